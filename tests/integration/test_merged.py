@@ -121,12 +121,46 @@ def test_what_no_server_here_has_reaches_none(method: str, params: dict[str, Any
 
 
 @pytest.mark.holds("gateway/upstream/merged/backend", 4)
-@pytest.mark.parametrize("method", ["vendor/x", "ping", "initialize", "logging/setLevel"])
+@pytest.mark.parametrize(
+    "method",
+    ["vendor/x", "ping", "initialize", "logging/setLevel", "resources/subscribe", "tasks/list", "tasks/result"],
+)
 def test_a_method_of_which_nobody_knows_whose_it_is_reaches_none(method: str, trust: Trust) -> None:
     async def main() -> None:
         async with Several(trust, required=False, merge=True) as several:
-            assert error_of(await several.send_merged(modern({}, method=method)))["code"] == -32601
+            refused = await several.send_merged(modern({"uri": "accredit+mail:mail://1"}, method=method))
+            assert (refused.status, error_of(refused)["code"]) == (404, -32601)
             assert [each.messages for each in several.servers.values()] == [[], []]
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/merged/backend", 4)
+@pytest.mark.parametrize("method", ["tools/call", "tools/list", "server/discover", "subscriptions/listen"])
+def test_a_revision_that_is_not_known_here_is_said_to_be_so(method: str, trust: Trust) -> None:
+    version = "io.modelcontextprotocol/protocolVersion"
+    asked = modern({**CALL, "_meta": {version: "2099-01-01"}}, method=method).without_header("MCP-Protocol-Version")
+
+    async def main() -> None:
+        async with Several(trust, required=False, merge=True) as several:
+            refused = await several.send_merged(asked.and_header("MCP-Protocol-Version", "2099-01-01"))
+            assert (refused.status, error_of(refused)["code"]) == (400, -32022)
+            assert error_of(refused)["data"] == {"supported": ["2026-07-28"], "requested": "2099-01-01"}
+            assert [each.messages for each in several.servers.values()] == [[], []]
+
+    run(main())
+
+
+def test_the_uri_in_an_error_is_the_one_that_the_client_asked_for(trust: Trust) -> None:
+    error = {"code": -32602, "message": "Resource not found", "data": {"uri": "mail://9", "x": 1}}
+
+    async def main() -> None:
+        async with Several(
+            trust, required=False, merge=True, handlers={"mail": answering({"error": error})}
+        ) as several:
+            asked = modern({"uri": "accredit+mail:mail://9"}, method="resources/read")
+            said = error_of(await several.send_merged(asked))
+            assert said == {**error, "data": {"uri": "accredit+mail:mail://9", "x": 1}}
 
     run(main())
 

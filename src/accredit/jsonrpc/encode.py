@@ -15,6 +15,9 @@ UPSTREAM_ERROR = -32000
 HEADER_MISMATCH = -32020
 """HTTP headers and body disagree (2026-07-28, basic/transports)."""
 
+UNSUPPORTED_VERSION = -32022
+"""The receiver has no such revision (2026-07-28, basic/transports)."""
+
 INVALID_ANSWER = "Invalid upstream JSON-RPC response"
 UNAVAILABLE = "Upstream unavailable"
 

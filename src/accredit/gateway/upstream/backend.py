@@ -33,8 +33,9 @@ class Backend(Protocol):
         """End a legacy session."""
         ...
 
-    async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
-        """Send a request of the gateway's own upstream, as this caller; return the response's text, or None."""
+    async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
+        """Send a request of the gateway's own upstream, as this caller; return the response's text, or None. No more
+        than `most` bytes are read, where that is less than any answer may have."""
         ...
 
     async def ready(self) -> bool:

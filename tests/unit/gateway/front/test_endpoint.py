@@ -38,7 +38,7 @@ class Recorder:
     async def delete(self, reply: Reply) -> None:
         self.asked.append(("DELETE", None, None))
 
-    async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
+    async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
         return None
 
     async def ready(self) -> bool:

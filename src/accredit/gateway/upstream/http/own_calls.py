@@ -29,20 +29,24 @@ def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> 
     return [*kept, *routing, (b"accept-encoding", b"identity")]
 
 
-async def whole_response(answer: Answer, era: Era, request: Request, settings: GatewaySettings) -> bytes:
-    """Return the response to `request`, from JSON or from a stream. Raises `AnswerError` or `UpstreamError`."""
+async def whole_response(
+    answer: Answer, era: Era, request: Request, settings: GatewaySettings, most: int | None = None
+) -> bytes:
+    """Return the response to `request`, from JSON or from a stream, of at most `most` bytes. Raises `AnswerError` or
+    `UpstreamError`."""
     expected = Expected(era, [request])
+    most = settings.max_response_bytes if most is None else min(most, settings.max_response_bytes)
     if answer.header(b"content-encoding") is not None:
         raise AnswerError("a Content-Encoding that was not asked for")
     said = answer_type(answer.header(b"content-type"))
     if not said.in_utf8:
         raise AnswerError("a charset other than utf-8")
     if said.name == JSON_TYPE:
-        body = await answer.read(settings.max_response_bytes, timeout=settings.patience)
+        body = await answer.read(most, timeout=settings.patience)
         return (await in_turns(expected.judging(body, alone=True)))[0]
     if said.name != EVENTS_TYPE:
         raise AnswerError("neither JSON nor an event stream")
-    async with aclosing(_events(answer, settings)) as events:
+    async with aclosing(_events(answer, settings, most)) as events:
         async for event in events:
             data = frame_in(event, era)
             if data is not None:
@@ -52,14 +56,14 @@ async def whole_response(answer: Answer, era: Era, request: Request, settings: G
     raise AnswerError("the stream ended without a response")
 
 
-async def _events(answer: Answer, settings: GatewaySettings) -> AsyncGenerator[Event]:
+async def _events(answer: Answer, settings: GatewaySettings, most: int) -> AsyncGenerator[Event]:
     """Yield a stream's events. Raises like `whole_response`."""
     parser = SseParser(settings.max_event_bytes)
     deadline = asyncio.get_running_loop().time() + settings.patience
     seen = 0
     while chunk := await answer.chunk(timeout=deadline - asyncio.get_running_loop().time()):
         seen += len(chunk)
-        if seen > settings.max_response_bytes:
+        if seen > most:
             raise AnswerError("the stream is too long", bound=True)
         for piece in pieces(chunk):
             await asyncio.sleep(0)

@@ -114,8 +114,9 @@ class HttpRelay:
         finally:
             answer.close()
 
-    async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
-        """Send a request of the gateway's own, as this caller. Return the response's text, judged, or None."""
+    async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
+        """Send a request of the gateway's own, as this caller. Return the response's text, judged, or None; None for
+        one of more than `most` bytes."""
         headers = own_call(reply.head.raw_headers, era, request.method, self.sender.forwarding)
         place: Place | None = None
         try:
@@ -123,7 +124,7 @@ class HttpRelay:
             prepared = self.sender.client.prepare("POST", headers)
             answer = await self.sender.exchange(reply, prepared, request.text, route_of(reply.head, [request]))
             try:
-                return await whole_response(answer, era, request, self._settings)
+                return await whole_response(answer, era, request, self._settings, most)
             finally:
                 answer.close()
         except (AnswerError, UpstreamError) as error:

@@ -6,7 +6,8 @@ What a request is about says whom it is for, so a call needs no list, and waits 
 2. what has a target (`policy.merging`), and `completion/complete` by its `ref`, goes to the one server that the target
    names, under that server's own name for it, and its answer comes back under the merged one (`results`);
 3. a target that no server here has is an error of the client's (-32602), and nothing is forwarded;
-4. any other method is not known here (-32601): nobody could say whose it is.
+4. any other method is not known here (-32601): nobody could say whose it is. Nor is one that the request's revision
+   does not have; and of a stateless revision that is not known here (-32022), nobody can say what it has.
 """
 
 from collections.abc import Mapping
@@ -25,16 +26,17 @@ from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE, MergedLists, answers_of_all, kept_of, opened, strictest
 from accredit.gateway.upstream.merged.member import ONE_SERVER, MemberReply, MergedMember
-from accredit.gateway.upstream.merged.results import with_merged_uris, with_merged_uris_anywhere
+from accredit.gateway.upstream.merged.results import failure_edit, with_merged_uris, with_merged_uris_anywhere
 from accredit.gateway.upstream.merged.stateful import Stateful
 from accredit.gateway.upstream.merged.tasks import with_merged_tasks, with_merged_tasks_anywhere
 from accredit.gateway.upstream.reply import Reply, WhileConnected
-from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, to_json
+from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, to_json
 from accredit.jsonrpc.frames import Frame, Request, Success
-from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
+from accredit.jsonrpc.methods import META_VERSION, MODERN_REVISIONS, TARGET_MEMBER, Era, is_known
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Answers, Edit
+from accredit.limits import LONG_ANSWER_BYTES
 from accredit.policy import LISTS, TASK_LIST
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
 
@@ -65,6 +67,8 @@ class MergedBackend:
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answer a client's message."""
+        if era is Era.MODERN and isinstance(message, Request):
+            _check_modern(message)
         if await self._stateful.post(reply, message, era, edits) or not isinstance(message, Request):
             return
         edit = edits.get(message.id)
@@ -88,11 +92,11 @@ class MergedBackend:
         """End a session."""
         await self._stateful.delete(reply)
 
-    async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
+    async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
         """Send a request of the gateway's own: for a list to all servers, or to the one that it names."""
         named = as_string(request.in_meta(ONE_SERVER))
         if named is not None:
-            return await self._ask(reply, era, named, request.with_meta({}, without=(ONE_SERVER,)))
+            return await self._ask(reply, era, named, request.with_meta({}, without=(ONE_SERVER,)), most)
         if request.method not in LISTS:
             return None
         return _response(request, await self._listed(reply, request, era))
@@ -109,13 +113,13 @@ class MergedBackend:
         """Release what is its own: the servers are others'."""
         await self._stateful.aclose()
 
-    async def _ask(self, reply: Reply, era: Era, name: str, request: Request) -> bytes | None:
+    async def _ask(self, reply: Reply, era: Era, name: str, request: Request, most: int | None = None) -> bytes | None:
         """Send a request of the gateway's own to one server. Raises `AccreditError`."""
         server = self._servers.get(name)
         if server is None:
             return None
         head = self._stateful.head(reply.head, name)
-        return await server.backend.ask(MemberReply(reply, head), era, server.request(request))
+        return await server.backend.ask(MemberReply(reply, head), era, server.request(request), most)
 
     async def _listed(self, reply: Reply, request: Request, era: Era) -> bytes:
         if "cursor" in request.names:
@@ -126,7 +130,7 @@ class MergedBackend:
         """Return the result of `server/discover`."""
 
         async def one(name: str) -> dict[str, Raw] | None:
-            text = await self._ask(reply, era, name, request)
+            text = await self._ask(reply, era, name, request, LONG_ANSWER_BYTES)
             answer = await opened(text) if text is not None else None
             if not isinstance(answer, Success) or not is_object(answer.result):
                 return None
@@ -168,6 +172,7 @@ class MergedBackend:
         edits = {request.id: edit} if edit is not None else {}
         member = self._stateful.reply_of(reply, request, server.name, own)
         toward = self._stateful.toward(server.request(request), server.name, reply.head)
+        member.failed = failure_edit(server.name, request.method)
         place = server.rooms.calls.take(reply)
         try:
             with self._stateful.under_way(reply.head, request.id, server.name):
@@ -189,12 +194,25 @@ class MergedBackend:
             found = member_of_target(request.method, target) if target is not None else None
             toward = {TARGET_MEMBER[request.method]: found.own} if found is not None else {}
         else:
-            status = 404 if era is Era.MODERN else 200  # in sessions it says that there is none any more
-            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=status)
+            raise _no_method(request, 404 if era is Era.MODERN else 200)  # in sessions 404 says that there is none
         if found is None or found.server not in self._servers:
             detail = f"Invalid params: no server here has {excerpt(request.target or 'it')}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
         return found, request.with_params({name: Raw(to_json(value)) for name, value in toward.items()})
+
+
+def _check_modern(request: Request) -> None:
+    """Raise `RequestError` by rule 4 for a request of the stateless era."""
+    version = as_string(request.in_meta(META_VERSION)) or ""
+    if version not in MODERN_REVISIONS:
+        data = {"supported": list(MODERN_REVISIONS), "requested": excerpt(version)}
+        raise RequestError(UNSUPPORTED_VERSION, "Unsupported protocol version", id=request.id, data=data)
+    if not is_known(request.method, version):
+        raise _no_method(request, 404)
+
+
+def _no_method(request: Request, status: int) -> RequestError:
+    return RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=status)
 
 
 def _completion(request: Request) -> tuple[Member | None, dict[str, object]]:

@@ -43,9 +43,9 @@ from accredit.policy.merging import merged_name, merged_uri
 UNAVAILABLE = "dev.accredit/unavailable"
 """The member of a merged result's `_meta` that names the servers which are left out."""
 
-Asked = Callable[[str, Request], Awaitable[bytes | None]]
+Asked = Callable[[str, Request, int], Awaitable[bytes | None]]
 """Send one of the gateway's own requests to the server of this name, as the caller at hand; return the response's
-text, or None."""
+text, of at most so many bytes, or None."""
 
 Given = TypeVar("Given")
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
@@ -142,7 +142,7 @@ class MergedLists:
         kept: list[Kept] = []
         size, cursor = 0, None
         for _ in range(MAX_LIST_PAGES):
-            text = await ask(server, _page_of(request, cursor))
+            text = await ask(server, _page_of(request, cursor), self._bytes - size)
             if text is None:
                 return None
             size += len(text)

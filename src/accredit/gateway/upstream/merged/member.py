@@ -66,16 +66,19 @@ def _goes_on(name: bytes, added: frozenset[bytes]) -> bool:
 class MemberReply:
     """What one server answers into: the client's reply, with a head of its own, and rule 3.
 
-    `mapped`, if given, turns the bytes of an event stream into those that the client gets.
+    `mapped`, if given, turns the bytes of an event stream into those that the client gets, and `failed`, if set, the
+    body of a whole answer that may be an error.
     """
 
     __slots__ = (
-        "_mapped", "_reply", "calls", "carried", "head", "hears", "replica", "resumable", "speaker", "started",
+        "_mapped", "_reply", "calls", "carried", "failed", "head", "hears", "replica", "resumable", "speaker",
+        "started",
     )  # fmt: skip
 
     def __init__(self, reply: Reply, head: RequestHead, mapped: Callable[[bytes], bytes] | None = None) -> None:
         self._reply = reply
         self._mapped = mapped
+        self.failed: Callable[[bytes], bytes] | None = None
         self.head = head
         self.speaker: Speaker | None = reply.speaker
         self.carried: SubjectToken | None = reply.carried
@@ -103,6 +106,8 @@ class MemberReply:
         if status == 401:
             raise UpstreamRefuses
         self.started = True
+        if self.failed is not None:
+            body = self.failed(body)
         await self._reply.reply(status, body, _coming_back(headers or []))
 
     async def start(self, status: int, headers: RawHeaders) -> None:

@@ -1,7 +1,8 @@
 """URIs in one server's results, under the names that they have at the merged endpoint. No I/O.
 
 1. Mapped are the URIs of embedded resources and resource links, in the `content` of a tool's result and in the messages
-   of a prompt, and those of `contents` that were read: what a client may ask for by them.
+   of a prompt, and those of `contents` that were read: what a client may ask for by them. So is the URI in the error
+   that a read is answered with.
 2. Nothing else is: neither `structuredContent`, nor what a text says, nor the address of an icon.
 3. A result without such a URI stays byte for byte. One that has any, and more than `MAX_SPLIT_BYTES`, is none.
 
@@ -10,6 +11,7 @@ A server can't name another's resource so: whatever it says is taken for its own
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 from msgspec import Raw
@@ -40,6 +42,28 @@ def with_merged_uris(server: str, method: str, outer: Edit | None) -> Edit | Non
 def with_merged_uris_anywhere(server: str, outer: Edit | None) -> Edit:
     """Return the edit for a response of which nobody knows any more what it answers: it goes by its shape."""
     return _edit(server, dict(_PLACES.values()), outer)
+
+
+def failure_edit(server: str, method: str) -> Callable[[bytes], bytes] | None:
+    """Return what maps the URI in the error that a read is answered with (SEP-2164), or None for other methods."""
+    return partial(_merged_failure, server) if method == "resources/read" else None
+
+
+def _merged_failure(server: str, text: bytes) -> bytes:
+    """Return a body with the URI in its `error.data` mapped; any other as it is."""
+    if len(text) > SHORT_MESSAGE_BYTES or not may_hold(Raw(text), b'"error"'):
+        return text
+    try:
+        message = members(text)
+        error = members(message.get("error", b""))
+        data = members(error.get("data", b""))
+    except FrameError:
+        return text
+    own = as_string(data.get("uri"))
+    if own is None:
+        return text
+    mapped = Raw(with_members(data, {"uri": merged_uri(server, own)}))
+    return with_members(message, {"error": Raw(with_members(error, {"data": mapped}))})
 
 
 def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None) -> Edit:

@@ -77,7 +77,7 @@ class StdioBackend:
         self._sessions.end(reply)
         await reply.reply(204)
 
-    async def ask(self, reply: Reply, era: Era, request: Request) -> bytes | None:
+    async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
         """Send a request of the gateway's own, to the client's session or the shared child; return the response's text
         or None."""
         try:

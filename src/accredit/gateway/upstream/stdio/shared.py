@@ -42,6 +42,7 @@ from accredit.jsonrpc.encode import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
+    UNSUPPORTED_VERSION,
 )
 from accredit.jsonrpc.frames import Failure, Notification, Request, message_id
 from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, Era
@@ -52,11 +53,10 @@ from accredit.limits import MAX_CALLS, MAX_STREAMS, SHARED_UNSENT_BYTES
 _log = logging.getLogger("accredit.gateway.stdio")
 
 _MISSING_CAPABILITY = -32021
-_UNSUPPORTED_VERSION = -32022
 _STATUS = {
     METHOD_NOT_FOUND: 404,
     **dict.fromkeys((PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS), 400),
-    **dict.fromkeys((HEADER_MISMATCH, _MISSING_CAPABILITY, _UNSUPPORTED_VERSION), 400),
+    **dict.fromkeys((HEADER_MISMATCH, _MISSING_CAPABILITY, UNSUPPORTED_VERSION), 400),
 }
 """The HTTP status that goes with an error's code (2026-07-28, basic/transports); 200 with all others."""
 
