@@ -7,15 +7,19 @@ What a request is about says whom it is for, so a call needs no list, and waits 
    names, under that server's own name for it, and its answer comes back under the merged one (`results`);
 3. a target that no server here has is an error of the client's (-32602), and nothing is forwarded;
 4. any other method is not known here (-32601): nobody could say whose it is. Nor is one that the request's revision
-   does not have; and of a stateless revision that is not known here (-32022), nobody can say what it has.
+   does not have; and of a stateless revision that is not known here (-32022), nobody can say what it has;
+5. where a server speaks none but the legacy revisions (it has no answer to `server/discover`, and begins a session), so
+   does `server/discover` (-32022): clients of both eras go on with `initialize`, and have all servers.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from msgspec import Raw
 
 from accredit import __version__
+from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError
 from accredit.gateway.counters import Counters
@@ -32,7 +36,7 @@ from accredit.gateway.upstream.merged.tasks import with_merged_tasks, with_merge
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, to_json
 from accredit.jsonrpc.frames import Frame, Request, Success
-from accredit.jsonrpc.methods import META_VERSION, MODERN_REVISIONS, TARGET_MEMBER, Era, is_known
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, META_VERSION, MODERN_REVISIONS, TARGET_MEMBER, Era, is_known
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Answers, Edit
@@ -40,6 +44,7 @@ from accredit.limits import LONG_ANSWER_BYTES
 from accredit.policy import LISTS, TASK_LIST
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
 
+_log = logging.getLogger("accredit.gateway.merged")
 _DISCOVER = "server/discover"
 _COMPLETE = "completion/complete"
 _SERVER_INFO = "io.modelcontextprotocol/serverInfo"
@@ -64,6 +69,8 @@ class MergedBackend:
         self._info = {"name": _own_name(settings), "version": __version__}
         begun = before._stateful if isinstance(before, MergedBackend) else None
         self._stateful = Stateful(settings, servers, counters, self._info, begun)
+        self._older: set[str] = before._older if isinstance(before, MergedBackend) else set()
+        """The servers that speak none but the legacy revisions, as far as is known."""
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answer a client's message."""
@@ -127,13 +134,14 @@ class MergedBackend:
         return await self._lists.result(request, era, partial(self._ask, reply, era))
 
     async def _discovered(self, reply: Reply, request: Request, era: Era) -> bytes:
-        """Return the result of `server/discover`."""
+        """Return the result of `server/discover`. Raises `RequestError` by rule 5."""
 
         async def one(name: str) -> dict[str, Raw] | None:
             text = await self._ask(reply, era, name, request, LONG_ANSWER_BYTES)
             answer = await opened(text) if text is not None else None
             if not isinstance(answer, Success) or not is_object(answer.result):
-                return None
+                return await self._note_older(reply, name)
+            self._older.discard(name)
             result = members(answer.result)
             pinned = self._servers[name].pinned
             if pinned is not None:
@@ -141,6 +149,8 @@ class MergedBackend:
             return result
 
         found, missing = await answers_of_all(self._servers, one)
+        if any(name in self._older for name in found):
+            raise _unsupported(request, LEGACY_REVISIONS)
         kept = strictest([kept_of(each) for each in found.values()], complete=not missing)
         result: dict[str, object] = {
             **kept.members(),
@@ -152,6 +162,19 @@ class MergedBackend:
         if instructions is not None:
             result["instructions"] = instructions
         return to_json(result)
+
+    async def _note_older(self, reply: Reply, name: str) -> dict[str, Raw] | None:
+        """Return what a server says that speaks none but the legacy revisions, which is nothing; None if it does not
+        speak at all. Raises `AccreditError`."""
+        if name not in self._older:
+            if not await self._stateful.begins_session(reply, name):
+                return None
+            self._older.add(name)
+            remedy = (
+                "clients of both eras speak an older revision at the merged endpoint for it; or give it its own alone"
+            )
+            log_event(_log, logging.INFO, "older_server", server=name, remedy=remedy)
+        return {}
 
     async def _answer(self, reply: Reply, request: Request, result: bytes, edit: Edit | None) -> None:
         """Answer a request here. Raises `AnswerError`."""
@@ -205,10 +228,14 @@ def _check_modern(request: Request) -> None:
     """Raise `RequestError` by rule 4 for a request of the stateless era."""
     version = as_string(request.in_meta(META_VERSION)) or ""
     if version not in MODERN_REVISIONS:
-        data = {"supported": list(MODERN_REVISIONS), "requested": excerpt(version)}
-        raise RequestError(UNSUPPORTED_VERSION, "Unsupported protocol version", id=request.id, data=data)
+        raise _unsupported(request, MODERN_REVISIONS)
     if not is_known(request.method, version):
         raise _no_method(request, 404)
+
+
+def _unsupported(request: Request, supported: Sequence[str]) -> RequestError:
+    data = {"supported": list(supported), "requested": excerpt(as_string(request.in_meta(META_VERSION)) or "")}
+    return RequestError(UNSUPPORTED_VERSION, "Unsupported protocol version", id=request.id, data=data)
 
 
 def _no_method(request: Request, status: int) -> RequestError:

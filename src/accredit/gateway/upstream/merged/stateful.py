@@ -22,6 +22,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from accredit import __version__
 from accredit.base.log_events import log_event
 from accredit.errors import (
     AccreditError,
@@ -58,14 +59,28 @@ from accredit.gateway.upstream.merged.subscription import Subscription, shares
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.pending_calls import progress_token
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, to_json
+from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success
-from accredit.jsonrpc.methods import LISTEN, META_PROGRESS, Era
-from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, LISTEN, META_PROGRESS, Era
+from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import MERGED_ASK_SECONDS
 
 _log = logging.getLogger("accredit.gateway.merged")
 _TO_ALL = frozenset({"ping", "logging/setLevel"})
+_OF_THE_STATELESS_ERA = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
+_INITIALIZE = to_json(
+    {
+        "jsonrpc": "2.0",
+        "id": "initialize",
+        "method": "initialize",
+        "params": {
+            "protocolVersion": LEGACY_REVISIONS[-1],
+            "capabilities": {},
+            "clientInfo": {"name": "accredit", "version": __version__},
+        },
+    }
+)
 
 
 class Stateful:
@@ -123,6 +138,20 @@ class Stateful:
         finally:
             if self._under_way.get(key) == name:
                 del self._under_way[key]
+
+    async def begins_session(self, reply: Reply, name: str) -> bool:
+        """Return whether a server answers `initialize` with a legacy revision; the session is ended again. Raises
+        `AccreditError`."""
+        request = decode_request(_INITIALIZE)
+        assert isinstance(request, Request)  # noqa: S101 - it was built as one
+        aside = self._aside(reply, name)
+        aside.head = aside.head.without(_OF_THE_STATELESS_ERA)
+        try:
+            await self._members[name].backend.post(aside, request, Era.LEGACY, {})
+        finally:
+            if aside.session:
+                self._end(name, aside)
+        return self._hello(aside, request) is not None
 
     # --- messages ------------------------------------------------------------------------------------
 

@@ -1,0 +1,110 @@
+"""Servers of older revisions among others: clients of both eras have all of them, and no other takes an era away."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.integration.test_merged import answering, error_of, modern, result_of
+from tests.world.authorization import Trust
+from tests.world.calls import compact, http, initialize, post
+from tests.world.honest_server import answer_to
+from tests.world.many_servers import Several
+from tests.world.raw_server import Connection, until
+from tests.world.routes import messages_of
+from tests.world.running import run
+
+from accredit.gateway.settings import RoundsSettings
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, Era
+
+pytestmark = pytest.mark.holds("gateway/upstream/merged/backend", 5)
+DISCOVER = modern({}, method="server/discover")
+UNAVAILABLE = "dev.accredit/unavailable"
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+class Older:
+    """A server that speaks none but the older revisions: `refusal` is what it says to a request without a session.
+    `learnt`: it has been given a version that knows `server/discover`. `asked` are the methods, `open` the sessions."""
+
+    def __init__(self, refusal: bytes, status: str) -> None:
+        self.refusal = refusal
+        self.status = status
+        self.learnt = False
+        self.asked: list[str] = []
+        self.open: set[str] = set()
+
+    async def __call__(self, connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            session = request.header("mcp-session-id") or ""
+            message = json.loads(request.body) if request.body else {"method": request.method}
+            self.asked.append(message["method"])
+            if message["method"] == "initialize":
+                assert request.header("mcp-protocol-version") is None
+                session = f"session-{len(self.asked)}"
+                self.open.add(session)
+                await connection.send(http(compact(answer_to(message)), headers=(("Mcp-Session-Id", session),)))
+            elif message["method"] == "DELETE":
+                self.open.discard(session)
+                await connection.send(http(b"", None, status="204 No Content"))
+            elif session in self.open or self.learnt:
+                await connection.send(http(compact(answer_to(message))))
+            else:
+                await connection.send(http(self.refusal, status=self.status))
+
+
+REFUSALS = [
+    (compact({"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "No session"}}), "400 Bad Request"),
+    (compact({"jsonrpc": "2.0", "id": "x", "error": {"code": -32600, "message": "No session"}}), "400 Bad Request"),
+    (b"Bad Request", "400 Bad Request"),
+]
+
+
+@pytest.mark.parametrize(("refusal", "status"), REFUSALS)
+def test_clients_of_both_eras_go_on_with_all_servers_in_the_era_that_all_speak(
+    refusal: bytes, status: str, trust: Trust
+) -> None:
+    older = Older(refusal, status)
+
+    async def main() -> None:
+        several = Several(trust, required=False, merge=True, handlers={"files": older}, rounds=RoundsSettings())
+        async with several:
+            for _ in range(2):
+                refused = await several.send_merged(DISCOVER)
+                assert (refused.status, error_of(refused)["code"]) == (400, -32022)
+                assert error_of(refused)["data"]["supported"] == list(LEGACY_REVISIONS)
+            await until(lambda: not older.open)
+            assert older.asked.count("initialize") == 1  # what is known of it is not found out again
+            begun = await several.send_merged(initialize())
+            assert "_meta" not in messages_of(begun)[-1]["result"]
+            listing = post(Era.LEGACY, "tools/list", {})
+            listed = await several.send_merged(listing, session=begun.header("mcp-session-id") or "")
+            assert {each["name"].partition("__")[0] for each in result_of(listed)["tools"]} == {"mail", "files"}
+
+            older.learnt = True
+            assert "_meta" in result_of(await several.send_merged(DISCOVER))
+            older.learnt = False
+            assert (await several.send_merged(DISCOVER)).status == 400
+            assert older.asked.count("initialize") == 3
+
+    run(main())
+
+
+SILENT: Any = {"error": {"code": -32601, "message": "Method not found"}}
+
+
+@pytest.mark.parametrize("handler", [answering(SILENT), answering(b"garbage"), answering({"result": []}), None])
+def test_a_server_that_speaks_no_era_takes_none_from_the_others(handler: Any, trust: Trust) -> None:
+    async def main() -> None:
+        handlers = {"files": handler} if handler is not None else None
+        async with Several(trust, required=False, merge=True, handlers=handlers) as several:
+            if handler is None:
+                await several.stop("files")
+            said = await several.send_merged(DISCOVER)
+            assert (said.status, result_of(said)["supportedVersions"]) == (200, ["2026-07-28"])
+            assert result_of(said)["_meta"][UNAVAILABLE] == ["files"]
+
+    run(main())
