@@ -19,8 +19,8 @@ from pathlib import Path
 from tests.conformance.client_suite import run_client
 from tests.conformance.node import Node, NodeMissing, find_node, install_suite
 from tests.conformance.report import DIRECT, Comparison, markdown_report, text_report
-from tests.conformance.suite import REVISIONS, Outcomes, read_outcomes, run_suite, server_scenarios
-from tests.conformance.targets import TARGETS, NotStarted
+from tests.conformance.suite import REVISIONS, Outcomes, read_outcomes, renamed, run_suite, server_scenarios
+from tests.conformance.targets import MERGED, NAME, TARGETS, NotStarted
 
 CLIENT = "client"
 AT_ONCE = 2
@@ -51,7 +51,7 @@ def run_target(node: Node, entry: Path, results: Path, target: str, *, revision:
     requests.touch()
     begun = time.monotonic()
     with TARGETS[target](folder, requests) as url:
-        run_suite(node, entry, url, revision, scenarios, folder / "suite")
+        run_suite(node, renamed(entry, NAME) if target in MERGED else entry, url, revision, scenarios, folder / "suite")
     outcomes = read_outcomes(folder / "suite", requests, list(server_scenarios(revision)))
     print(f"{revision} {target}: {len(outcomes)} scenarios in {time.monotonic() - begun:.0f} s", flush=True)
     return outcomes

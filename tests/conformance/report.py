@@ -24,7 +24,8 @@ class Explained:
     reason: str
 
 
-STDIO = frozenset({"stdio", "named-stdio"})
+STDIO = frozenset({"stdio", "named-stdio", "merged-stdio"})
+MERGED = frozenset({"merged-http", "merged-stdio"})
 EXPLAINED: tuple[Explained, ...] = (
     Explained(
         STDIO,
@@ -36,13 +37,21 @@ EXPLAINED: tuple[Explained, ...] = (
         "which has no event ids and no `retry`",
     ),
     Explained(
-        STDIO,
+        STDIO | MERGED,
         "2025-11-25",
         "server-sse-multiple-streams",
         frozenset({"server-sse-streams-functional"}),
         "the suite makes this check for event streams only. The calls are answered, all at once: with JSON, as their "
         "answers come before anything else (the revision leaves the choice to the server). As an event stream each "
         "would have begun with status 200, before it is known whether it is to be a 502 or 504",
+    ),
+    Explained(
+        MERGED,
+        "2026-07-28",
+        "tasks-dispatch-and-envelope",
+        frozenset({"sep-2663-tasks-get-invalid-task-id-32602"}),
+        "a task's id begins with its server's name; one that does not is refused by the gateway with -32602, as it "
+        "has to be, which this server by itself does not do",
     ),
 )
 

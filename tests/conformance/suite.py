@@ -6,8 +6,10 @@ began: the suite runs one scenario after the other, and the folder of its result
 """
 
 import json
+import os
 import re
 import subprocess
+import threading
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
@@ -49,6 +51,8 @@ class Outcome:
 
 
 Outcomes = dict[str, Outcome]
+_NAMED = re.compile(r"""(?<=[`'"])(?=(?:test_|json_schema_2020_12_tool)\w*[`'"])""")
+"""Where the name of a tool or a prompt begins in the suite's text."""
 
 
 def server_scenarios(revision: str) -> dict[str, bool]:
@@ -65,6 +69,20 @@ def server_scenarios(revision: str) -> dict[str, bool]:
         elif line == "    leg: server":
             scenarios[name] = False
     return scenarios
+
+
+def renamed(entry: Path, server: str) -> Path:
+    """A copy of the suite whose tools, prompts and resources are called as they are where servers are merged.
+
+    It differs from the suite in these names alone.
+    """
+    text = _NAMED.sub(f"{server}__", entry.read_text("utf-8")).replace("test://", f"accredit+{server}:test://")
+    copy = entry.with_name(f"merged-{server}.js")
+    if not copy.exists() or copy.read_text("utf-8") != text:  # runs are side by side
+        part = copy.with_name(f"{copy.name}.{os.getpid()}.{threading.get_ident()}")
+        part.write_text(text, "utf-8")
+        part.replace(copy)
+    return copy
 
 
 def run_suite(node: Node, entry: Path, url: str, revision: str, scenarios: list[str], results: Path) -> None:

@@ -1,5 +1,5 @@
 """The ways to the everything server: directly, through the gateway over HTTP and over stdio, and so as one of several
-servers (`/mcp/NAME`).
+servers (`/mcp/NAME`, and `/mcp` where they are merged).
 
 It does I/O: each target is a context manager that starts real processes on free ports of 127.0.0.1 and stops
 them. The processes run in the folder of the results, so that no `accredit.toml` of the project is picked up,
@@ -13,13 +13,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.world.warm import python
 
 SERVER = Path(__file__).parent / "everything_server.py"
 GATEWAY = Path(sys.executable).parent / "accredit"
+NAME = "everything"
 START_SECONDS = 30
 STOP_SECONDS = 15
 POLL_SECONDS = 0.05
@@ -90,28 +92,30 @@ def _command(requests: Path, *options: str) -> list[str]:
 
 
 @contextmanager
-def _one_of_two(folder: Path, upstream: str) -> Generator[str]:
-    """The endpoint of a server that is the first of two behind one gateway."""
+def _one_of_two(folder: Path, upstream: str, *, merge: bool) -> Generator[str]:
+    """The endpoint of a server that is the first of two behind one gateway, or of both as one."""
     unasked = folder / "unasked.log"
-    beside = f"command = {json.dumps(_command(unasked))}"
+    tables = {"gateway": f"merge = {json.dumps(merge)}", f"servers.{NAME}": upstream}
+    tables["servers.beside"] = f"command = {json.dumps(_command(unasked))}"
     configuration = folder / "accredit.toml"
-    configuration.write_text(f"[servers.everything]\n{upstream}\n\n[servers.beside]\n{beside}\n", "utf-8")
-    with _gateway(folder, "--config", str(configuration)) as gateway:
-        yield gateway
-    assert not unasked.exists() or not unasked.read_text("utf-8"), "what was for one server came to the other"
+    configuration.write_text("\n".join(f"[{name}]\n{said}\n" for name, said in tables.items()), "utf-8")
+    with _gateway(folder, "--config", str(configuration)) as url:
+        yield url.removesuffix(f"/{NAME}") if merge else url
+    assert merge or not unasked.exists() or not unasked.read_text("utf-8"), "what was for one server came to the other"
 
 
 @contextmanager
-def named_http(folder: Path, requests: Path, *options: str) -> Generator[str]:
-    """`/mcp/NAME` of a gateway before several servers, of which this one has a URL."""
-    with direct(folder, requests, *options) as url, _one_of_two(folder, f"url = {json.dumps(url)}") as gateway:
-        yield gateway
+def one_over_http(folder: Path, requests: Path, *options: str, merge: bool = False) -> Generator[str]:
+    """`/mcp/NAME` of a gateway before two servers, of which this one has a URL; merged: `/mcp`."""
+    with ExitStack() as stack:
+        url = stack.enter_context(direct(folder, requests, *options))
+        yield stack.enter_context(_one_of_two(folder, f"url = {json.dumps(url)}", merge=merge))
 
 
 @contextmanager
-def named_stdio(folder: Path, requests: Path, *options: str) -> Generator[str]:
-    """`/mcp/NAME` of a gateway before several servers, of which this one is a command."""
-    with _one_of_two(folder, f"command = {json.dumps(_command(requests, *options))}") as gateway:
+def one_over_stdio(folder: Path, requests: Path, *options: str, merge: bool = False) -> Generator[str]:
+    """As `one_over_http`, where the server is a command."""
+    with _one_of_two(folder, f"command = {json.dumps(_command(requests, *options))}", merge=merge) as gateway:
         yield gateway
 
 
@@ -120,6 +124,10 @@ TARGETS: dict[str, Target] = {
     "direct": direct,
     "http": through_http,
     "stdio": through_stdio,
-    "named-http": named_http,
-    "named-stdio": named_stdio,
+    "named-http": one_over_http,
+    "named-stdio": one_over_stdio,
+    "merged-http": partial(one_over_http, merge=True),
+    "merged-stdio": partial(one_over_stdio, merge=True),
 }
+MERGED = frozenset({"merged-http", "merged-stdio"})
+"""Where tools, prompts and resources have the names of merged servers."""

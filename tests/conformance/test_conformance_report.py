@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.conformance.report import EXPLAINED, Comparison
-from tests.conformance.suite import Outcome, read_outcomes
+from tests.conformance.suite import Outcome, read_outcomes, renamed
 
 GOOD = Outcome(Counter({("check", "SUCCESS"): 2}), requests=1)
 
@@ -67,3 +67,12 @@ def test_requests_are_given_to_the_scenario_that_was_running(tmp_path: Path) -> 
     log.write_text("1.5 ping\n10.25 tools/list\n11.5 tools/list\n")
     outcomes = read_outcomes(tmp_path, log, ["ping", "tools-list"])
     assert {name: outcome.requests for name, outcome in outcomes.items()} == {"ping": 1, "tools-list": 2}
+
+
+def test_for_merged_servers_the_suite_differs_in_names_alone(tmp_path: Path) -> None:
+    suite = tmp_path / "index.js"
+    suite.write_text("""call("test_x", 'test_y', `test_z`, "a test_w", test_v); read(`test://a/{id}`)""", "utf-8")
+    merged = renamed(suite, "all").read_text("utf-8")
+    assert merged == (
+        """call("all__test_x", 'all__test_y', `all__test_z`, "a test_w", test_v); read(`accredit+all:test://a/{id}`)"""
+    )

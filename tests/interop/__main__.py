@@ -20,7 +20,7 @@ from tests.interop.clients import CLIENTS
 from tests.interop.compare import Verdict, Where, compare, joined, uncalled, unneeded
 from tests.interop.differences import DIFFERENCES
 from tests.interop.environments import Environments
-from tests.interop.many import SDK_CLIENTS, play_behind_one
+from tests.interop.many import BEHIND_ONE, SDK_CLIENTS, play_behind_one
 from tests.interop.report import PAGE, how_played, write_one_gateway, write_page
 from tests.interop.servers import SERVERS
 from tests.interop.ways import DATA, WAYS, Place, authorize, baselines, possible
@@ -135,7 +135,7 @@ def matrix(choice: argparse.Namespace, run: Path, environments: Environments, *,
 
 def one_gateway(choice: argparse.Namespace, run: Path, environments: Environments, *, whole: bool) -> bool:
     """Plays the official SDKs' clients at all servers behind one gateway; whether all is explained."""
-    clients, servers = choice.client or [*SDK_CLIENTS], choice.server or [*SERVERS]
+    clients, servers = choice.client or [*SDK_CLIENTS], choice.server or [*BEHIND_ONE]
     began = time.monotonic()
     came = play_behind_one(run, environments, clients, servers)
     failed = show_failures(came.verdicts)

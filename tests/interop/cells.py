@@ -18,7 +18,7 @@ from tests.interop.clients import Client
 from tests.interop.compare import Transcript
 from tests.interop.environments import Environments
 from tests.interop.servers import Server
-from tests.interop.steps import Step, restarts
+from tests.interop.steps import Step, merged, restarts, unmerged
 from tests.interop.ways import WAYS, Endpoint, Place
 from tests.world.command import environment
 
@@ -61,9 +61,15 @@ def play(client: Client, place: Place, way: str) -> None:
 def record(client: Client, place: Place, endpoint: Endpoint) -> None:
     """Writes the plan and the transcript of a client at an endpoint; the last line is what the server has left."""
     target = {**endpoint.target, "root": place.data.as_uri()}
-    steps = plan(place.server, endpoint, place.data)
+    steps, name = plan(place.server, endpoint, place.data), endpoint.merged
+    said = {
+        "endpoint": target,
+        "steps": merged(steps, name) if name else steps,
+        "data": str(place.data),
+        "merged": name,
+    }
     file = place.folder / PLAN
-    file.write_text(json.dumps({"endpoint": target, "steps": steps, "data": str(place.data)}), "utf-8")
+    file.write_text(json.dumps(said), "utf-8")
     lines = _run([*client.command(place.environments), str(file)], endpoint, place.folder)
     left = json.dumps({"step": ON_DISK, "result": place.server.left(place.data)})
     (place.folder / TRANSCRIPT).write_text("".join([*lines, left, "\n"]), "utf-8")
@@ -75,6 +81,8 @@ def read(folder: Path) -> Transcript:
     loose = {step["name"] for step in plan["steps"] if step["loosely"]}
     text = (folder / TRANSCRIPT).read_text("utf-8")
     lines = [json.loads(_settled(line, plan["data"])) for line in text.split("\n")[:-1]]
+    if name := plan.get("merged"):
+        lines = [unmerged(line, name) for line in lines]
     named = [(line.pop("step"), line) for line in lines]
     return {name: _loosened(line) if name in loose else line for name, line in named}
 

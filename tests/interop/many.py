@@ -16,11 +16,13 @@ from tests.interop.compare import Verdict, Where, compare, joined
 from tests.interop.differences import DIFFERENCES
 from tests.interop.environments import Environments
 from tests.interop.one_gateway import WAY, OneGateway
-from tests.interop.servers import SERVERS
+from tests.interop.servers import BY_ROOTS, SERVERS
 from tests.interop.ways import baselines
 
 SDK_CLIENTS = ("python-sdk-1", "python-sdk-2", "typescript-sdk-1", "typescript-sdk-2")
 """Those of the official SDKs, of both eras. What other clients make of `connect` is in the matrix."""
+BEHIND_ONE = {**SERVERS, BY_ROOTS.name: BY_ROOTS}
+"""The servers of the matrix, and one whose every answer depends on what it asks of its client."""
 AT_ONCE = 2
 
 
@@ -34,10 +36,10 @@ class Played(Struct):
 
 def play_behind_one(run: Path, environments: Environments, clients: Sequence[str], servers: Sequence[str]) -> Played:
     """Plays each of these clients at each of these servers. The cells of a server come one after the other."""
-    parts = [*(CLIENTS[name] for name in clients), *(SERVERS[name] for name in servers)]
+    parts = [*(CLIENTS[name] for name in clients), *(BEHIND_ONE[name] for name in servers)]
     lacking = {name: environments.install(name) for name in dict.fromkeys(part.environment for part in parts)}
     absent = [reason for reason in lacking.values() if reason]
-    at_hand = [SERVERS[name] for name in servers if not lacking[SERVERS[name].environment]]
+    at_hand = [BEHIND_ONE[name] for name in servers if not lacking[BEHIND_ONE[name].environment]]
     callers = [CLIENTS[name] for name in clients if not lacking[CLIENTS[name].environment]]
     with OneGateway(run, environments, at_hand) as gateway, ThreadPoolExecutor(AT_ONCE) as pool:
         rows = [[Cell(client, server) for client in callers] for server in at_hand]

@@ -32,8 +32,8 @@ from tests.interop.ways import (
 from tests.world.command import accredit
 from tests.world.recorded import records_of
 
-WAY = "connect to one of many"
-"""What this way is called beside the others (`ways.py`)."""
+WAY, ALL = "connect to one of many", "connect to all as one"
+"""What these ways are called beside the others (`ways.py`): `/mcp/NAME`, and `/mcp`, where all are merged."""
 
 
 class OneGateway:
@@ -66,18 +66,22 @@ class OneGateway:
     def __exit__(self, *raised: object) -> None:
         self.running.close()
 
-    def play(self, cell: Cell) -> Transcript:
+    def play(self, cell: Cell, way: str = WAY) -> Transcript:
         """The transcript of a cell's client at its server. One that is there whole is taken as it is."""
-        name, folder = cell.server.name, cell.folder(self.run, WAY)
+        name, folder = cell.server.name, cell.folder(self.run, way)
         with self._turns[name]:
-            if not cell.played(self.run, WAY):
+            if not cell.played(self.run, way):
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
                 place = self._place(name, folder)
                 _fill(place)
-                target = {"command": connecting(f"{self._url}/{name}", self.folder, folder)}
-                parts = {"server": self._processes[name]} if name in self._processes else {}
-                record(cell.client, place, Endpoint(target, {**parts}))
+                url = self._url if way == ALL else f"{self._url}/{name}"
+                endpoint = Endpoint(
+                    {"command": connecting(url, self.folder, folder)}, merged=name if way == ALL else ""
+                )
+                if name in self._processes:
+                    endpoint.parts = {"server": self._processes[name]}
+                record(cell.client, place, endpoint)
         return read(folder)
 
     def faults(self) -> list[str]:
@@ -118,7 +122,9 @@ class OneGateway:
             first = not (self.folder / "accredit.toml").exists()
             named = ["init", "--server", name] if first else ["add", name]
             ran(self.folder, *named, *([upstream] if isinstance(upstream, str) else ["--", *upstream]))
-        text = (self.folder / "accredit.toml").read_text("utf-8")
+        file = self.folder / "accredit.toml"
+        text = file.read_text("utf-8").replace("[gateway]\n", "[gateway]\nmerge = true\n")
+        file.write_text(text, "utf-8")
         delegate(self.folder, re.findall(r'^scope = "([^"]+)"', text, re.MULTILINE))
 
 

@@ -141,6 +141,17 @@ def _memory(_: Path) -> list[Step]:
     ]
 
 
+def _by_roots(folder: Path) -> list[Step]:
+    note, other = f"{folder}/note.txt", f"{folder}/other.txt"
+    return [
+        *LISTS,
+        call("list_allowed_directories"),
+        call("read_text_file", path=note, head=1),
+        call("write_file", path=other, content="a\nb\n"),
+        call("read_text_file", titled="call beyond the folder", path="/etc/hostname"),
+    ]
+
+
 def _remembered(folder: Path) -> list[Any]:
     memory = folder / "memory.jsonl"
     return [json.loads(line) for line in memory.read_text("utf-8").splitlines()] if memory.exists() else []
@@ -301,3 +312,7 @@ SERVERS = {
                http=lambda environments, _: [*environments.node("typescript_2_server.mjs"), "http"]),
     )
 }  # fmt: skip
+
+BY_ROOTS = Server("filesystem-by-roots", _package("server-filesystem"), _by_roots, "call list_allowed_directories",
+                  NODE, SERVERS["filesystem"].packages, prepare=_files, left=_written)  # fmt: skip
+"""The file server that may go where its client's roots are, and nowhere without: what it asks each client decides."""

@@ -97,10 +97,12 @@ class Children:
 
 
 class Endpoint(Struct):
-    """Where the client goes, as `programs/player.py` reads it; and what can be restarted meanwhile."""
+    """Where the client goes, as `programs/player.py` reads it; and what can be restarted meanwhile. `merged` is the
+    server's name where it is one of several that are merged."""
 
     target: dict[str, Any]
     parts: dict[str, Process | Children] = {}
+    merged: str = ""
 
 
 @contextmanager
