@@ -91,8 +91,9 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
     (script,) = [body for kind, body in steps if kind == "python"]
     printed = [body for kind, body in steps if kind == "text"]
     promised = [json.loads(body) for kind, body in steps if kind == "json"]
-    mail, init, keys, gateway, ask, act, more, revoke, look = commands
+    mail, init, keys, gateway, ask, act, more, revoke, second, both, look = commands
     guarded = tmp_path / "guarded"
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
 
     def run(command: str, folder: Path = guarded) -> str:
         done = subprocess.run(
@@ -118,9 +119,16 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
             assert certificate is not None
             run(revoke.replace("CERT_ID", certificate[1]))
             wait_until(lambda: run(act).endswith("ratify_revoked: the delegation has been revoked\n"))
+        add, _, again = second.partition("\n")
+        run(add, tmp_path)
+        with running(f"{again} --port {gateway.rpartition(' ')[2]}", "/mcp/calendar (1 worker)", tmp_path):
+            grant, _, calls = both.partition("\n")
+            run(grant)
+            assert run(calls).strip() == printed[2]
             found = run(look)
             assert "deny ratify_revoked" in found
-            assert re.search(r"^ok: \d+ records of 1 writer verify$", found, re.MULTILINE)
+            assert re.search(r" calendar +book +allow +ok ", found)
+            assert re.search(r"^ok: \d+ records of 2 writers verify$", found, re.MULTILINE)
 
 
 @pytest.mark.slow
