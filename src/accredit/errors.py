@@ -37,6 +37,7 @@
     │   ├── InvalidInputRequired  ... since its result is not allowed by the protocol
     │   ├── UnsupportedResultType ... since its result is of an unknown kind
     │   └── SealError             ... since its state can't be sealed, or does not open
+    ├── DeskError                 the desk does not do what it is asked
     ├── NoBackChannel             a handler tried to send to the server that asks
     ├── ConsentError              what a person is asked, or answers, that can't be used
     │   ├── AskError              ... an ask that can't be read or made, or does not hold
@@ -406,6 +407,15 @@ class UnusableAnswer(ConsentError):
 
 class NotOffered(ConsentError):
     """A choice that is not offered for the call: nothing is signed."""
+
+
+class DeskError(AccreditError):
+    """The desk does not do what it is asked. `error` is a word for programs, `reason` a sentence for people."""
+
+    def __init__(self, error: str, reason: str) -> None:
+        super().__init__(reason)
+        self.error = error
+        self.reason = reason
 
 
 class NoBackChannel(AccreditError):

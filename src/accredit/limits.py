@@ -1225,3 +1225,105 @@ MAX_UNFOLDED_FIELDS = 100
 
 MAX_TOLD_MARKS = 3
 """Marks of one kind on one value: the first few say what kind of text it is."""
+# --- the desk -----------------------------------------------------------------------------------------
+
+MAX_DESK_LINE_BYTES = 131_072
+"""Bytes of a line on the desk's socket: an ask has at most 98,304, an answer with a chain of three some 32,000."""
+
+MAX_DESK_LIST_BYTES = 8_388_608
+"""Bytes of the desk's longest line, the list of all asks that wait: 64 of 96 KiB."""
+
+MAX_DESK_CONNECTIONS = 128
+"""Connections to the desk's socket. Each program that waits for a person holds one; all are the same user's."""
+
+DESK_IDLE_SECONDS = 60.0
+"""How long a connection to the desk's socket may be silent that waits for nothing."""
+
+DESK_PATIENCE_SECONDS = 10.0
+"""How long a command waits for the desk to answer what it answers at once."""
+
+MAX_PENDING_ASKS = 64
+"""Asks that wait for a person at one time: more than anybody reads."""
+
+MAX_PENDING_ASKS_OF_NEW = 16
+"""Of these, asks of agents to whom nothing was allowed yet. Whoever runs programs can make keys without end: they must
+not take the room of agents that the person knows."""
+
+MAX_PENDING_ASKS_OF_AGENT = 3
+"""Asks of one agent that wait at one time."""
+
+MAX_ASKS_OF_AGENT_AN_HOUR = 10
+"""Asks of one agent that a person is shown in an hour: who is asked too often says yes without reading."""
+
+MAX_ASKS_OF_NEW_AN_HOUR = 60
+"""The same, for all agents together to whom nothing was allowed yet."""
+
+MAX_ANSWERED_ASKS = 1_024
+"""Asks that were answered and are remembered: a program that lost its answer gets it again, and an identical ask is
+denied unseen."""
+
+DENIED_SECONDS = 3_600
+"""How long an ask that is identical to a denied one is denied unseen."""
+
+KEPT_OPEN_SECONDS = 3_600
+"""How long an ask waits that a person keeps open (WCAG 2.2.1)."""
+
+MAX_JOURNAL_READ_BYTES = 16_777_216
+"""Bytes of the end of the desk's journal that are read at its start: some 40,000 asks."""
+
+MAX_NAMES = 4_096
+"""Names that a person gives to keys and gateways."""
+
+MAX_NAMES_FILE_BYTES = 1_048_576
+"""Bytes of the file of these names."""
+
+MAX_DESK_FILE_BYTES = 65_536
+"""Bytes of `desk.toml`."""
+
+LOGIN_LINK_SECONDS = 60
+"""How long a link to the desk's page works, once."""
+
+MAX_LOGIN_LINKS = 8
+"""Links that were not used yet: the oldest one is forgotten."""
+
+PAGE_SESSION_SECONDS = 43_200
+"""How long a page stays signed in: a working day."""
+
+MAX_PAGE_SESSIONS = 8
+"""Pages that are signed in: browsers of one person. The oldest is signed out."""
+
+MAX_PAGE_BODY_BYTES = 4_096
+"""Bytes of what a page sends: a decision has some 200."""
+
+MAX_PAGE_CONNECTIONS = 64
+"""Connections to the desk's page. Any user of the machine can open them, so commands use the socket."""
+
+MAX_PAGE_STREAMS = 16
+"""Pages that are told of changes at one time."""
+
+PAGE_STREAM_SECONDS = 15.0
+"""How often a page is told of nothing, so that both sides notice that the other one is gone."""
+
+PAGE_BODY_SECONDS = 5.0
+"""The time for what a page sends to come."""
+
+UNLOCKED_SECONDS = 900
+"""How long the desk's key stays unlocked, by default."""
+
+MAX_UNLOCKED_SECONDS = 43_200
+"""The longest time for which it may: a working day."""
+
+PASSPHRASE_SECONDS = 120.0
+"""How long the desk waits for a passphrase that a signature needs."""
+
+MAX_PASSPHRASE_TRIES = 3
+"""Wrong passphrases before a prompt is given up; asking again is a new prompt."""
+
+MAX_PASSPHRASE_BYTES = 1_024
+"""Bytes of a passphrase."""
+
+BROWSER_SECONDS = 60
+"""How often at most an ask opens the browser by itself."""
+
+MAX_ANCESTORS = 8
+"""Parent processes of an asking program that are looked at, for "started by"."""

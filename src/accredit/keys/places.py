@@ -1,0 +1,41 @@
+"""Where the files of the person who runs a command are (XDG Base Directory Specification). Reads nothing.
+
+`environ` is the process's environment. A variable that is empty, or no absolute path, counts as not set, as the
+specification says.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+_OWN = "accredit"
+
+
+def config_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of keys, delegations, `desk.toml` and the names that a person gave."""
+    return (_absolute(environ, "XDG_CONFIG_HOME") or _home(environ) / ".config") / _OWN
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of what the desk writes: its journal."""
+    return (_absolute(environ, "XDG_STATE_HOME") or _home(environ) / ".local" / "state") / _OWN
+
+
+def runtime_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of sockets: where the system has none for each user, that of the state."""
+    runtime = _absolute(environ, "TMPDIR" if sys.platform == "darwin" else "XDG_RUNTIME_DIR")
+    return runtime / _OWN if runtime is not None else state_folder(environ)
+
+
+def desk_socket(environ: Mapping[str, str]) -> Path:
+    """Return the desk's socket."""
+    return _absolute(environ, "ACCREDIT_DESK_SOCKET") or runtime_folder(environ) / "desk.sock"
+
+
+def _absolute(environ: Mapping[str, str], name: str) -> Path | None:
+    path = Path(environ.get(name) or ".")
+    return path if path.is_absolute() else None
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return _absolute(environ, "HOME") or Path.home()
