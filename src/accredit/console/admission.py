@@ -1,0 +1,97 @@
+"""Which requests the desk's page answers, and the headers of every answer. No I/O.
+
+Other users, other ports and other sites reach 127.0.0.1 as well as the person's browser does. In this order:
+
+1. `Host`, exactly once, is the address that the desk advertises: a name that was rebound to 127.0.0.1 is not;
+2. the path and the method are known;
+3. pages and their parts hold nothing of anybody, and need nothing more;
+4. whatever else a browser asks for comes from this very origin, where the browser says so (`Sec-Fetch-Site`);
+5. a write comes with `Origin`, exactly, and `Sec-Fetch-Site: same-origin`, as JSON with a length within bounds;
+6. `Authorization` is, exactly once, the bearer of somebody who is signed in; to sign in needs none.
+
+Cookies are neither set nor read. Not checked here: an ask's nonce (`desk`).
+"""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from accredit.limits import MAX_PAGE_BODY_BYTES
+
+RawHeaders = Iterable[tuple[bytes, bytes]]
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+EVERY_ANSWER: tuple[tuple[bytes, bytes], ...] = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+)
+"""Headers of every answer, refusals included."""
+
+
+class PageRequest(Struct, frozen=True):
+    """The head of a request."""
+
+    method: str
+    path: str
+    headers: tuple[tuple[bytes, bytes], ...]
+
+    def all(self, name: bytes) -> list[bytes]:
+        """Return the values of a header, whose name is in lower case."""
+        return [value for found, value in self.headers if found.lower() == name]
+
+    def only(self, name: bytes) -> bytes | None:
+        """Return the value of a header that came exactly once, else None."""
+        values = self.all(name)
+        return values[0] if len(values) == 1 else None
+
+    def bearer(self) -> str:
+        """Return the bearer, or "" if there is none, or more than one."""
+        scheme, _, token = (self.only(b"authorization") or b"").partition(b" ")
+        return token.decode("latin-1") if scheme.lower() == b"bearer" else ""
+
+
+class PageRefusal(Struct, frozen=True):
+    """A request that is not answered: the HTTP status, and a word for the page."""
+
+    status: int
+    error: str
+
+
+def host_fault(request: PageRequest, address: str) -> PageRefusal | None:
+    """Check rule 1; `address` is `127.0.0.1:PORT`."""
+    return None if request.only(b"host") == address.encode() else PageRefusal(421, "other_host")
+
+
+def api_fault(
+    request: PageRequest, address: str, signed_in: Callable[[str], bool], *, login: bool
+) -> PageRefusal | None:
+    """Check rules 4 to 6 for what is no page. `login` is for the request that signs in."""
+    return (
+        _site_fault(request)
+        or (_write_fault(request, address) if request.method != "GET" else None)
+        or (None if login or signed_in(request.bearer()) else PageRefusal(401, "signed_out"))
+    )
+
+
+def _site_fault(request: PageRequest) -> PageRefusal | None:
+    sites = request.all(b"sec-fetch-site")
+    return None if sites in ([], [b"same-origin"]) else PageRefusal(403, "other_site")
+
+
+def _write_fault(request: PageRequest, address: str) -> PageRefusal | None:
+    if request.only(b"origin") != b"http://" + address.encode() or request.only(b"sec-fetch-site") != b"same-origin":
+        return PageRefusal(403, "other_site")
+    if request.only(b"content-type") != b"application/json":
+        return PageRefusal(415, "not_json")
+    length = request.only(b"content-length")
+    if length is None or not length.isdigit():
+        return PageRefusal(411, "no_length")
+    return PageRefusal(413, "too_long") if int(length[:20]) > MAX_PAGE_BODY_BYTES else None

@@ -1,0 +1,174 @@
+"""Which asks wait for the person, and how many may. No I/O, no clock: times are unix seconds that are passed in.
+
+An ask that is good in itself (`consent.asks`) is taken by these rules, in this order:
+
+1. it is known already: whoever sends it again joins it, or gets its answer;
+2. its id was never used before, nor its code by another ask that is remembered: both would hide one ask behind another;
+3. it is for this person, if it is for somebody;
+4. an identical call was denied less than an hour ago: so is this one, unseen;
+5. the agent has fewer than three that wait, and had fewer than ten in this hour. All agents together to whom nothing
+   was allowed yet at the gateway have a share of their own: keys cost nothing;
+6. fewer than 64 wait in all.
+
+An ask waits until it expires, or for an hour if the person keeps it open.
+"""
+
+import asyncio
+import secrets
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct, field
+
+from accredit.base.caching import RecentlyUsed
+from accredit.consent.answers import Answer
+from accredit.consent.asks import Ask
+from accredit.errors import DeskError
+from accredit.limits import (
+    DENIED_SECONDS,
+    KEPT_OPEN_SECONDS,
+    MAX_ANSWERED_ASKS,
+    MAX_ASKS_OF_AGENT_AN_HOUR,
+    MAX_ASKS_OF_NEW_AN_HOUR,
+    MAX_PENDING_ASKS,
+    MAX_PENDING_ASKS_OF_AGENT,
+    MAX_PENDING_ASKS_OF_NEW,
+)
+
+State = Literal["pending", "allowed", "denied", "expired", "withdrawn"]
+
+_HOUR = 3_600
+_NONCE_BYTES = 16
+_NEW = ""
+"""Whose count all new agents share."""
+
+
+class Asked(Struct, kw_only=True, eq=False):
+    """An ask that the desk has taken, and what became of it.
+
+    `until` is when it stops waiting. `answered` is set once there is an `answer`, or will be none.
+    """
+
+    ask: Ask
+    is_new: bool
+    taken_at: int
+    until: int
+    started_by: str = ""
+    state: State = "pending"
+    answer: Answer | None = None
+    is_deciding: bool = False
+    nonce: str = field(default_factory=lambda: secrets.token_urlsafe(_NONCE_BYTES))
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def key(self) -> str:
+        """The ask's digest, in lower-case hex."""
+        return self.ask.digest.hex()
+
+    def waits(self, now: int) -> bool:
+        """Return whether the person can still decide it."""
+        return self.state == "pending" and now <= self.until
+
+    def settle(self, state: State, answer: Answer | None) -> None:
+        """Note what became of it."""
+        self.state, self.answer = state, answer
+        self.answered.set()
+
+
+class AskBook:
+    """The asks that wait, oldest first, and the last ones that don't."""
+
+    def __init__(self, person_id: str, used_ids: Iterable[str] = ()) -> None:
+        self._person_id = person_id
+        self._by_key: OrderedDict[str, Asked] = OrderedDict()
+        self._used_ids: RecentlyUsed[str, bool] = RecentlyUsed(MAX_ANSWERED_ASKS * 4)
+        self._denied: RecentlyUsed[tuple[str, ...], int] = RecentlyUsed(MAX_ANSWERED_ASKS)
+        self._hours: dict[str, deque[int]] = {}
+        self._unseen: Counter[str] = Counter()
+        for each in used_ids:
+            self._used_ids.put(each, True)
+
+    def waiting(self, now: int) -> list[Asked]:
+        """Return the asks that wait, oldest first."""
+        return [each for each in self._by_key.values() if each.waits(now)]
+
+    def unseen(self, agent_id: str = _NEW) -> int:
+        """Return how many asks of an agent were not taken for their number; without one, of agents never taken."""
+        return self._unseen[agent_id]
+
+    def find(self, code: str) -> Asked | None:
+        """Return the ask of a code, waiting or not."""
+        return next((each for each in self._by_key.values() if each.ask.code == code), None)
+
+    def known(self, key: str) -> Asked | None:
+        """Return the ask with this digest."""
+        return self._by_key.get(key)
+
+    def take(self, ask: Ask, now: int, *, is_new: bool, started_by: str = "") -> tuple[Asked, bool]:
+        """Take an ask by the rules above; return it, and whether it was not known. Raises `DeskError`."""
+        known = self._by_key.get(ask.digest.hex())
+        if known is not None:
+            return known, False
+        if ask.id in self._used_ids or self.find(ask.code) is not None:
+            raise DeskError("bad_ask", "this ask was used before: make another one")
+        if ask.principals and self._person_id not in ask.principals:
+            raise DeskError("bad_ask", "this asks somebody else")
+        asked = Asked(ask=ask, is_new=is_new, taken_at=now, until=ask.expires_at, started_by=started_by)
+        if now < (self._denied.peek(ask.same_call) or 0):
+            asked.settle("denied", Answer(ask=asked.key, decision="deny", reason="denied less than an hour ago"))
+        else:
+            self._check_rate(asked, now)
+        self._used_ids.put(ask.id, True)
+        self._by_key[asked.key] = asked
+        self._forget(now)
+        return asked, True
+
+    def keep_open(self, asked: Asked, now: int) -> None:
+        """Let an ask wait for an hour from now."""
+        asked.until = max(asked.until, now + KEPT_OPEN_SECONDS)
+
+    def deny(self, asked: Asked, now: int, answer: Answer) -> None:
+        """Deny an ask, and for an hour all that are identical."""
+        self._denied.put(asked.ask.same_call, now + DENIED_SECONDS)
+        asked.settle("denied", answer)
+
+    def expire(self, now: int) -> list[Asked]:
+        """Return the asks that wait no longer, now settled: nothing was decided."""
+        over = [each for each in self._by_key.values() if each.state == "pending" and now > each.until]
+        for each in over:
+            each.settle("expired", Answer(ask=each.key, decision="later", reason="nobody answered in time"))
+        return over
+
+    def _check_rate(self, asked: Asked, now: int) -> None:
+        agent = asked.ask.agent_id
+        waiting = self.waiting(now)
+        too_many = (
+            sum(each.ask.agent_id == agent for each in waiting) >= MAX_PENDING_ASKS_OF_AGENT
+            or self._in_hour(agent, now) >= MAX_ASKS_OF_AGENT_AN_HOUR
+        )
+        if asked.is_new and not too_many:
+            of_new = sum(each.is_new for each in waiting)
+            too_many = of_new >= MAX_PENDING_ASKS_OF_NEW or self._in_hour(_NEW, now) >= MAX_ASKS_OF_NEW_AN_HOUR
+        if too_many:
+            self._unseen[agent if agent in self._hours else _NEW] += 1
+            raise DeskError("rate", "this agent asks too often")
+        if len(waiting) >= MAX_PENDING_ASKS:
+            raise DeskError("busy", "too many asks are waiting")
+        for whose in (agent, _NEW) if asked.is_new else (agent,):
+            self._hours.setdefault(whose, deque()).append(now)
+
+    def _in_hour(self, whose: str, now: int) -> int:
+        hour = self._hours.get(whose, deque())
+        while hour and hour[0] <= now - _HOUR:
+            hour.popleft()
+        return len(hour)
+
+    def _forget(self, now: int) -> None:
+        """Forget the oldest asks that were answered, and counts of hours that are over."""
+        done = [key for key, each in self._by_key.items() if not each.waits(now)]
+        for key in done[: max(0, len(done) - MAX_ANSWERED_ASKS)]:
+            del self._by_key[key]
+        for whose in [whose for whose, hour in self._hours.items() if not hour or hour[-1] <= now - _HOUR]:
+            del self._hours[whose]
+            del self._unseen[whose]

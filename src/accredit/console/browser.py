@@ -1,0 +1,57 @@
+"""Opens the desk's page in the person's browser. I/O: a file, processes.
+
+The link signs in whoever has it, and a command line is for every user to read: so the browser is given a file that
+only the user can read, which leads to the link, and is gone after a while.
+"""
+
+import asyncio
+import contextlib
+import html
+import os
+import secrets
+import sys
+import webbrowser
+from collections.abc import Mapping
+from pathlib import Path
+
+from accredit.limits import LOGIN_LINK_SECONDS
+
+_PAGE = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0;url={link}"><title>accredit desk</title><a href="{link}">Open the desk</a>
+"""
+
+
+def has_browser(environ: Mapping[str, str]) -> bool:
+    """Return whether there is a screen to open a browser on."""
+    named = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform == "darwin" or any(environ.get(each) for each in named)
+
+
+async def open_browser(folder: Path, link: str) -> bool:
+    """Open a link; return whether a browser took it."""
+    path = folder / f"open-{secrets.token_hex(8)}.html"
+    try:
+        _write(path, _PAGE.format(link=html.escape(link)))
+    except OSError:
+        return False
+    asyncio.get_running_loop().call_later(LOGIN_LINK_SECONDS, _remove, path)
+    with contextlib.suppress(webbrowser.Error, OSError):
+        return await asyncio.to_thread(webbrowser.open, path.as_uri())
+    return False
+
+
+def _write(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def clear(folder: Path) -> None:
+    """Remove what was left of such files."""
+    for path in folder.glob("open-*.html"):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,238 @@
+"""What the desk does with an ask, whoever brings it and wherever it is decided: page, terminal or socket.
+
+A call is allowed in these steps; if one fails nothing is given out, and the ask and its nonce stay as they are:
+
+1. there is an ask with this code and this digest, it waits, and nobody else is deciding it;
+2. the nonce is the one that the page was given with the ask;
+3. the choice is one of those that this ask has, within its bounds;
+4. the key is open, or the person gives the passphrase;
+5. the ask still waits;
+6. the certificate is signed, and is what the asking side will take: for its key, this gateway and this call;
+7. the journal has it on disk.
+
+A certificate that the person signed elsewhere (`accredit approve`) is delivered by steps 1, 6 and 7; it has to be
+signed by this very key. Nothing else that comes through the socket allows anything.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from accredit.consent.answers import Answer, chain_allowed
+from accredit.consent.asks import Ask, check_ask, read_code
+from accredit.consent.offers import Offer, concerns_money, offers_for
+from accredit.console.book import AskBook, Asked, State
+from accredit.console.journal import Journal
+from accredit.console.past import Past, values_of
+from accredit.console.unlock import KeyHolder
+from accredit.errors import AccreditError, ConsentError, DeskError, NotOffered, StoreUnavailable
+from accredit.keys import KeyFile
+from accredit.ratify import DelegationCert, HybridSigner, issue_delegation
+from accredit.ratify.scopes import is_sensitive
+
+_CERT_ID_BYTES = 16
+_USED_IDS_SECONDS = 7_200
+"""How long the ids of decided asks count after a restart: longer than any ask waits."""
+
+
+class Choice(Struct, frozen=True):
+    """What the person chose: an offer's key, and how many calls for how long (0: as it is proposed)."""
+
+    key: str
+    calls: int = 0
+    seconds: int = 0
+
+
+class Desk:
+    """The asks, the key and the journal of one person. `on_change` is called whenever a page would show something
+    else."""
+
+    def __init__(
+        self,
+        person: KeyFile,
+        keys: KeyHolder,
+        journal: Journal,
+        clock: Callable[[], int],
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.person = person
+        self.keys = keys
+        self.past = Past(journal.past)
+        self.now = clock
+        self._journal = journal
+        self._on_change = on_change
+        self.book = AskBook(person.id, self.past.used_ids(clock() - _USED_IDS_SECONDS))
+
+    def take(self, ask: Ask, started_by: str = "") -> tuple[Asked, bool]:
+        """Take an ask; return it, and whether it is to be shown to the person. Raises `DeskError`."""
+        now = self.now()
+        self.expire()
+        try:
+            check_ask(ask, now)
+        except ConsentError as error:
+            raise DeskError("bad_ask", str(error)) from None
+        asked, is_first = self.book.take(ask, now, is_new=self.past.is_new(ask), started_by=started_by)
+        if is_first:
+            event = "asked" if asked.state == "pending" else "denied unseen"
+            self._note(event, asked, expires_at=ask.expires_at)
+            self._on_change()
+        return asked, is_first and asked.state == "pending"
+
+    def find(self, code: str, key: str | None = None) -> Asked:
+        """Return the ask of a code; with `key`, only if that is its digest. Raises `DeskError`."""
+        self.expire()
+        try:
+            asked = self.book.find(read_code(code))
+        except ConsentError as error:
+            raise DeskError("unknown", str(error)) from None
+        if asked is None or (key is not None and asked.key != key):
+            raise DeskError("unknown", "nobody has asked with this code")
+        return asked
+
+    def offers(self, asked: Asked) -> tuple[Offer, ...]:
+        """Return what can be chosen for an ask; nothing for what can't be allowed here."""
+        try:
+            return offers_for(asked.ask, is_new=asked.is_new)
+        except NotOffered:
+            return ()
+
+    def check_nonce(self, asked: Asked, nonce: str) -> None:
+        """Check that a page was given this ask. Raises `DeskError`; the nonce stays good."""
+        if not hmac.compare_digest(asked.nonce.encode(), nonce.encode("utf-8", "surrogatepass")):
+            raise DeskError("nonce", "this page is not the one that shows the ask")
+
+    async def allow(self, asked: Asked, nonce: str, choice: Choice) -> None:
+        """Allow a call, by the steps above. Raises `DeskError`."""
+        with self._deciding(asked):
+            self.check_nonce(asked, nonce)
+            offer = next((each for each in self.offers(asked) if each.key == choice.key), None)
+            if offer is None:
+                raise DeskError("choice", "there is no such choice for this ask")
+            signer = await self.keys.signer(_reason(asked.ask), each=needs_each(asked.ask, offer))
+            self._check_waits(asked)
+            try:
+                cert = signed_certificate(signer, asked.ask, offer, choice, self.now())
+            except AccreditError as error:
+                raise DeskError("not_signed", f"nothing was signed: {error}") from None
+            self._give(asked, (cert,))
+
+    def deliver(self, answer: Answer) -> None:
+        """Pass on what the person signed elsewhere. Raises `DeskError`."""
+        asked = self.book.known(answer.ask)
+        if asked is None:
+            raise DeskError("unknown", "nobody has asked this")
+        with self._deciding(asked):
+            if len(answer.certificates) != 1 or answer.certificates[0].issuer_pub_key != self.person.public_key:
+                raise DeskError("not_signed", f"this is not signed by {self.person.name}")
+            self._give(asked, answer.certificates)
+
+    def deny(self, asked: Asked) -> None:
+        """Deny a call. Raises `DeskError`."""
+        with self._deciding(asked):
+            self._note("denied", asked)
+            self.book.deny(asked, self.now(), Answer(ask=asked.key, decision="deny"))
+        self._on_change()
+
+    def keep_open(self, asked: Asked) -> None:
+        """Let an ask wait for an hour. Raises `DeskError`."""
+        self._check_waits(asked)
+        self.book.keep_open(asked, self.now())
+        self._on_change()
+
+    def withdraw(self, asked: Asked) -> None:
+        """Note that nobody waits for an answer any more."""
+        if asked.state == "pending":
+            asked.settle("withdrawn", None)
+            self._on_change()
+
+    def expire(self) -> None:
+        """End the asks whose time is over."""
+        if self.book.expire(self.now()):
+            self._on_change()
+
+    @contextmanager
+    def _deciding(self, asked: Asked) -> Generator[None]:
+        self._check_waits(asked)
+        if asked.is_deciding:
+            raise DeskError("deciding", "this is being decided elsewhere")
+        asked.is_deciding = True
+        try:
+            yield
+        finally:
+            asked.is_deciding = False
+
+    def _check_waits(self, asked: Asked) -> None:
+        self.expire()
+        if not asked.waits(self.now()):
+            raise DeskError("over", _OVER[asked.state])
+
+    def _give(self, asked: Asked, certificates: tuple[DelegationCert, ...]) -> None:
+        """Take the last two steps, and answer."""
+        answer = Answer(ask=asked.key, decision="allow", certificates=certificates)
+        try:
+            chain_allowed(answer, asked.ask, self.now())
+        except ConsentError as error:
+            raise DeskError("not_signed", f"nothing was given out: {error}") from None
+        leaf = certificates[0]
+        self._note(
+            "allowed",
+            asked,
+            cert=leaf.cert_id,
+            scope=list(leaf.scope),
+            ends_at=leaf.expires_at,
+            constraints=[each.members() for each in leaf.constraints],
+            values=values_of(asked.ask),
+        )
+        asked.settle("allowed", answer)
+        self._on_change()
+
+    def _note(self, event: str, asked: Asked, **members: object) -> None:
+        ask = asked.ask
+        facts: dict[str, object] = {
+            "id": ask.id,
+            "ask": asked.key,
+            "code": ask.code,
+            "agent": ask.agent_id,
+            "gateway": ask.gateway.id,
+            "method": ask.method,
+            "target": ask.target,
+            "params_sha256": ask.params_sha256,
+            **members,
+        }
+        at = self.now()
+        try:
+            self._journal.write(event, at, **facts)
+        except StoreUnavailable as error:
+            raise DeskError("unavailable", str(error)) from None
+        self.past.add({"at": at, "event": event, **facts})
+
+
+_OVER: dict[State, str] = {
+    "pending": "this ask has expired",
+    "expired": "this ask has expired: nothing was signed",
+    "allowed": "this call was allowed already",
+    "denied": "this call was denied already",
+    "withdrawn": "nobody waits for this any more",
+}
+
+
+def signed_certificate(signer: HybridSigner, ask: Ask, offer: Offer, choice: Choice, now: int) -> DelegationCert:
+    """Return the certificate that a person's choice is. Raises `AccreditError`."""
+    cert_id = secrets.token_hex(_CERT_ID_BYTES)
+    grant = offer.grant(ask, cert_id, now, max_calls=choice.calls, seconds=choice.seconds)
+    return issue_delegation(signer, grant, vocabulary=grant.scope)
+
+
+def needs_each(ask: Ask, offer: Offer) -> bool:
+    """Return whether a choice is worth the passphrase, however long the key stays open: a sensitive scope, money, or
+    calls whose arguments are not named."""
+    return (
+        is_sensitive(ask.refusal.required_scope) or concerns_money(ask, {}) or (offer.key != "once" and not offer.kept)
+    )
+
+
+def _reason(ask: Ask) -> str:
+    return f"Passphrase to allow {ask.target} (code {ask.code})"

@@ -1,0 +1,89 @@
+"""The desk's journal: what was asked, answered and signed, one JSON object a line. I/O: one file, mode 0600.
+
+Each entry is on disk before what it tells of happens: nothing is signed that the journal could not take. Arguments are
+there as digests only. What a person was asked in the past is read from it at the start: of a file that has grown, the
+end. A line that is not whole (the machine stopped) is passed over; entries after it begin on a line of their own.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.limits import MAX_JOURNAL_READ_BYTES
+
+JOURNAL = "journal.jsonl"
+_PRIVATE = 0o600
+_PRIVATE_FOLDER = 0o700
+
+Entry = Mapping[str, Any]
+
+
+class Journal:
+    """The open file; `past` are the entries that it held."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raise `ConfigurationError` if it can't be opened."""
+        self.path = folder / JOURNAL
+        try:
+            folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self.path, flags, _PRIVATE)
+            os.fchmod(self._descriptor, _PRIVATE)
+            size = os.fstat(self._descriptor).st_size
+            self._whole = not size or os.pread(self._descriptor, 1, size - 1) == b"\n"
+        except OSError as error:
+            raise ConfigurationError(
+                f"can't open the journal {self.path}: {error.strerror}", "set XDG_STATE_HOME to a folder of your own"
+            ) from None
+        self.past = read_journal(folder)
+
+    def write(self, event: str, at: int, /, **members: object) -> None:
+        """Add an entry, and wait until it is on disk. `at` is in unix seconds. Raises `StoreUnavailable`."""
+        entry = {"at": at, "event": event, **{name: value for name, value in members.items() if value is not None}}
+        line = json.dumps(entry, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+        data = line if self._whole else b"\n" + line
+        try:
+            self._whole = os.write(self._descriptor, data) == len(data)
+            os.fsync(self._descriptor)
+        except OSError as error:
+            self._whole = False
+            raise StoreUnavailable(f"the journal can't be written: {error.strerror}") from None
+        if not self._whole:
+            raise StoreUnavailable("the journal can't be written: no space is left")
+
+    def close(self) -> None:
+        """Close the file."""
+        with suppress(OSError):
+            os.close(self._descriptor)
+
+
+def read_journal(folder: Path) -> tuple[Entry, ...]:
+    """Return the entries at the end of a journal, oldest first; none if there is no journal. Raises
+    `ConfigurationError`."""
+    path = folder / JOURNAL
+    if not path.exists():
+        return ()
+    try:
+        with path.open("rb") as file:
+            begin = max(0, os.fstat(file.fileno()).st_size - MAX_JOURNAL_READ_BYTES)
+            file.seek(begin)
+            text = file.read(MAX_JOURNAL_READ_BYTES)
+    except OSError as error:
+        raise ConfigurationError(f"can't read {path}: {error.strerror}", "it is the desk's journal") from None
+    return tuple(_entries(text if not begin else text.partition(b"\n")[2]))
+
+
+def _entries(text: bytes) -> Iterator[Entry]:
+    for line in text.split(b"\n"):
+        try:
+            entry: object = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            members = cast("dict[str, object]", entry)
+            if isinstance(members.get("at"), int) and isinstance(members.get("event"), str):
+                yield members

@@ -1,0 +1,74 @@
+"""The names that a person gives to keys and gateways: `names.json` in the folder of `desk.toml`. I/O: that file.
+
+They are the person's own, so they are shown without quotes; a name that a key gives itself never is. The file is read
+whenever it is needed: `accredit names set` may have changed it.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+from accredit.errors import ConfigurationError
+from accredit.keys import load_public_key, read_file, write_file
+from accredit.keys.formats import name_fault
+from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KEY_FILES, MAX_NAMES, MAX_NAMES_FILE_BYTES
+
+NAMES = "names.json"
+
+
+def read_names(folder: Path) -> Mapping[str, str]:
+    """Return the names by the ids of keys and gateways. Raises `ConfigurationError` for a file that is not one."""
+    path = folder / NAMES
+    if not path.exists():
+        return {}
+    remedy = 'it is {"ID": "NAME", ...}; `accredit names set` writes it'
+    try:
+        names: object = json.loads(read_file(path, MAX_NAMES_FILE_BYTES).data)
+    except (ValueError, RecursionError):
+        raise ConfigurationError(f"{path} is not JSON", remedy) from None
+    if not isinstance(names, dict):
+        raise ConfigurationError(f"{path} is no object", remedy)
+    members = cast("dict[str, object]", names)
+    for value in members.values():
+        if not isinstance(value, str) or name_fault(value):
+            raise ConfigurationError(f"{path} holds a name that is none", remedy)
+    return cast("dict[str, str]", members)
+
+
+def known_names(folder: Path) -> Mapping[str, str]:
+    """Return what `read_names` does, and the names in the public keys that lie in the folder: the person made these, or
+    took them in. A file that can't be read names nobody."""
+    names: dict[str, str] = {}
+    for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []:
+        with suppress(ConfigurationError):
+            key = load_public_key(path)
+            names[key.id] = key.name
+    with suppress(ConfigurationError):
+        names.update(read_names(folder))
+    return names
+
+
+def set_name(folder: Path, holder_id: str, name: str) -> None:
+    """Give a key or a gateway a name; the empty one takes it away. Raises `ConfigurationError`.
+
+    No two have the same name: whoever reads it must know who is meant.
+    """
+    if not holder_id.isprintable() or not 0 < len(holder_id.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
+        raise ConfigurationError(f"{holder_id!a} is no id", "`accredit asked` and `accredit keys show` print ids")
+    names = dict(read_names(folder))
+    fault = name_fault(name) if name else None
+    if fault:
+        raise ConfigurationError(f"NAME: {fault}", "give a short name, such as Assistant")
+    other = next((each for each, given in names.items() if given == name and each != holder_id), None)
+    if name and other is not None:
+        raise ConfigurationError(f"{other} is called {name} already", "give each a name of its own")
+    names.pop(holder_id, None)
+    if name:
+        names[holder_id] = name
+    if len(names) > MAX_NAMES:
+        raise ConfigurationError(f"there are {MAX_NAMES} names already", "take one away: accredit names set ID ''")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    text = json.dumps(names, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    write_file(folder / NAMES, text.encode(), private=True, replace=True)

@@ -1,0 +1,90 @@
+"""What the page is given: the state that all pages share, and one ask with its nonce. Reads the person's names."""
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import to_builtins
+
+from accredit.console.book import Asked
+from accredit.console.desk import Choice, Desk
+from accredit.console.names import known_names
+from accredit.console.views import Circumstances, choices, describe, page_offer, preview, short
+from accredit.errors import DeskError, NotOffered
+from accredit.pins.shown import shown
+
+
+class Views:
+    """What a page may see of a desk. `folder` is that of the person's keys and names."""
+
+    def __init__(self, desk: Desk, folder: Path) -> None:
+        self._desk = desk
+        self._folder = folder
+
+    def circumstances(self, asked: Asked) -> Circumstances:
+        """Return what the desk knows of an ask beside the ask itself."""
+        desk, ask = self._desk, asked.ask
+        kept = [pointer[1:] for offer in desk.offers(asked) for pointer in offer.kept if offer.key == "like"]
+        return Circumstances(
+            person=desk.person.name,
+            person_id=desk.person.id,
+            names=known_names(self._folder),
+            is_new=asked.is_new,
+            is_first=desk.past.is_first(ask),
+            first_values=tuple(desk.past.first_values(ask, kept)),
+            met_at=desk.past.met_at(ask),
+            started_by=asked.started_by,
+            known_tools=tuple(desk.past.targets(ask.gateway.id)),
+            until=asked.until,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return what every page shows at its top, and the list of asks, oldest first."""
+        desk, names = self._desk, known_names(self._folder)
+        now = desk.now()
+        return {
+            "person": shown(desk.person.name),
+            "key": desk.keys.state,
+            "place": desk.keys.place,
+            "now": now,
+            "asks": [_listed(each, names.get(each.ask.agent_id), desk.book.unseen(each.ask.agent_id))
+                     for each in desk.book.waiting(now)],
+            "unseen": desk.book.unseen(),
+        }  # fmt: skip
+
+    def ask(self, asked: Asked) -> dict[str, Any]:
+        """Return one ask: all that is to be known before it is decided, and the nonce to decide it with."""
+        known, now = self.circumstances(asked), self._desk.now()
+        described = describe(asked.ask, known)
+        return {
+            **to_builtins(described),
+            "title": described.title,
+            "ask": asked.key,
+            "nonce": asked.nonce,
+            "state": asked.state,
+            "now": now,
+            "offers": [page_offer(each, asked.ask, known, now) for each in choices(asked.ask, known)],
+        }
+
+    def signs(self, asked: Asked, choice: Choice) -> list[tuple[str, str]]:
+        """Return what would be signed for a choice. Raises `DeskError`."""
+        known = self.circumstances(asked)
+        offer = next((each for each in choices(asked.ask, known) if each.key == choice.key), None)
+        if offer is None:
+            raise DeskError("choice", "there is no such choice for this ask")
+        try:
+            return preview(offer, asked.ask, known, self._desk.now(), choice.calls, choice.seconds)
+        except NotOffered as error:
+            raise DeskError("choice", str(error)) from None
+
+
+def _listed(asked: Asked, name: str | None, unseen: int) -> dict[str, Any]:
+    ask = asked.ask
+    return {
+        "code": ask.code,
+        "agent": shown(name or f"“{ask.agent.name or short(ask.agent_id)}”"),
+        "target": shown(ask.target),
+        "asked_at": ask.asked_at,
+        "until": asked.until,
+        "is_new": asked.is_new,
+        "unseen": unseen,
+    }

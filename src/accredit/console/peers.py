@@ -1,0 +1,70 @@
+"""Who is on the other side of the desk's socket: what the system says of it. I/O: reads `/proc` where there is one.
+
+The user is certain; which program it is, is a hint: a program may have ended, or given itself another name.
+"""
+
+import os
+import socket
+import struct
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from accredit.base.text import excerpt
+from accredit.limits import MAX_ANCESTORS
+
+_LINUX = struct.Struct("3i")
+"""`struct ucred`: process, user, group."""
+_MAC = struct.Struct("2I")
+"""The beginning of `struct xucred`: version, user."""
+_SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2
+_WRAPPERS = frozenset(
+    {"accredit", "python", "python3", "sh", "bash", "dash", "zsh", "env", "uv", "uvx", "pipx", "node"}
+)
+"""Programs that only start others: who stands behind them is what a person knows."""
+
+
+class Peer(Struct, frozen=True):
+    """A process; `pid` is 0 if it is not known."""
+
+    uid: int
+    pid: int = 0
+
+
+def peer_of(connection: socket.socket) -> Peer | None:
+    """Return who opened a connection of a Unix socket, or None if the system does not say."""
+    with suppress(OSError, struct.error):
+        if sys.platform == "darwin":
+            _, uid = _MAC.unpack(connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _MAC.size))
+            pid = connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID)
+        else:
+            pid, uid, _ = _LINUX.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _LINUX.size))
+        return Peer(uid, pid)
+    return None
+
+
+def is_own(peer: Peer | None) -> bool:
+    """Return whether it is a process of the user who runs this one."""
+    return peer is not None and peer.uid == os.geteuid()
+
+
+def started_by(pid: int) -> str:
+    """Return the program that started a process, as far as the system says: `claude (process 4242)`, or ""."""
+    for _ in range(MAX_ANCESTORS):
+        pid, name = _parent(pid)
+        if pid <= 1:
+            return ""
+        if name.rstrip("0123456789.") not in _WRAPPERS:
+            return f"{excerpt(name)} (process {pid})"
+    return ""
+
+
+def _parent(pid: int) -> tuple[int, str]:
+    """Return a process's parent, and the parent's name."""
+    with suppress(OSError, ValueError, IndexError):
+        # The name, which may hold anything, is between parentheses: the last one ends it.
+        parent = int(Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
+        return parent, Path(f"/proc/{parent}/comm").read_text("utf-8", "replace").strip()
+    return 0, ""

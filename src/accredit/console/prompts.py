@@ -1,0 +1,139 @@
+"""Asking the person for the passphrase: on the desk's own terminal, else with `pinentry`. Never on the page. I/O:
+terminal, processes.
+
+A prompt can be given up at any moment: the terminal is then as it was, and pinentry is ended.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import termios
+from collections.abc import Mapping
+from typing import Protocol
+
+from accredit.base.text import one_line
+from accredit.limits import MAX_PASSPHRASE_BYTES
+
+_LOCAL_FLAGS = 3
+"""The index of a terminal's local modes (termios)."""
+
+
+class Prompt(Protocol):
+    """A way to ask for a passphrase. `place` says where the person is asked, for those who look elsewhere."""
+
+    @property
+    def place(self) -> str:
+        """Where the person is asked."""
+        ...
+
+    async def ask(self, text: str) -> str | None:
+        """Return what the person has typed, or None if they don't want to, or can't."""
+        ...
+
+
+def find_prompt(environ: Mapping[str, str]) -> Prompt | None:
+    """Return the way to ask the person who started this process, if there is one."""
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None:
+        return TerminalPrompt(sys.stdin.fileno(), sys.stderr.fileno())
+    program = shutil.which("pinentry", path=environ.get("PATH", os.defpath))
+    graphical = sys.platform == "darwin" or environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
+    return Pinentry(program) if program and graphical else None
+
+
+class TerminalPrompt:
+    """The terminal in which the desk runs. What is typed is not shown."""
+
+    place = "in the terminal of the desk"
+
+    def __init__(self, source: int, to: int) -> None:
+        self._source = source
+        self._to = to
+
+    async def ask(self, text: str) -> str | None:
+        """Return a line that is typed from now on, without its end; None at the end of the terminal."""
+        loop = asyncio.get_running_loop()
+        line: asyncio.Future[bytes] = loop.create_future()
+        try:
+            before = termios.tcgetattr(self._source)
+            silent = [*before]
+            silent[_LOCAL_FLAGS] &= ~termios.ECHO
+            termios.tcsetattr(self._source, termios.TCSAFLUSH, silent)
+        except termios.error:
+            return None
+        try:
+            os.write(self._to, f"{one_line(text)}: ".encode())
+            loop.add_reader(self._source, self._read, line)
+            typed = await line
+        finally:
+            loop.remove_reader(self._source)
+            with contextlib.suppress(termios.error, OSError):
+                termios.tcsetattr(self._source, termios.TCSANOW, before)
+                os.write(self._to, b"\n")
+        return typed.rstrip(b"\r\n").decode("utf-8", "surrogateescape") if typed else None
+
+    def _read(self, line: asyncio.Future[bytes]) -> None:
+        try:
+            typed = os.read(self._source, MAX_PASSPHRASE_BYTES + 2)
+        except OSError:
+            typed = b""
+        if not line.done():
+            line.set_result(typed)
+
+
+class Pinentry:
+    """The dialog that GnuPG has for this (the Assuan protocol, a line each way)."""
+
+    place = "in the window that has opened"
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+
+    async def ask(self, text: str) -> str | None:
+        """Return what is typed into the dialog; None if it was closed, or could not be shown."""
+        pipe = asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self._program, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
+            )
+        except OSError:
+            return None
+        try:
+            for command in (None, f"SETDESC {_escaped(text)}", "SETPROMPT Passphrase", "SETTITLE accredit desk"):
+                if not (await _told(process, command))[0]:
+                    return None
+            good, data = await _told(process, "GETPIN")
+            return data.decode("utf-8", "surrogateescape") if good else None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _told(process: asyncio.subprocess.Process, command: str | None) -> tuple[bool, bytes]:
+    """Send a command; return whether pinentry took it, and the data that it gave."""
+    reader, writer = process.stdout, process.stdin
+    if reader is None or writer is None:  # both are pipes
+        return False, b""
+    data = b""
+    with contextlib.suppress(ConnectionError, ValueError):
+        if command is not None:
+            writer.write(command.encode() + b"\n")
+            await writer.drain()
+        while line := await reader.readline():
+            if line.startswith(b"D "):
+                data += _unescaped(line[2:].rstrip(b"\n"))
+            elif line.startswith((b"OK", b"ERR")):
+                return line.startswith(b"OK"), data[: MAX_PASSPHRASE_BYTES + 1]
+    return False, b""
+
+
+def _escaped(text: str) -> str:
+    return one_line(text).replace("%", "%25")
+
+
+def _unescaped(data: bytes) -> bytes:
+    for code, char in ((b"%0A", b"\n"), (b"%0D", b"\r"), (b"%25", b"%")):
+        data = data.replace(code, char)
+    return data

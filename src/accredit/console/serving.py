@@ -1,0 +1,218 @@
+"""The desk's process: the page on 127.0.0.1, the socket, and the end of both. Runs an event loop.
+
+1. It listens on 127.0.0.1 only, and advertises that address: whoever binds `[::1]` gets the name `localhost`.
+2. Other programs of the same user can't read its memory, and no crash writes it to disk, where the system allows this
+   to be said.
+3. On SIGTERM or SIGINT nothing more is accepted, and pages and programs are let go. Asks are not answered by that: who
+   asked may ask again.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import errno
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+
+import uvicorn
+from msgspec import Struct
+
+from accredit.base.clock import unix_ms, unix_seconds
+from accredit.console import browser
+from accredit.console.api import Page
+from accredit.console.book import Asked
+from accredit.console.desk import Desk
+from accredit.console.journal import Journal
+from accredit.console.live import Changes
+from accredit.console.page_views import Views
+from accredit.console.sessions import Sessions
+from accredit.console.socket import DeskSocket, listen
+from accredit.console.unlock import KeyHolder
+from accredit.errors import ConfigurationError
+from accredit.keys import KeyFile
+from accredit.limits import BROWSER_SECONDS, LISTEN_BACKLOG, MAX_PAGE_CONNECTIONS
+
+_LOOPBACK = "127.0.0.1"
+_PORTS_TRIED = 20
+_PR_SET_DUMPABLE = 4
+"""From Linux's prctl.h."""
+_GRACE_SECONDS = 2
+
+
+class DeskPlaces(Struct, frozen=True):
+    """Where the desk's files are: its socket, its journal's folder, and the folder of keys and names."""
+
+    socket: Path
+    state: Path
+    keys: Path
+
+
+def open_page_listener(port: int) -> socket.socket:
+    """Return a socket that listens on 127.0.0.1, at this port or else at the next free one. Raises
+    `ConfigurationError`."""
+    for candidate in range(port, min(port + _PORTS_TRIED, 65_536)) if port else [0]:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((_LOOPBACK, candidate))
+            listener.listen(LISTEN_BACKLOG)
+            listener.setblocking(False)
+        except OSError as error:
+            listener.close()
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise ConfigurationError(f"can't listen on {_LOOPBACK}: {error.strerror}", "say --port 0") from None
+            continue
+        return listener
+    raise ConfigurationError(f"no port from {port} on is free", "choose another: --port 0 finds one")
+
+
+class DeskProcess:
+    """A desk that is ready to run. `tell` prints a line for whoever started it."""
+
+    def __init__(
+        self,
+        person: KeyFile,
+        keys: Callable[[Callable[[], None]], KeyHolder],
+        places: DeskPlaces,
+        *,
+        port: int,
+        environ: Mapping[str, str],
+        wants_browser: bool,
+        tell: Callable[[str], None],
+    ) -> None:
+        """Open everything that can fail. Raises `ConfigurationError`."""
+        self._places = places
+        self._tell = tell
+        self._changes = Changes(unix_ms())
+        self._sessions = Sessions()
+        self._journal = Journal(places.state)
+        self._desk = Desk(person, keys(self._changes.note), self._journal, unix_seconds, self._changes.note)
+        self._views = Views(self._desk, places.keys)
+        self._control = listen(places.socket)
+        browser.clear(places.socket.parent)
+        self._listener = open_page_listener(port)
+        self._address = f"{_LOOPBACK}:{self._listener.getsockname()[1]}"
+        self._has_browser = wants_browser and browser.has_browser(environ)
+        self._opened_at = 0
+        self._opening: set[asyncio.Task[object]] = set()
+
+    @property
+    def url(self) -> str:
+        """The page's address."""
+        return f"http://{self._address}"
+
+    async def run(self) -> int:
+        """Serve until told to stop; return the exit code."""
+        page = Page(self._desk, self._views, self._sessions, self._changes, self._address)
+        server = _Server(
+            uvicorn.Config(
+                page,
+                http="h11",
+                ws="none",
+                interface="asgi3",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                limit_concurrency=MAX_PAGE_CONNECTIONS,
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+            ),
+            self._announce,
+            self._changes.end,
+        )
+        control = DeskSocket(
+            self._desk,
+            self.url,
+            circumstances=self._views.circumstances,
+            show=self._show,
+            open_page=self._open_page,
+        )
+        accepting = await control.serve(self._control)
+        try:
+            await server.serve([self._listener])
+        finally:
+            accepting.close()
+            control.close()
+            self._desk.keys.lock()
+            self._journal.close()
+            self._listener.close()
+            with contextlib.suppress(OSError):
+                self._places.socket.unlink(missing_ok=True)
+            browser.clear(self._places.socket.parent)
+        return 0
+
+    def _announce(self) -> None:
+        self._tell(f"desk: {self._link('/')}")
+        if self._has_browser:
+            self._open("/")
+
+    def _link(self, path: str) -> str:
+        return f"{self.url}{path}#k={self._sessions.new_link(unix_seconds())}"
+
+    def _show(self, asked: Asked) -> None:
+        """Show an ask that nobody sees: pages that are open show it by themselves."""
+        path = f"/a/{asked.ask.code}"
+        if self._changes.watched:
+            return
+        now = unix_seconds()
+        if self._has_browser and now - self._opened_at >= BROWSER_SECONDS:
+            self._open(path)
+        else:
+            self._tell(f"asked: code {asked.ask.code}; `accredit approve {asked.ask.code}`, or {self.url}{path}")
+
+    def _open(self, path: str) -> None:
+        self._opened_at = unix_seconds()
+        task = asyncio.ensure_future(browser.open_browser(self._places.socket.parent, self._link(path)))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open_page(self) -> str:
+        """Open the page for somebody who asked for it; the link itself stays with this process."""
+        if self._has_browser and await browser.open_browser(self._places.socket.parent, self._link("/")):
+            return "browser"
+        self._tell(f"desk: {self._link('/')}")
+        return "terminal"
+
+
+class _Server(uvicorn.Server):
+    """Ends on a signal without raising it again, and lets those go first who would wait for ever. `on_start` is called
+    once connections are accepted and signals are heard."""
+
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None], on_end: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_start = on_start
+        self._on_end = on_end
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_start()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def _stop(self) -> None:
+        self.should_exit = True
+        self._on_end()
+
+
+def keep_memory_private() -> None:
+    """Have the system refuse core dumps of this process, and other programs of the same user a look into it."""
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

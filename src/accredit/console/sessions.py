@@ -1,0 +1,73 @@
+"""Who is signed in to the desk's page: one-time links, and what they are exchanged for. In memory only. Reads
+randomness.
+
+1. A link holds 128 random bits in its fragment, which browsers send to nobody. It works once, within 60 seconds.
+2. It is exchanged for a bearer of 256 random bits, good for 12 hours, which only this process and that page know. It is
+   no cookie: a browser would send one to every port of this machine.
+3. Both are kept as their digests, and every comparison takes the same time.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+
+from accredit.limits import LOGIN_LINK_SECONDS, MAX_LOGIN_LINKS, MAX_PAGE_SESSIONS, PAGE_SESSION_SECONDS
+
+_LINK_BYTES = 16
+_BEARER_BYTES = 32
+
+
+class Sessions:
+    """Links and sessions. Times are unix seconds."""
+
+    def __init__(self) -> None:
+        self._links = _Secrets(MAX_LOGIN_LINKS)
+        self._bearers = _Secrets(MAX_PAGE_SESSIONS)
+
+    def new_link(self, now: int) -> str:
+        """Return the secret of a new link. Of too many unused ones the oldest stops working."""
+        link = secrets.token_urlsafe(_LINK_BYTES)
+        self._links.add(link, now + LOGIN_LINK_SECONDS)
+        return link
+
+    def log_in(self, link: str, now: int) -> str | None:
+        """Take a link; return a bearer, or None for a link that is not good (any more)."""
+        if not self._links.find(link, now, take=True):
+            return None
+        bearer = secrets.token_urlsafe(_BEARER_BYTES)
+        self._bearers.add(bearer, now + PAGE_SESSION_SECONDS)
+        return bearer
+
+    def knows(self, bearer: str, now: int) -> bool:
+        """Return whether somebody is signed in with this bearer."""
+        return self._bearers.find(bearer, now)
+
+    def log_out(self, bearer: str, now: int) -> None:
+        """End a session."""
+        self._bearers.find(bearer, now, take=True)
+
+
+class _Secrets:
+    """Digests of secrets, with the time until which each is good."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._until: OrderedDict[bytes, int] = OrderedDict()
+
+    def add(self, secret: str, until: int) -> None:
+        self._until[_digest(secret)] = until
+        while len(self._until) > self._most:
+            self._until.popitem(last=False)
+
+    def find(self, secret: str, now: int, *, take: bool = False) -> bool:
+        wanted = _digest(secret)
+        matches = [digest for digest in self._until if hmac.compare_digest(digest, wanted)]
+        good = any(now < self._until[digest] for digest in matches)
+        for digest in matches if take or not good else ():
+            del self._until[digest]
+        return good
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,111 @@
+"""`desk.toml`, in the folder of the person's keys: where the desk's key is, and how long it stays unlocked. I/O: reads
+files of that folder."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from accredit.errors import ConfigurationError
+from accredit.keys import load_public_key, read_file
+from accredit.keys.places import config_folder
+from accredit.limits import MAX_DESK_FILE_BYTES, MAX_KEY_FILES, MAX_UNLOCKED_SECONDS, UNLOCKED_SECONDS
+
+DESK_FILE = "desk.toml"
+_UNITS = {"m": 60, "h": 3_600}
+_DURATION = re.compile(r"([1-9][0-9]{0,3})([mh])")
+
+
+class _Desk(Struct, frozen=True, forbid_unknown_fields=True):
+    key_file: str = ""
+    store: str = ""
+    revocation_list: str = ""
+    unlock: str = ""
+    start: bool = False
+
+
+class _DeskFile(Struct, frozen=True, forbid_unknown_fields=True):
+    desk: _Desk = _Desk()
+
+
+class DeskSettings(Struct, frozen=True, kw_only=True):
+    """What `desk.toml` says. `unlock_seconds` is how long the key stays unlocked; None: each signature needs the
+    passphrase. `start` lets `connect --ask` start the desk."""
+
+    folder: Path
+    key_file: Path | None = None
+    store: str = ""
+    revocation_list: Path | None = None
+    unlock_seconds: int | None = UNLOCKED_SECONDS
+    start: bool = False
+
+
+def read_settings(environ: Mapping[str, str]) -> DeskSettings:
+    """Read `desk.toml`; all of it is optional. Raises `ConfigurationError`."""
+    folder = config_folder(environ)
+    path = folder / DESK_FILE
+    found = _read(path) if path.exists() else _Desk()
+    return DeskSettings(
+        folder=folder,
+        key_file=folder / Path(found.key_file).expanduser() if found.key_file else None,
+        store=found.store,
+        revocation_list=folder / Path(found.revocation_list).expanduser() if found.revocation_list else None,
+        unlock_seconds=_unlock_seconds(found.unlock, path),
+        start=found.start,
+    )
+
+
+def _read(path: Path) -> _Desk:
+    remedy = "its [desk] may have key_file, store, revocation_list, unlock and start"
+    try:
+        tree: dict[str, Any] = tomllib.loads(read_file(path, MAX_DESK_FILE_BYTES).data.decode())
+        return msgspec.convert(tree, _DeskFile).desk
+    except (ValueError, RecursionError) as error:  # of any of the three
+        raise ConfigurationError(f"{path}: {error}", remedy) from None
+
+
+def _unlock_seconds(text: str, path: Path) -> int | None:
+    if not text:
+        return UNLOCKED_SECONDS
+    if text == "each":
+        return None
+    match = _DURATION.fullmatch(text)
+    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
+    if not 0 < seconds <= MAX_UNLOCKED_SECONDS:
+        raise ConfigurationError(
+            f"{path}: desk.unlock: {text!a} is no time from 1m to 12h", 'say unlock = "15m", or "each"'
+        )
+    return seconds
+
+
+def find_key(settings: DeskSettings, kind: Literal["human"] = "human") -> Path:
+    """Return the path of the person's private key: the one that is named, else the only one in the folder. Raises
+    `ConfigurationError`."""
+    if settings.key_file is not None:
+        return settings.key_file
+    found: list[Path] = []
+    candidates = sorted(settings.folder.glob("*.pub"))[:MAX_KEY_FILES] if settings.folder.is_dir() else []
+    for public in candidates:
+        private = public.with_suffix("")
+        try:
+            key = load_public_key(public)
+        except ConfigurationError:
+            continue
+        if key.kind == kind and private.is_file():
+            found.append(private)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(each.name for each in found)
+        raise ConfigurationError(
+            f"there are several human keys in {settings.folder}: {names}",
+            f"name one: key_file under [desk] in {settings.folder / DESK_FILE}",
+        )
+    raise ConfigurationError(
+        f"there is no human key in {settings.folder}",
+        f"make one: accredit keys new {settings.folder / 'owner.key'} --kind human --name YOU",
+    )

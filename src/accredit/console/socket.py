@@ -1,0 +1,291 @@
+"""The desk's Unix socket: asks come in, and commands of the same user. One UTF-8 JSON object a line each way.
+
+Who may speak, checked in this order:
+
+1. the socket is in a folder that only the user can enter (0700), and is itself 0600;
+2. the system says that the other side is the same user; anybody else is cut off without a word;
+3. at most `MAX_DESK_CONNECTIONS` at one time, lines of at most `MAX_DESK_LINE_BYTES`, and no silence of those who wait
+   for nothing.
+
+What can be said, each a member: `ping`, `ask`, `withdraw`, `list`, `show`, `deny`, `deliver`, `open`, `unlock`,
+`lock`. There is no way to allow a call: `deliver` brings a certificate that the person's key has signed already. No
+answer holds a key, a link to the page, or a nonce.
+"""
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import socket
+import stat
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import to_builtins
+
+from accredit.consent.answers import read_answer
+from accredit.consent.asks import read_ask
+from accredit.console.book import Asked
+from accredit.console.desk import Desk
+from accredit.console.peers import is_own, peer_of, started_by
+from accredit.console.views import Circumstances
+from accredit.errors import ConfigurationError, ConsentError, DeskError
+from accredit.limits import DESK_IDLE_SECONDS, MAX_DESK_CONNECTIONS, MAX_DESK_LINE_BYTES, MAX_PASSPHRASE_BYTES
+
+_FOLDER_MODE = 0o700
+_SOCKET_MODE = 0o600
+Said = Mapping[str, Any]
+
+
+def listen(path: Path) -> socket.socket:
+    """Return a socket that listens at `path`; one that nobody listens at any more is replaced. Raises
+    `ConfigurationError`."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _own_folder(path.parent)
+        if _answers(path):
+            raise ConfigurationError(
+                f"a desk is running already: it listens at {path}",
+                "`accredit desk open` shows it; Ctrl-C there ends it",
+            )
+        path.unlink(missing_ok=True)
+        before = os.umask(0o777 - _SOCKET_MODE)
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(before)
+        listener.listen(MAX_DESK_CONNECTIONS)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        what = "the path is too long" if "too long" in str(error) else (error.strerror or str(error))
+        raise ConfigurationError(
+            f"can't listen at {path}: {what}", "set ACCREDIT_DESK_SOCKET to another path"
+        ) from None
+    except ConfigurationError:
+        listener.close()
+        raise
+    return listener
+
+
+def _own_folder(folder: Path) -> None:
+    folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise ConfigurationError(f"{folder} is not a folder of your own", "set ACCREDIT_DESK_SOCKET to another path")
+    folder.chmod(_FOLDER_MODE)
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
+                return False
+            raise
+    return True
+
+
+class DeskSocket:
+    """Serves the socket. `show` is told of an ask that the person has not seen; `open_page` opens the page; `address`
+    is the page's URL."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        address: str,
+        *,
+        circumstances: Callable[[Asked], Circumstances],
+        show: Callable[[Asked], None],
+        open_page: Callable[[], Awaitable[str]],
+    ) -> None:
+        self._desk = desk
+        self._address = address
+        self._circumstances = circumstances
+        self._show = show
+        self._open_page = open_page
+        self._connections: set[asyncio.Task[Any] | None] = set()
+        self._works: Mapping[str, Callable[[object, _Connection], Said | Awaitable[Said]]] = {
+            "ping": self._pong,
+            "ask": self._ask,
+            "withdraw": self._withdraw,
+            "list": self._list,
+            "show": self._whole,
+            "deny": self._deny,
+            "deliver": self._deliver,
+            "open": self._open,
+            "unlock": self._unlock,
+            "lock": self._lock,
+        }
+
+    async def serve(self, listener: socket.socket) -> asyncio.Server:
+        """Begin to accept connections."""
+        return await asyncio.start_unix_server(self._connected, sock=listener, limit=MAX_DESK_LINE_BYTES)
+
+    def close(self) -> None:
+        """Cut off whoever is connected."""
+        for task in self._connections:
+            if task is not None:
+                task.cancel()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        peer = peer_of(writer.get_extra_info("socket"))
+        if is_own(peer) and len(self._connections) < MAX_DESK_CONNECTIONS:
+            self._connections.add(task)
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await _Connection(self, reader, writer, peer.pid if peer is not None else 0).run()
+            self._connections.discard(task)
+        with contextlib.suppress(OSError):
+            writer.close()
+
+    async def answer(self, name: str, value: object, connection: "_Connection") -> Said:
+        """Do what a line asks for, by its member; return the line that answers it. Raises `DeskError`."""
+        work = self._works.get(name)
+        if work is None:
+            raise DeskError("unknown", "the desk does not know this request")
+        done = work(value, connection)
+        return done if isinstance(done, Mapping) else await done
+
+    def _pong(self, _value: object, _connection: "_Connection") -> Said:
+        person = self._desk.person
+        return {"pong": 1, "person": {"id": person.id, "name": person.name}, "url": self._address}
+
+    def _ask(self, raw: object, connection: "_Connection") -> Said:
+        try:
+            ask = read_ask(json.dumps(raw, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        except ConsentError as error:
+            raise DeskError("bad_ask", str(error)) from None
+        asked, is_news = self._desk.take(ask, started_by(connection.pid))
+        connection.asks[asked.key] = asked
+        if is_news:
+            self._show(asked)
+        code = asked.ask.code
+        return {
+            "state": asked.state,
+            "code": code,
+            "url": f"{self._address}/a/{code}",
+            "person": self._desk.person.name,
+        }
+
+    def _withdraw(self, key: object, connection: "_Connection") -> Said:
+        asked = connection.asks.get(key) if isinstance(key, str) else None
+        if asked is None:
+            raise DeskError("unknown", "this ask did not come from here")
+        self._desk.withdraw(asked)
+        return {"state": asked.state}
+
+    def _list(self, _value: object, _connection: "_Connection") -> Said:
+        self._desk.expire()
+        return {"asks": [_summary(each) for each in self._desk.book.waiting(self._desk.now())]}
+
+    def _whole(self, code: object, _connection: "_Connection") -> Said:
+        asked = self._desk.find(str(code))
+        known = self._circumstances(asked)
+        return {"ask": asked.ask.to_dict(), "state": asked.state, "known": to_builtins(known)}
+
+    def _deny(self, code: object, _connection: "_Connection") -> Said:
+        asked = self._desk.find(str(code))
+        self._desk.deny(asked)
+        return {"state": asked.state, "code": asked.ask.code}
+
+    def _deliver(self, raw: object, _connection: "_Connection") -> Said:
+        try:
+            answer = read_answer(json.dumps(raw).encode())
+        except ConsentError as error:
+            raise DeskError("not_signed", str(error)) from None
+        self._desk.deliver(answer)
+        return {"state": "allowed"}
+
+    async def _open(self, _value: object, _connection: "_Connection") -> Said:
+        return {"opened": await self._open_page()}
+
+    def _lock(self, _value: object, _connection: "_Connection") -> Said:
+        self._desk.keys.lock()
+        return {"key": self._desk.keys.state}
+
+    async def _unlock(self, passphrase: object, _connection: "_Connection") -> Said:
+        if not isinstance(passphrase, str) or len(passphrase) > MAX_PASSPHRASE_BYTES:
+            raise DeskError("passphrase", "that is not the passphrase")
+        try:
+            await self._desk.keys.unlock(passphrase)
+        except ConfigurationError:
+            raise DeskError("passphrase", "that is not the passphrase") from None
+        return {"key": self._desk.keys.state}
+
+
+class _Connection:
+    """One connection: lines in, answers out, and later the answers to its asks."""
+
+    def __init__(
+        self, server: DeskSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int
+    ) -> None:
+        self.pid = pid
+        self.asks: dict[str, Asked] = {}
+        self._server = server
+        self._reader = reader
+        self._writer = writer
+        self._waiting: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Serve it until it ends. What it asked stays."""
+        try:
+            while line := await self._line():
+                await self._tell(await self._answered(line))
+                for key, asked in self.asks.items():  # now that it knows the code
+                    if key not in self._waiting:
+                        self._waiting[key] = asyncio.ensure_future(self._tell_answer(asked))
+        finally:
+            for each in self._waiting.values():
+                each.cancel()
+
+    async def _line(self) -> bytes:
+        waits = any(not asked.answered.is_set() for asked in self.asks.values())
+        try:
+            async with asyncio.timeout(None if waits else DESK_IDLE_SECONDS):
+                return await self._reader.readuntil()
+        except (TimeoutError, asyncio.IncompleteReadError):
+            return b""
+        except asyncio.LimitOverrunError:
+            await self._tell({"error": "too_long", "reason": f"a line has at most {MAX_DESK_LINE_BYTES} bytes"})
+            return b""
+
+    async def _answered(self, line: bytes) -> Said:
+        try:
+            said: object = json.loads(line)
+            if not isinstance(said, dict) or len(cast("Said", said)) != 1:
+                raise DeskError("unknown", "a line holds one object with one member")
+            ((name, value),) = cast("Said", said).items()
+            return await self._server.answer(name, value, self)
+        except DeskError as error:
+            return {"error": error.error, "reason": error.reason}
+        except (ValueError, RecursionError):
+            return {"error": "unknown", "reason": "a line holds one JSON object"}
+
+    async def _tell_answer(self, asked: Asked) -> None:
+        await asked.answered.wait()
+        if asked.answer is not None:
+            with contextlib.suppress(OSError):
+                await self._tell({"answer": asked.answer.to_dict()})
+
+    async def _tell(self, said: Said) -> None:
+        self._writer.write(json.dumps(said).encode() + b"\n")
+        await self._writer.drain()
+
+
+def _summary(asked: Asked) -> Said:
+    ask = asked.ask
+    return {
+        "code": ask.code,
+        "state": asked.state,
+        "agent": {"id": ask.agent_id, "name": ask.agent.name},
+        "gateway": {"id": ask.gateway.id, "url": ask.gateway.url},
+        "method": ask.method,
+        "target": ask.target,
+        "params": ask.params,
+        "asked_at": ask.asked_at,
+        "expires_at": asked.until,
+    }

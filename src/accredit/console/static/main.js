@@ -1,0 +1,86 @@
+// The page: which of its parts an address shows, what stands at its top, and what is announced.
+//
+// A part is { matches(path), title(state), show(main, path, state), update(state) }: to add one, write its module and
+// name it in `parts`. `show` is called when the part is opened, `update` whenever the desk's state is another one.
+
+import { asked } from "./asked.js";
+import { follow, isSignedIn, send, signIn } from "./desk.js";
+import { make } from "./dom.js";
+
+const parts = [asked];
+const main = document.querySelector("main");
+const KEY = { open: "key without a passphrase", unlocked: "key unlocked", asking: "waiting for the passphrase", locked: "key locked" };
+
+let open = null;
+let known = null;
+
+function showPart(state) {
+  const part = parts.find((each) => each.matches(location.pathname)) ?? asked;
+  if (part !== open) {
+    open = part;
+    main.replaceChildren();
+    part.show(main, location.pathname, state);
+  }
+  part.update(state);
+  document.title = `${state.asks.length ? `(${state.asks.length}) ` : ""}${part.title(state)} – accredit desk`;
+}
+
+function showTop(state) {
+  const links = parts.map((part) => {
+    const link = make("a", { href: part.home }, part.label(state));
+    if (part === open) link.setAttribute("aria-current", "page");
+    return link;
+  });
+  document.querySelector("nav").replaceChildren(...links);
+  const lock = make("button", { type: "button", className: "small", onclick: () => send("/api/lock", {}) }, "Lock");
+  const key = document.getElementById("key");
+  key.replaceChildren(`${state.person} · ${KEY[state.key]} `, ...(state.key === "unlocked" ? [lock] : []));
+}
+
+/** Say what is new to those who don't see it. Focus stays where it is. */
+function announce(state) {
+  const before = new Set((known ?? state).asks.map((each) => each.code));
+  const news = state.asks.filter((each) => !before.has(each.code));
+  if (news.length) {
+    document.getElementById("news").textContent = news.map((each) => `${each.agent} asks for ${each.target}.`).join(" ");
+  }
+}
+
+function onState(state) {
+  document.body.classList.remove("lost");
+  announce(state);
+  known = state;
+  showPart(state);
+  showTop(state);
+}
+
+function signedOut(reason) {
+  open = null;
+  document.title = "Signed out – accredit desk";
+  document.querySelector("nav").replaceChildren();
+  document.getElementById("key").textContent = "";
+  main.replaceChildren(
+    make("h1", {}, "This page is not signed in"),
+    reason ? make("p", { className: "warn" }, reason) : "",
+    make("p", {}, "In a terminal, ", make("code", {}, "accredit desk open"), " opens a page that is."),
+    make("p", { className: "mute" }, "A page stays signed in for 12 hours, and until the desk ends."),
+  );
+}
+
+function lost(isSignedOut) {
+  if (isSignedOut) return signedOut("");
+  document.body.classList.add("lost");
+  document.getElementById("key").textContent = "The desk does not answer";
+}
+
+async function start() {
+  try {
+    await signIn();
+  } catch (error) {
+    return signedOut(`${error.message}.`);
+  }
+  if (!isSignedIn()) return signedOut("");
+  await follow(onState, lost);
+}
+
+start();

@@ -1,0 +1,185 @@
+"""The person's key while the desk runs: locked, or in memory for a while. Forgets it in time.
+
+1. A key that was made without a passphrase is always open.
+2. Otherwise a signature needs the passphrase: on the desk's terminal, with pinentry, or by `accredit desk unlock`,
+   whichever comes first. Whoever started the desk with a file that holds it has answered all prompts beforehand.
+3. Then the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock = "each"`, and for
+   signatures that are worth it (`each`), every single one needs the passphrase.
+4. `lock` forgets the key and the passphrase at once.
+
+The key's bytes are not wiped from memory when they are forgotten: Python copies as it likes. That no other program
+reads this process's memory is the system's to keep (`serving`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from accredit.console.prompts import Prompt
+from accredit.errors import ConfigurationError, DeskError
+from accredit.keys import LockedKeyFile, PrivateKeyFile, read_key
+from accredit.keys.passphrase import passphrase_bytes, unlock, wipe
+from accredit.limits import MAX_PASSPHRASE_TRIES, PASSPHRASE_SECONDS
+from accredit.ratify import HybridSigner
+
+KeyState = Literal["open", "unlocked", "asking", "locked"]
+
+
+class KeyInFile:
+    """The person's private key, as its file has it: `person` is its public half."""
+
+    def __init__(self, key: PrivateKeyFile | LockedKeyFile) -> None:
+        self._key = key
+        self.person = key.public()
+
+    @classmethod
+    def read(cls, path: Path) -> "KeyInFile":
+        """Read a private key's file. Raises `ConfigurationError`."""
+        key = read_key(path)
+        if not isinstance(key, PrivateKeyFile | LockedKeyFile):
+            raise ConfigurationError(f"{path} is {key.name}'s public key, which can't sign", "name the private key")
+        return cls(key)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it takes a passphrase to sign."""
+        return isinstance(self._key, LockedKeyFile)
+
+    def open(self, passphrase: str | None) -> HybridSigner:
+        """Return the key. Takes a while. Raises `ConfigurationError` for a wrong passphrase."""
+        if isinstance(self._key, PrivateKeyFile):
+            return self._key.signer()
+        typed = passphrase_bytes(passphrase or "")
+        try:
+            return unlock(self._key, typed).signer()
+        finally:
+            wipe(typed)
+
+
+class KeyHolder:
+    """Opens the key when it is needed. `on_change` is called whenever `state` is another one."""
+
+    def __init__(
+        self,
+        key: KeyInFile,
+        *,
+        unlock_seconds: int | None,
+        prompt: Prompt | None = None,
+        passphrase: str | None = None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._key = key
+        self._unlock_seconds = unlock_seconds
+        self._prompt = prompt
+        self._passphrase = passphrase
+        self._on_change = on_change
+        self._open: HybridSigner | None = None
+        self._closing: asyncio.TimerHandle | None = None
+        self._once: HybridSigner | None = None
+        self._asking = asyncio.Lock()
+        self._wanted: asyncio.Future[HybridSigner] | None = None
+
+    @property
+    def state(self) -> KeyState:
+        """`open` for a key without a passphrase, `asking` while somebody should type it."""
+        if not self._key.is_encrypted:
+            return "open"
+        if self._wanted is not None:
+            return "asking"
+        return "unlocked" if self._open or self._once or self._passphrase is not None else "locked"
+
+    @property
+    def place(self) -> str:
+        """Where the passphrase is asked for."""
+        if self._prompt is None:
+            return "with `accredit desk unlock`"
+        return f"{self._prompt.place}, or with `accredit desk unlock`"
+
+    async def signer(self, text: str, *, each: bool) -> HybridSigner:
+        """Return the key for one signature. Ask for the passphrase if it is due; `text` says what for. Raises
+        `DeskError`."""
+        if not self._key.is_encrypted:
+            return await asyncio.to_thread(self._key.open, None)
+        async with self._asking:
+            if self._open is not None and not each:
+                return self._open
+            once, self._once = self._once, None
+            return once or await self._opened(text)
+
+    async def unlock(self, passphrase: str) -> None:
+        """Open the key for whoever waits for it, else for as long as it stays open, or for the next signature. Raises
+        `ConfigurationError` for a wrong passphrase."""
+        opened = await asyncio.to_thread(self._key.open, passphrase)
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(opened)
+        elif self._unlock_seconds is None:
+            self._once = opened
+            self._close_after(PASSPHRASE_SECONDS)
+        self._keep(opened)
+
+    def lock(self) -> None:
+        """Forget the key, and the passphrase."""
+        self._open = self._once = self._passphrase = None
+        if self._closing is not None:
+            self._closing.cancel()
+        self._on_change()
+
+    async def _opened(self, text: str) -> HybridSigner:
+        if self._passphrase is not None:
+            opened = await asyncio.to_thread(self._key.open, self._passphrase)
+        else:
+            opened = await self._asked(text)
+        self._keep(opened)
+        return opened
+
+    async def _asked(self, text: str) -> HybridSigner:
+        self._wanted = wanted = asyncio.get_running_loop().create_future()
+        self._on_change()
+        prompting = asyncio.ensure_future(self._prompted(text)) if self._prompt is not None else None
+        try:
+            async with asyncio.timeout(PASSPHRASE_SECONDS):
+                await asyncio.wait(
+                    [wanted, *([prompting] if prompting is not None else [])], return_when=asyncio.FIRST_COMPLETED
+                )
+            if wanted.done():
+                return wanted.result()
+            opened = prompting.result() if prompting is not None else None
+            if opened is not None:
+                return opened
+        except TimeoutError:
+            pass
+        finally:
+            self._wanted = None
+            if prompting is not None:
+                prompting.cancel()
+                await asyncio.wait([prompting])
+            self._on_change()
+        raise DeskError("locked", f"nothing was signed: the passphrase was not given {self.place}")
+
+    async def _prompted(self, text: str) -> HybridSigner | None:
+        prompt = self._prompt
+        for _ in range(MAX_PASSPHRASE_TRIES if prompt is not None else 0):
+            typed = await prompt.ask(text) if prompt is not None else None
+            if not typed:
+                return None
+            try:
+                return await asyncio.to_thread(self._key.open, typed)
+            except ConfigurationError:
+                text = f"That is not the passphrase. {text.removeprefix('That is not the passphrase. ')}"
+        return None
+
+    def _keep(self, opened: HybridSigner) -> None:
+        if self._unlock_seconds is not None:
+            self._open = opened
+            self._close_after(self._unlock_seconds)
+        self._on_change()
+
+    def _close_after(self, seconds: float) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
+        self._closing = asyncio.get_running_loop().call_later(seconds, self._close)
+
+    def _close(self) -> None:
+        self._open = self._once = None
+        self._on_change()

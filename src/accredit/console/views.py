@@ -1,0 +1,224 @@
+"""An ask as a person reads it, on the page and in the terminal alike. No I/O.
+
+1. What is certain comes first: who asks (by the person's own names for keys; a name that a key gives itself is quoted),
+   for which call, where. What the server says of its tool comes last, and can only raise caution.
+2. Every text is fit to be shown: characters that don't show are written as their code points (`pins.shown`).
+3. What is to be signed is told from the very grant that would be signed.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from accredit.consent.asks import Ask
+from accredit.consent.offers import Offer, offers_for
+from accredit.consent.shown import Field, look_alikes, shown_call
+from accredit.errors import NotOffered
+from accredit.limits import MAX_LIKE_CALLS, SHORT_ID_CHARS
+from accredit.pins.shown import shown
+from accredit.policy.constraint_words import constraint
+from accredit.ratify import Grant
+
+_VERBS = {"tools/call": "call", "resources/read": "read", "prompts/get": "get the prompt"}
+_CAUTIONS = {
+    "destructiveHint": "says that it can destroy things",
+    "openWorldHint": "says that it reaches other systems",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MINUTE = 60
+_NO_CERT = "0" * 32
+
+
+class Circumstances(Struct, frozen=True, kw_only=True):
+    """What the desk knows of an ask beside the ask itself. `names` are the person's, by the ids of keys and gateways;
+    `known_tools` are tools that were allowed at this gateway before. Times are unix seconds."""
+
+    person: str
+    person_id: str
+    names: Mapping[str, str] = {}
+    is_new: bool = True
+    is_first: bool = True
+    first_values: tuple[str, ...] = ()
+    met_at: int | None = None
+    started_by: str = ""
+    known_tools: tuple[str, ...] = ()
+    until: int = 0
+
+
+class Warning(Struct, frozen=True):
+    """What a person should know before they allow a call. `lead` is its first words."""
+
+    lead: str
+    text: str
+
+
+class Fact(Struct, frozen=True):
+    """A fact of who asks: `note` says where it is from."""
+
+    label: str
+    text: str
+    note: str = ""
+
+
+class Described(Struct, frozen=True, kw_only=True):
+    """An ask in words. `agent` and `gateway` are names; those that are not the person's own are marked as such."""
+
+    code: str
+    agent: str
+    agent_is_named: bool
+    verb: str
+    target: str
+    gateway: str
+    gateway_is_named: bool
+    fields: tuple[Field, ...]
+    folded: bool
+    warnings: tuple[Warning, ...]
+    who: tuple[Fact, ...]
+    server_says: str
+    asked_at: int
+    until: int
+    refused: str = ""
+
+    @property
+    def title(self) -> str:
+        """One line that says who asks for what."""
+        agent = self.agent if self.agent_is_named else f"An agent that calls itself “{self.agent}”"
+        where = f"“{self.gateway}”" if self.gateway_is_named else f"the gateway at {self.gateway}"
+        return f"{agent} asks to {self.verb} {self.target} on {where}"
+
+
+def describe(ask: Ask, known: Circumstances) -> Described:
+    """Return an ask in words."""
+    agent, gateway = known.names.get(ask.agent_id), known.names.get(ask.gateway.id)
+    call = shown_call(ask, known.known_tools)
+    marks = [Warning("Look closely:", each) for each in call.marks]
+    return Described(
+        code=ask.code,
+        agent=shown(agent or ask.agent.name or short(ask.agent_id)),
+        agent_is_named=agent is not None,
+        verb=_VERBS[ask.method],
+        target=call.target,
+        gateway=shown(gateway or ask.gateway.url or ask.gateway.id),
+        gateway_is_named=gateway is not None,
+        fields=call.fields,
+        folded=call.folded,
+        warnings=(*_firsts(ask, known), *_impostors(ask, known), *marks),
+        who=_who(ask, known, agent, gateway),
+        server_says=_server_says(ask),
+        asked_at=ask.asked_at,
+        until=known.until,
+        refused=_not_offered(ask, known),
+    )
+
+
+def choices(ask: Ask, known: Circumstances) -> tuple[Offer, ...]:
+    """Return what a person can choose; nothing for what can't be allowed here."""
+    try:
+        return offers_for(ask, is_new=known.is_new)
+    except NotOffered:
+        return ()
+
+
+def signed_lines(grant: Grant, ask: Ask, known: Circumstances, now: int) -> list[tuple[str, str]]:
+    """Return what `accredit inspect` would say of a certificate that this grant becomes."""
+    agent = known.names.get(ask.agent_id) or f"“{ask.agent.name}”"
+    minutes = max(0, grant.expires_at - now) // _MINUTE
+    length = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    return [
+        ("from", f"{shown(known.person)} ({known.person_id})"),
+        ("to", f"{shown(agent)} ({ask.agent_id})"),
+        ("scopes", ", ".join(map(shown, grant.scope))),
+        ("constraints", shown("; ".join(map(constraint, grant.constraints)))),
+        ("ends", f"in {length} ({timestamp(grant.expires_at)})"),
+    ]
+
+
+def page_offer(offer: Offer, ask: Ask, known: Circumstances, now: int) -> dict[str, Any]:
+    """Return a choice as the page takes it."""
+    return {
+        "key": offer.key,
+        "button": offer.button,
+        "words": offer.words,
+        "calls": offer.max_calls,
+        "most_calls": MAX_LIKE_CALLS,
+        "seconds": offer.seconds,
+        "signs": signed_lines(offer.grant(ask, _NO_CERT, now), ask, known, now),
+    }
+
+
+def preview(offer: Offer, ask: Ask, known: Circumstances, now: int, calls: int, seconds: int) -> list[tuple[str, str]]:
+    """Return what would be signed for a choice with these numbers (0: what is proposed). Raises `NotOffered`."""
+    grant = offer.grant(ask, _NO_CERT, now, max_calls=calls, seconds=seconds)
+    return signed_lines(grant, ask, known, now)
+
+
+def short(holder_id: str) -> str:
+    """Return the beginning of an id, as people read it."""
+    text = shown(holder_id[:SHORT_ID_CHARS])
+    return f"{text}…" if len(holder_id) > SHORT_ID_CHARS else text
+
+
+def timestamp(at: int) -> str:
+    """Return a time in RFC 3339, UTC."""
+    return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
+
+
+def _firsts(ask: Ask, known: Circumstances) -> list[Warning]:
+    if known.is_new:
+        text = "nothing was allowed to this agent at this gateway yet. Only this one call can be allowed."
+        return [Warning("New:", text)]
+    verb = {"tools/call": "called", "resources/read": "read", "prompts/get": "used"}[ask.method]
+    if known.is_first:
+        return [Warning("First time:", f"this agent has not {verb} {shown(ask.target)} before.")]
+    if known.first_values:
+        names = " and ".join(f"“{shown(each)}”" for each in known.first_values)
+        return [Warning("First time:", f"this agent has not {verb} {shown(ask.target)} with this {names} before.")]
+    return []
+
+
+def _impostors(ask: Ask, known: Circumstances) -> list[Warning]:
+    """Name the person's own names that an unnamed agent's name could be taken for."""
+    if ask.agent_id in known.names:
+        return []
+    own = list(known.names.values())
+    if ask.agent.name in own:
+        return [Warning("Look closely:", f"“{shown(ask.agent.name)}” is your name for another key.")]
+    found = look_alikes(ask.agent.name, own)
+    return [Warning("Look closely:", each.replace("is another tool", "is your name for another key")) for each in found]
+
+
+def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None) -> tuple[Fact, ...]:
+    key = f"your name for key {short(ask.agent_id)}" if agent else f"so it calls itself; key {short(ask.agent_id)}"
+    met = f", met {timestamp(known.met_at)[:10]}" if known.met_at is not None else ""
+    place = shown(ask.gateway.url) or "no address"
+    where = (
+        Fact("gateway", shown(gateway), f"your name for {short(ask.gateway.id)}, {place}")
+        if gateway
+        else Fact("gateway", place, f"{short(ask.gateway.id)}, which has no name yet")
+    )
+    facts = [Fact("agent", shown(agent) if agent else f"“{shown(ask.agent.name)}”", f"{key}{met}")]
+    if known.started_by:
+        facts.append(Fact("started by", shown(known.started_by), "says this computer"))
+    refusal = ask.refusal
+    has = ", ".join(map(shown, refusal.granted_scope)) or "nothing"
+    text = f"it needs {shown(refusal.required_scope)}; this agent has {has}"
+    return (*facts, where, Fact("refused because", text, shown(refusal.reason)))
+
+
+def _server_says(ask: Ask) -> str:
+    if ask.server_says is UNSET:
+        return ""
+    says = ask.server_says
+    texts = [f"“{shown(text)}”" for text in (says.title, says.description) if text]
+    cautions = [words for hint, words in _CAUTIONS.items() if says.annotations.get(hint)]
+    return " · ".join([*texts, *cautions])
+
+
+def _not_offered(ask: Ask, known: Circumstances) -> str:
+    try:
+        offers_for(ask, is_new=known.is_new)
+    except NotOffered as error:
+        return shown(str(error))
+    return ""

@@ -1,0 +1,211 @@
+"""What the desk does with an ask: what is signed is what was chosen, and where a step fails nothing is given out."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.world.asked import NOW, WORLD, an_ask, once
+
+from accredit.consent import Answer, Ask, chain_allowed
+from accredit.consent.asks import AskedRefusal
+from accredit.console.book import Asked
+from accredit.console.desk import Choice, Desk, needs_each
+from accredit.console.journal import Journal
+from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.errors import DeskError
+from accredit.keys import PrivateKeyFile, lock_key
+from accredit.ratify import Extension
+from accredit.ratify.constraints import MaxRate
+
+pytestmark = pytest.mark.holds("console/desk")
+ONCE = Choice("once")
+
+
+class Typing:
+    """A person who types this when `gate` opens."""
+
+    place = "here"
+
+    def __init__(self, word: str | None) -> None:
+        self.word = word
+        self.gate = asyncio.Event()
+        self.asked = asyncio.Event()
+
+    async def ask(self, text: str) -> str | None:
+        self.asked.set()
+        await self.gate.wait()
+        return self.word
+
+
+class Place:
+    """A desk in a folder, at a time that the test sets."""
+
+    def __init__(self, folder: Path, *, prompt: Typing | None = None, owner: PrivateKeyFile = WORLD.owner) -> None:
+        self.now = NOW
+        self.journal = Journal(folder)
+        key = KeyInFile(owner if prompt is None else lock_key(owner, bytearray(b"word")))
+        self.keys = KeyHolder(key, unlock_seconds=900, prompt=prompt)
+        self.desk = Desk(owner.public(), self.keys, self.journal, lambda: self.now)
+
+    def take(self, ask: Ask) -> Asked:
+        return self.desk.take(ask)[0]
+
+    def events(self) -> list[str]:
+        return [json.loads(line)["event"] for line in self.journal.path.read_text("utf-8").splitlines()]
+
+    async def refused(self, asked: Asked, choice: Choice = ONCE) -> str:
+        with pytest.raises(DeskError) as error:
+            await self.desk.allow(asked, asked.nonce, choice)
+        assert (asked.state == "allowed", "allowed" in self.events()) in ((False, False), (True, True))
+        return error.value.error
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await work()
+
+    asyncio.run(main())
+
+
+@pytest.mark.holds("console/desk", 6, 7)
+def test_what_is_allowed_is_this_call_once_for_this_key_and_in_the_journal(tmp_path: Path) -> None:
+    async def work() -> None:
+        place, ask = Place(tmp_path), an_ask()
+        asked = place.take(ask)
+        await place.desk.allow(asked, asked.nonce, ONCE)
+        assert asked.answer is not None
+        (cert,) = chain_allowed(asked.answer, ask, NOW)
+        call, rate = cert.constraints
+        assert isinstance(call, Extension)
+        assert isinstance(rate, MaxRate)
+        assert (cert.subject_id, cert.issuer_id, rate.count) == (WORLD.agent.id, WORLD.owner.id, 1)
+        assert cert.scope == ("comms:email:send",)
+        assert cert.expires_at <= NOW + 600
+        assert place.events() == ["asked", "allowed"]
+        text = place.journal.path.read_text("utf-8")
+        assert "ada@example.org" not in text  # arguments are there as digests
+
+    run(work)
+
+
+@pytest.mark.holds("console/desk", 1)
+def test_two_who_decide_at_once_sign_once(tmp_path: Path) -> None:
+    async def work() -> None:
+        prompt = Typing("word")
+        place = Place(tmp_path, prompt=prompt)
+        asked = place.take(an_ask())
+        first = asyncio.ensure_future(place.desk.allow(asked, asked.nonce, ONCE))
+        await prompt.asked.wait()
+        assert await place.refused(asked) == "deciding"
+        prompt.gate.set()
+        await first
+        assert await place.refused(asked) == "over"
+        assert place.events() == ["asked", "allowed"]
+
+    run(work)
+
+
+@pytest.mark.holds("console/desk", 4)
+def test_a_person_who_does_not_give_the_passphrase_signs_nothing__and_can_still_decide(tmp_path: Path) -> None:
+    async def work() -> None:
+        prompt = Typing(None)
+        prompt.gate.set()
+        place = Place(tmp_path, prompt=prompt)
+        asked = place.take(an_ask())
+        assert await place.refused(asked) == "locked"
+        prompt.word = "word"
+        await place.desk.allow(asked, asked.nonce, ONCE)
+        assert asked.state == "allowed"
+
+    run(work)
+
+
+@pytest.mark.holds("console/desk", 5)
+@pytest.mark.parametrize("end", ["expired", "withdrawn"])
+def test_an_ask_that_ended_while_the_passphrase_was_typed_is_not_signed(tmp_path: Path, end: str) -> None:
+    async def work() -> None:
+        prompt = Typing("word")
+        place, ask = Place(tmp_path, prompt=prompt), an_ask()
+        asked = place.take(ask)
+        allowing = asyncio.ensure_future(place.refused(asked))
+        await prompt.asked.wait()
+        if end == "expired":
+            place.now = ask.expires_at + 1
+        else:
+            place.desk.withdraw(asked)
+        prompt.gate.set()
+        assert await allowing == "over"
+        assert asked.state == end
+
+    run(work)
+
+
+@pytest.mark.holds("console/desk", 7)
+def test_what_the_journal_can_t_take_is_not_given_out(tmp_path: Path) -> None:
+    async def work() -> None:
+        place = Place(tmp_path)
+        asked = place.take(an_ask())
+        place.journal.close()
+        assert await place.refused(asked) == "unavailable"
+        assert asked.answer is None
+
+    run(work)
+
+
+def test_a_scope_that_can_t_be_allowed_here_is_refused(tmp_path: Path) -> None:
+    async def work() -> None:
+        place = Place(tmp_path)
+        for scope in ("identity:delegate", "comms:*"):
+            asked = place.take(an_ask(refusal=AskedRefusal("ratify_scope_denied", scope)))
+            assert await place.refused(asked) == "choice"
+
+    run(work)
+
+
+@pytest.mark.holds("console/desk", 6)
+def test_a_delivered_certificate_is_this_persons_and_for_this_call(tmp_path: Path) -> None:
+    place, ask = Place(tmp_path), an_ask()
+    place.take(ask)
+    other = an_ask({"name": "pay", "arguments": {}})
+    for cert in (
+        WORLD.grant("comms:email:send", issuer=WORLD.sub, constraints=once(ask), ends=NOW + 599),
+        WORLD.grant("comms:email:send", to=WORLD.sub, constraints=once(ask), ends=NOW + 599),
+        WORLD.grant("comms:email:send", constraints=once(other), ends=NOW + 599),
+        WORLD.grant("comms:email:read", constraints=once(ask), ends=NOW + 599),
+        WORLD.grant("comms:email:send", ends=NOW + 599),
+    ):
+        with pytest.raises(DeskError) as error:
+            place.desk.deliver(Answer(ask=ask.digest.hex(), decision="allow", certificates=(cert,)))
+        assert error.value.error == "not_signed"
+    good = WORLD.grant("comms:email:send", constraints=once(ask), ends=NOW + 599)
+    place.desk.deliver(Answer(ask=ask.digest.hex(), decision="allow", certificates=(good,)))
+    with pytest.raises(DeskError) as error:
+        place.desk.deliver(Answer(ask=other.digest.hex(), decision="allow", certificates=(good,)))
+    assert error.value.error == "unknown"
+
+
+def test_a_sensitive_scope_is_worth_the_passphrase_each_time(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    sensitive = an_ask(refusal=AskedRefusal("ratify_scope_denied", "actuate:motor"))
+    for ask, each in ((sensitive, True), (an_ask(refusal=AskedRefusal("x", "custom:a:b")), False)):
+        asked = place.take(ask)
+        assert needs_each(ask, place.desk.offers(asked)[0]) is each
+
+
+def test_after_a_first_call_the_agent_is_not_new__also_after_a_restart(tmp_path: Path) -> None:
+    async def work() -> None:
+        place = Place(tmp_path)
+        asked = place.take(an_ask())
+        assert asked.is_new
+        await place.desk.allow(asked, asked.nonce, ONCE)
+        place.journal.close()
+        again = Place(tmp_path)
+        asked = again.take(an_ask({"name": "send_email", "arguments": {"to": "bob@example.org"}}))
+        assert not asked.is_new
+        assert [each.key for each in again.desk.offers(asked)] == ["once", "like"]
+        assert again.desk.past.first_values(asked.ask, ["to"]) == ["to"]
+        assert again.desk.past.first_values(an_ask(), ["to", "subject"]) == []
+
+    run(work)

@@ -1,0 +1,178 @@
+"""The key while the desk runs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.world.delegations import NOW
+
+from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.errors import ConfigurationError, DeskError
+from accredit.keys import lock_key, make_key
+from accredit.limits import MAX_PASSPHRASE_TRIES
+
+pytestmark = pytest.mark.holds("console/unlock")
+OWNER = make_key("human", "Ada", NOW)
+LOCKED = KeyInFile(lock_key(OWNER, bytearray(b"open sesame")))
+WORD = "open sesame"
+
+
+class Typing:
+    """A person who types these words, and then nothing more for ever."""
+
+    place = "here"
+
+    def __init__(self, *words: str | None) -> None:
+        self.words = list(words)
+        self.asked: list[str] = []
+
+    async def ask(self, text: str) -> str | None:
+        self.asked.append(text)
+        if not self.words:
+            await asyncio.Event().wait()
+        return self.words.pop(0)
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await work()
+
+    asyncio.run(main())
+
+
+@pytest.mark.holds("console/unlock", 1)
+def test_a_key_without_a_passphrase_is_open() -> None:
+    async def work() -> None:
+        holder = KeyHolder(KeyInFile(OWNER), unlock_seconds=None)
+        assert holder.state == "open"
+        assert (await holder.signer("x", each=True)).id == OWNER.id
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 2, 3)
+def test_the_passphrase_opens_the_key_for_a_while__and_for_what_is_worth_it_only_once() -> None:
+    async def work() -> None:
+        typing = Typing(WORD, WORD)
+        holder = KeyHolder(LOCKED, unlock_seconds=900, prompt=typing)
+        assert holder.state == "locked"
+        assert (await holder.signer("x", each=False)).id == OWNER.id
+        assert holder.state == "unlocked"
+        await holder.signer("x", each=False)
+        assert len(typing.asked) == 1
+        await holder.signer("x", each=True)
+        assert len(typing.asked) == 2
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 3)
+def test_with_each_every_signature_needs_it() -> None:
+    async def work() -> None:
+        typing = Typing(WORD, WORD)
+        holder = KeyHolder(LOCKED, unlock_seconds=None, prompt=typing)
+        await holder.signer("x", each=False)
+        assert holder.state == "locked"
+        await holder.signer("x", each=False)
+        assert len(typing.asked) == 2
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 2)
+def test_wrong_passphrases_open_nothing__and_the_prompt_ends() -> None:
+    async def work() -> None:
+        typing = Typing(*["wrong"] * (MAX_PASSPHRASE_TRIES + 1))
+        holder = KeyHolder(LOCKED, unlock_seconds=900, prompt=typing)
+        with pytest.raises(DeskError, match="nothing was signed"):
+            await holder.signer("x", each=False)
+        assert len(typing.asked) == MAX_PASSPHRASE_TRIES
+        assert holder.state == "locked"
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 2)
+def test_a_person_who_does_not_want_to_signs_nothing() -> None:
+    async def work() -> None:
+        holder = KeyHolder(LOCKED, unlock_seconds=900, prompt=Typing(None))
+        with pytest.raises(DeskError):
+            await holder.signer("x", each=False)
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 2)
+def test_unlock_elsewhere_answers_a_prompt_that_waits() -> None:
+    async def work() -> None:
+        for each in (False, True):
+            holder = KeyHolder(LOCKED, unlock_seconds=None, prompt=Typing())
+            waiting = asyncio.ensure_future(holder.signer("x", each=each))
+            while holder.state != "asking":
+                await asyncio.sleep(0)
+            with pytest.raises(ConfigurationError):
+                await holder.unlock("wrong")
+            assert not waiting.done()
+            await holder.unlock(WORD)
+            assert (await waiting).id == OWNER.id
+            assert holder.state == "locked"
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 3)
+def test_unlock_beforehand_is_for_one_signature_where_each_needs_it() -> None:
+    async def work() -> None:
+        typing = Typing(None)
+        holder = KeyHolder(LOCKED, unlock_seconds=None, prompt=typing)
+        await holder.unlock(WORD)
+        await holder.signer("x", each=True)
+        assert typing.asked == []
+        with pytest.raises(DeskError):
+            await holder.signer("x", each=True)
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 2, 4)
+def test_a_passphrase_from_a_file_answers_every_prompt_until_lock() -> None:
+    async def work() -> None:
+        holder = KeyHolder(LOCKED, unlock_seconds=None, prompt=Typing(None), passphrase=WORD)
+        assert holder.state == "unlocked"
+        await holder.signer("x", each=True)
+        await holder.signer("x", each=True)
+        holder.lock()
+        assert holder.state == "locked"
+        with pytest.raises(DeskError):
+            await holder.signer("x", each=True)
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 4)
+def test_lock_forgets_the_key_at_once() -> None:
+    async def work() -> None:
+        holder = KeyHolder(LOCKED, unlock_seconds=900, prompt=Typing(WORD, None))
+        await holder.signer("x", each=False)
+        holder.lock()
+        with pytest.raises(DeskError):
+            await holder.signer("x", each=False)
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 3)
+def test_the_key_is_forgotten_in_time() -> None:
+    async def work() -> None:
+        gone = asyncio.Event()
+
+        def look() -> None:
+            if holder.state == "locked":
+                gone.set()
+
+        holder = KeyHolder(LOCKED, unlock_seconds=1, on_change=look)
+        await holder.unlock(WORD)
+        assert holder.state == "unlocked"
+        await gone.wait()
+
+    run(work)

@@ -1,0 +1,103 @@
+"""An ask as a person reads it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.world.asked import GATEWAY, NOW, WORLD, an_ask
+
+from accredit.consent import Ask
+from accredit.consent.asks import AskedGateway, Asker, ServerWords
+from accredit.consent.offers import offers_for
+from accredit.console.desk import Choice, signed_certificate
+from accredit.console.views import Circumstances, choices, describe, preview
+from accredit.errors import AskError
+from accredit.pins.shown import shown
+
+pytestmark = pytest.mark.holds("console/views")
+NAMES = {WORLD.agent.id: "Assistant", GATEWAY: "mail"}
+
+
+def circumstances(**changes: object) -> Circumstances:
+    members: dict[str, object] = {"person": "Ada", "person_id": WORLD.owner.id, "names": NAMES, "until": NOW + 600}
+    return Circumstances(**members | changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.holds("console/views", 1)
+def test_the_persons_names_stand_as_they_are__and_those_that_others_give_themselves_are_quoted() -> None:
+    known, unknown = circumstances(is_new=False), circumstances(names={})
+    assert describe(an_ask(), known).title == "Assistant asks to call send_email on “mail”"
+    title = describe(an_ask(agent=Asker("Ada", WORLD.agent.public_key)), unknown).title
+    assert (
+        title == "An agent that calls itself “Ada” asks to call send_email on the gateway at http://127.0.0.1:8484/mcp"
+    )
+
+
+@pytest.mark.holds("console/views", 1)
+@pytest.mark.parametrize("name", ["Assistant", "\u0410ssistant", "assistant", "Ass1stant".replace("1", "\u0456")])
+def test_an_agent_that_takes_another_ones_name_is_told(name: str) -> None:
+    ask = an_ask(agent=Asker(name, WORLD.agent.public_key))
+    told = describe(ask, circumstances(names={"x": "Assistant"}))
+    assert any("your name for another key" in each.text for each in told.warnings)
+
+
+@pytest.mark.holds("console/views", 1)
+def test_what_the_server_says_lowers_no_caution() -> None:
+    soothing = ServerWords("Safe", "Only reads.", {"readOnlyHint": True, "destructiveHint": False})
+    alarming = ServerWords("", "x", {"destructiveHint": True, "openWorldHint": True})
+    assert describe(an_ask(server_says=soothing), circumstances()).server_says == "“Safe” · “Only reads.”"
+    text = describe(an_ask(server_says=alarming), circumstances()).server_says
+    assert text == "“x” · says that it can destroy things · says that it reaches other systems"
+
+
+def test_first_times_are_told() -> None:
+    def leads(**changes: object) -> list[str]:
+        return [f"{each.lead} {each.text}" for each in describe(an_ask(), circumstances(**changes)).warnings]
+
+    assert leads()[0].startswith("New: nothing was allowed")
+    assert leads(is_new=False) == ["First time: this agent has not called send_email before."]
+    with_to = leads(is_new=False, is_first=False, first_values=("to",))
+    assert with_to == ["First time: this agent has not called send_email with this “to” before."]
+    assert leads(is_new=False, is_first=False) == []
+
+
+@pytest.mark.holds("console/views", 2)
+@given(text=st.text(max_size=60))
+def test_every_text_is_fit_to_be_shown(text: str) -> None:
+    try:
+        ask = an_ask(
+            {"name": text or "x", "arguments": {text: text}},
+            agent=Asker(text, WORLD.agent.public_key),
+            gateway=AskedGateway(GATEWAY, text),
+            server_says=ServerWords(text, text),
+        )
+    except AskError:  # lone surrogates are no text
+        return
+    told = describe(ask, circumstances(names={}, started_by=text))
+    facts = [part for fact in told.who for part in (fact.label, fact.text, fact.note)]
+    warned = [part for each in told.warnings for part in (each.lead, each.text)]
+    for each in (told.title, told.server_says, told.refused, *facts, *warned):
+        assert all(char.isprintable() for char in each), each
+        assert not set(each) & set("\u202e\u200b\u00ad")
+
+
+@pytest.mark.holds("console/views", 3)
+@pytest.mark.parametrize(("key", "calls", "seconds"), [("once", 0, 0), ("like", 0, 0), ("like", 3, 600)])
+def test_what_is_told_is_what_is_signed(key: str, calls: int, seconds: int) -> None:
+    ask, known = an_ask(), circumstances(is_new=False)
+    offer = next(each for each in offers_for(ask, is_new=False) if each.key == key)
+    told = dict(preview(offer, ask, known, NOW, calls, seconds))
+    cert = signed_certificate(WORLD.owner.signer(), ask, offer, Choice(key, calls, seconds), NOW)
+    assert told["from"] == f"Ada ({cert.issuer_id})"
+    assert told["to"] == f"Assistant ({cert.subject_id})"
+    assert told["scopes"] == ", ".join(map(shown, cert.scope))
+    call = cert.constraints[0].members()["params"]
+    assert isinstance(call, dict)
+    digests = [call["params_sha256"]] if key == "once" else [each[0] for each in call["args"].values()]
+    assert all(each in told["constraints"] for each in digests)
+    assert f"at most {calls or offer.max_calls} call" in told["constraints"]
+
+
+def test_of_what_can_t_be_allowed_here_there_is_no_choice() -> None:
+    ask: Ask = an_ask({"name": "a<b", "arguments": {}})
+    assert choices(ask, circumstances()) == ()
+    assert "accredit grant" in describe(ask, circumstances()).refused

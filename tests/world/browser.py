@@ -1,0 +1,69 @@
+"""A real browser: Debian's Chromium, driven by Playwright, and axe-core to judge what it shows. What is missing is
+skipped with its reason; never in continuous integration."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Generator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.node import NodeMissing, find_node
+
+_HERE = Path(__file__).parent / "axe"
+_INSTALL_SECONDS = 300
+_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+_RUN = "tags => axe.run({runOnly: {type: 'tag', values: tags}})"
+
+
+def _missing(what: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} is missing")
+    pytest.skip(f"{what} is missing")
+
+
+@contextlib.contextmanager
+def chromium() -> Generator[Any]:
+    """A browser, until the end."""
+    found = shutil.which("chromium")
+    if found is None:
+        _missing("Chromium")
+    with contextlib.suppress(ImportError):
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - it may be missing
+
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+            try:
+                yield browser
+            finally:
+                browser.close()
+        return
+    _missing("Playwright")
+
+
+@cache
+def axe() -> str:
+    """The text of axe-core, installed from its lock file."""
+    try:
+        node = find_node()
+    except NodeMissing:
+        _missing("Node with npm")
+        raise
+    with (_HERE / "package.json").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes, and each may be the first
+        script = _HERE / "node_modules" / "axe-core" / "axe.min.js"
+        if not script.exists():
+            install = [*node.npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
+            subprocess.run(install, cwd=_HERE, check=True, timeout=_INSTALL_SECONDS, stdout=subprocess.DEVNULL)
+    return script.read_text("utf-8")
+
+
+def faults(page: Any) -> list[str]:
+    """What axe finds wrong on a page as it stands (WCAG 2.2 AA, and good practice)."""
+    page.evaluate(axe())
+    found = page.evaluate(_RUN, _TAGS)["violations"]
+    return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
