@@ -14,12 +14,15 @@ from typer.main import get_command
 from accredit import __version__
 from accredit.base.text import two_lines
 from accredit.cli.commands.add import add
+from accredit.cli.commands.asks import approve, asked, deny
 from accredit.cli.commands.call import call
 from accredit.cli.commands.check import check
 from accredit.cli.commands.config import config_app
 from accredit.cli.commands.connect import connect
 from accredit.cli.commands.demo import demo
+from accredit.cli.commands.desk import desk_app
 from accredit.cli.commands.grant import grant
+from accredit.cli.commands.grants import grants_app, names_app
 from accredit.cli.commands.init import init
 from accredit.cli.commands.inspect import inspect
 from accredit.cli.commands.keys import keys_app
@@ -55,6 +58,12 @@ app.command()(grant)
 app.command()(inspect)
 app.command()(revoke)
 app.command()(verify)
+app.add_typer(desk_app, name="desk")
+app.command()(asked)
+app.command()(approve)
+app.command()(deny)
+app.add_typer(grants_app, name="grants")
+app.add_typer(names_app, name="names")
 app.add_typer(keys_app, name="keys")
 app.add_typer(token_app, name="token")
 app.add_typer(log_app, name="log")

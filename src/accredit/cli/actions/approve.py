@@ -1,0 +1,182 @@
+"""What `accredit approve` runs: shows an ask in the terminal, and signs what the person chooses.
+
+1. The desk gives the ask as the agent signed it; it is read and checked here again, so a desk can't show another one.
+2. Everything is shown that the page shows. What is folded has to be shown before anything is allowed.
+3. The menu's default is no. `--once` and `--like` take its place, and unfold everything.
+4. The key is opened here, with the passphrase: always, however long the desk's own key stays open.
+5. The desk gets the certificate, and passes on nothing else.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+
+from accredit.base.clock import unix_seconds
+from accredit.cli.actions import wording as words
+from accredit.cli.actions.desk import asked_of_desk, refused_by_desk
+from accredit.cli.actions.output import BAD, QUIET, print_facts, print_json, say, tell
+from accredit.cli.passphrases import passphrase_source
+from accredit.consent.answers import Answer, chain_allowed
+from accredit.consent.asks import Ask, check_ask, read_ask
+from accredit.consent.offers import Offer
+from accredit.consent.shown import Field
+from accredit.console.desk import Choice, signed_certificate
+from accredit.console.settings import find_key, read_settings
+from accredit.console.unlock import KeyInFile
+from accredit.console.views import Circumstances, Described, choices, describe, preview
+from accredit.errors import AccreditError, ConfigurationError, ConsentError, DeskError
+from accredit.limits import MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
+
+_NEGATIVE = 1
+_MENU = {"d": None, "o": "once", "l": "like", "s": "show"}
+
+
+def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_json: bool) -> int:
+    """Show an ask, and sign it if the person says so; return the exit code. Raises `ConfigurationError`."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise ConfigurationError("`accredit approve` needs a terminal, where a person reads", "run it in a terminal")
+    try:
+        ask, known, state = _shown(asked_of_desk({"show": code}))
+    except DeskError as error:
+        return refused_by_desk(error)
+    if state != "pending":
+        tell(f"error: this ask does not wait any more: it is {state}")
+        return _NEGATIVE
+    described, offers = describe(ask, known), choices(ask, known)
+    _print(described, unfolded=key is not None)
+    offer = _chosen(described, offers, key)
+    if offer is None:
+        tell("nothing was signed")
+        return _deny(code) if key is None and offers else _NEGATIVE
+    say("")
+    say("What you will sign", QUIET)
+    print_facts(preview(offer, ask, known, unix_seconds(), 0, 0))
+    return _sign(ask, offer, passphrase_file, as_json=as_json)
+
+
+def _shown(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
+    """Read what the desk says of an ask. Raises `DeskError`."""
+    try:
+        ask = read_ask(json.dumps(answer["ask"], ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        known = msgspec.convert(answer["known"], Circumstances)
+        if answer["state"] == "pending" and known.until <= ask.expires_at:
+            check_ask(ask, unix_seconds())
+    except (ConsentError, KeyError, msgspec.ValidationError) as error:
+        raise DeskError("unknown", f"the desk shows no good ask: {error}") from None
+    return ask, known, str(answer["state"])
+
+
+def _print(described: Described, *, unfolded: bool) -> None:
+    say("")
+    say(described.title, "bold")
+    until = words.relative(described.until, unix_seconds())
+    say(f"Code {described.code}, ends {until}. Compare it with the one your assistant tells you.", QUIET)
+    say("")
+    _print_fields(described, unfolded=unfolded)
+    for warning in described.warnings:
+        say(f"! {warning.lead} {warning.text}", BAD)
+    say("")
+    print_facts((each.label, f"{each.text} ({each.note})" if each.note else each.text) for each in described.who)
+    if described.server_says:
+        say("")
+        say("What the server says of this tool - nobody has checked it:", QUIET)
+        say(f"  {described.server_says}", QUIET)
+    if described.refused:
+        say(described.refused, BAD)
+
+
+def _print_fields(described: Described, *, unfolded: bool) -> None:
+    say("With exactly these arguments" if described.fields else "No arguments", QUIET)
+    for each in described.fields:
+        margin = "  " * (each.level + 1)
+        lines = _lines(each, unfolded=unfolded)
+        say(f"{margin}{each.label}: {lines[0]}")
+        for line in lines[1:]:
+            say(f"{margin}  | {line}")
+        for mark in each.marks:
+            say(f"{margin}  ! {mark}", BAD)
+
+
+def _lines(each: Field, *, unfolded: bool) -> list[str]:
+    if each.kind in ("list", "object"):
+        return [f"({each.kind})"]
+    if each.folded and not unfolded:
+        text = "\n".join(each.lines[:MAX_UNFOLDED_LINES])[:MAX_UNFOLDED_CHARS]
+        return [*text.split("\n"), f"... ({each.chars} characters in all: [s] shows them)"]
+    lines = list(each.lines)
+    if each.kind == "text":
+        return lines if any(lines) else ["(empty text)"]
+    return [f"{lines[0]} ({each.kind})"]
+
+
+def _chosen(described: Described, offers: tuple[Offer, ...], key: str | None) -> Offer | None:
+    """Return what the person chooses, or None. Raises `ConfigurationError` for what this ask does not have."""
+    by_key = {each.key: each for each in offers}
+    if not offers:
+        return None
+    if key is not None:
+        if key not in by_key:
+            raise ConfigurationError("calls like it can't be allowed here: only this one", "say --once")
+        return by_key["once" if key == "once" else "like"]
+    is_folded = described.folded
+    say("")
+    for each in offers:
+        say(f"[{each.key[0]}] {_words(each)}")
+    while True:
+        menu = (
+            "[d]eny  " + ("" if is_folded else "[o]nce  " + ("[l]ike it  " if "like" in by_key else "")) + "[s]how all"
+        )
+        typed = typer.prompt(menu, default="d", show_default=False, err=True).strip().lower()[:1]
+        found = _MENU.get(typed)
+        if found == "show":
+            is_folded = False
+            _print_fields(described, unfolded=True)
+        elif found is None and typed == "d":
+            return None
+        elif found is not None and not is_folded and found in by_key:
+            return by_key["once" if found == "once" else "like"]
+        elif is_folded:
+            say("show all of it first: s")
+
+
+def _words(offer: Offer) -> str:
+    if offer.key == "once":
+        return offer.words
+    return f"{offer.words}, at most {offer.max_calls} calls in {offer.seconds // 60} minutes"
+
+
+def _deny(code: str) -> int:
+    try:
+        asked_of_desk({"deny": code})
+    except DeskError as error:
+        return refused_by_desk(error)
+    say("denied")
+    return _NEGATIVE
+
+
+def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None, *, as_json: bool) -> int:
+    path = find_key(read_settings(os.environ))
+    key = KeyInFile.read(path)
+    passphrase = passphrase_source(passphrase_file)(key.person).decode() if key.is_encrypted else None
+    signer, now = key.open(passphrase), unix_seconds()
+    try:
+        cert = signed_certificate(signer, ask, offer, Choice(offer.key), now)
+        answer = Answer(ask=ask.digest.hex(), decision="allow", certificates=(cert,))
+        chain_allowed(answer, ask, now)
+        asked_of_desk({"deliver": answer.to_dict()})
+    except DeskError as error:
+        return refused_by_desk(error)
+    except AccreditError as error:
+        tell(f"error: nothing was signed: {error}")
+        return _NEGATIVE
+    if as_json:
+        print_json({"state": "allowed", "code": ask.code, "certificate": cert.cert_id})
+    else:
+        say(f"allowed {ask.code}: the agent has the certificate {cert.cert_id}")
+    return 0

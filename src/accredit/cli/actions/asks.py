@@ -1,0 +1,46 @@
+"""What `accredit asked` and `accredit deny` run: they talk to the running desk."""
+
+from typing import Any
+
+from accredit.base.clock import unix_seconds
+from accredit.cli.actions import wording as words
+from accredit.cli.actions.desk import asked_of_desk, refused_by_desk
+from accredit.cli.actions.output import print_json, print_table, say
+from accredit.errors import DeskError
+from accredit.pins.shown import shown
+
+
+def list_asks(*, as_json: bool) -> int:
+    """Print the asks that wait; return the exit code. Raises `ConfigurationError`."""
+    asks = asked_of_desk({"list": True})["asks"]
+    if as_json:
+        print_json({"asks": asks})
+    elif not asks:
+        say("Nobody is asking.")
+    else:
+        print_table(("code", "agent", "asks for", "gateway", "waits until"), map(_row, asks))
+    return 0
+
+
+def deny_ask(code: str, *, as_json: bool) -> int:
+    """Deny an ask; exit code 1 if there is none. Raises `ConfigurationError`."""
+    try:
+        denied = asked_of_desk({"deny": code})
+    except DeskError as error:
+        return refused_by_desk(error)
+    if as_json:
+        print_json(denied)
+    else:
+        say(f"denied {denied['code']}; the same call is denied for an hour")
+    return 0
+
+
+def _row(ask: dict[str, Any]) -> list[str]:
+    until = int(ask["expires_at"])
+    return [
+        ask["code"],
+        f"“{shown(ask['agent']['name'])}” ({ask['agent']['id'][:8]}…)",
+        shown(ask["target"]),
+        shown(ask["gateway"]["url"] or ask["gateway"]["id"]),
+        words.relative(until, unix_seconds()),
+    ]

@@ -1,0 +1,111 @@
+"""What `accredit desk` and its three commands run."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from accredit.cli.actions.output import print_json, say, tell
+from accredit.cli.passphrases import passphrase_source
+from accredit.console.client import tell_desk
+from accredit.console.names import read_names
+from accredit.console.prompts import find_prompt
+from accredit.console.serving import DeskPlaces, DeskProcess, keep_memory_private
+from accredit.console.settings import find_key, read_settings
+from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.errors import ConfigurationError, DeskError
+from accredit.keys import KeyFile
+from accredit.keys.places import desk_socket, state_folder
+
+_NEGATIVE = 1
+
+
+def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) -> int:
+    """Run the desk until it is told to stop; return the exit code. Raises `ConfigurationError`."""
+    keep_memory_private()
+    environ = os.environ
+    settings = read_settings(environ)
+    read_names(settings.folder)
+    path = find_key(settings)
+    key = KeyInFile.read(path)
+    if key.person.kind != "human":
+        raise ConfigurationError(
+            f"{path} is the key of {key.person.kind}s", "name a human's key in desk.toml: key_file"
+        )
+    passphrase = _passphrase(key.person, passphrase_file) if key.is_encrypted and passphrase_file is not None else None
+    if not key.is_encrypted:
+        tell(f"warning: {path} has no passphrase: any program of yours can sign with it")
+    elif passphrase is not None:
+        key.open(passphrase)  # a wrong one is told now
+
+    def holder(on_change: Callable[[], None]) -> KeyHolder:
+        return KeyHolder(
+            key,
+            unlock_seconds=settings.unlock_seconds,
+            prompt=find_prompt(environ),
+            passphrase=passphrase,
+            on_change=on_change,
+        )
+
+    process = DeskProcess(
+        key.person,
+        holder,
+        DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder),
+        port=port,
+        environ=environ,
+        wants_browser=wants_browser,
+        tell=lambda line: typer.echo(line, err=True),
+    )
+    return asyncio.run(process.run())
+
+
+def open_desk(*, as_json: bool) -> int:
+    """Open the page of the running desk. Raises `ConfigurationError`."""
+    opened = asked_of_desk({"open": True})["opened"]
+    if as_json:
+        print_json({"opened": opened})
+    else:
+        say("opened in the browser" if opened == "browser" else "the link is in the terminal of the desk")
+    return 0
+
+
+def unlock_desk(passphrase_file: Path | None, *, as_json: bool) -> int:
+    """Unlock the running desk's key; exit code 1 for a wrong passphrase. Raises `ConfigurationError`."""
+    asked_of_desk({"ping": True})  # before anybody types
+    person = KeyInFile.read(find_key(read_settings(os.environ))).person
+    return _told({"unlock": _passphrase(person, passphrase_file)}, as_json=as_json)
+
+
+def lock_desk(*, as_json: bool) -> int:
+    """Lock the running desk's key. Raises `ConfigurationError`."""
+    return _told({"lock": True}, as_json=as_json)
+
+
+def asked_of_desk(request: Mapping[str, object]) -> Mapping[str, Any]:
+    """Return what the running desk answers. Raises `ConfigurationError` if none runs, and `DeskError`."""
+    return tell_desk(desk_socket(os.environ), request)
+
+
+def refused_by_desk(error: DeskError) -> int:
+    """Say why the desk did not do it; return the exit code."""
+    tell(f"error: {error.reason}")
+    return _NEGATIVE
+
+
+def _passphrase(person: KeyFile, file: Path | None) -> str:
+    return passphrase_source(file)(person).decode()
+
+
+def _told(request: Mapping[str, object], *, as_json: bool) -> int:
+    try:
+        key = asked_of_desk(request)["key"]
+    except DeskError as error:
+        return refused_by_desk(error)
+    if as_json:
+        print_json({"key": key})
+    else:
+        say({"open": "the key has no passphrase: it can't be locked"}.get(str(key), f"the key is {key}"))
+    return 0

@@ -1,0 +1,83 @@
+"""`accredit desk`: the process that holds the person's key, and `accredit desk open|unlock|lock`."""
+
+# ruff: noqa: PLC0415 - what serves is loaded when it runs: `accredit --help` is quick without it
+
+from typing import Annotated
+
+import typer
+
+from accredit.cli.options import JsonOption
+from accredit.cli.passphrases import PassphraseFileOption
+
+desk_app = typer.Typer(
+    help="Holds your key, shows what agents ask you for, and signs what you allow.",
+    epilog="Example:  accredit desk",
+    invoke_without_command=True,
+)
+
+
+@desk_app.callback()
+def desk(
+    ctx: typer.Context,
+    port: Annotated[
+        int, typer.Option("--port", metavar="P", min=0, max=65_535, help="Else the next free one; 0 picks any.")
+    ] = 8686,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser, only print the link.")] = False,
+    passphrase_file: PassphraseFileOption = None,
+) -> int:
+    """Holds your key, shows what agents ask you for, and signs what you allow.
+
+    It prints one line, a link to its page on 127.0.0.1 that works once and for a minute. Your key stays in this
+    process; the passphrase is asked for in this terminal, or by pinentry. With --passphrase-file the desk answers that
+    by itself, until `accredit desk lock`.
+
+    Examples:
+
+    accredit desk
+
+    accredit desk --port 8700 --no-browser
+    """
+    if ctx.invoked_subcommand is not None:
+        return 0
+    from accredit.cli.actions.desk import run_desk
+
+    return run_desk(port, wants_browser=not no_browser, passphrase_file=passphrase_file)
+
+
+@desk_app.command("open")
+def open_(as_json: JsonOption = False) -> int:
+    """Opens the page of the desk that runs: in the browser, else its link appears in the desk's terminal.
+
+    Example:
+
+    accredit desk open
+    """
+    from accredit.cli.actions.desk import open_desk
+
+    return open_desk(as_json=as_json)
+
+
+@desk_app.command()
+def unlock(passphrase_file: PassphraseFileOption = None, as_json: JsonOption = False) -> int:
+    """Unlocks the key of the desk that runs, for a while: asks for its passphrase here.
+
+    Example:
+
+    accredit desk unlock
+    """
+    from accredit.cli.actions.desk import unlock_desk
+
+    return unlock_desk(passphrase_file, as_json=as_json)
+
+
+@desk_app.command()
+def lock(as_json: JsonOption = False) -> int:
+    """Has the desk that runs forget the key, and the passphrase.
+
+    Example:
+
+    accredit desk lock
+    """
+    from accredit.cli.actions.desk import lock_desk
+
+    return lock_desk(as_json=as_json)

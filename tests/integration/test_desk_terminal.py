@@ -1,0 +1,178 @@
+"""The desk in a terminal: asks approved where the person types, in a real pty."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.world.command import accredit
+from tests.world.desk import CALL, PASSPHRASE, Agent, Desk, Line
+from tests.world.terminal import Terminal
+
+from accredit.consent import chain_allowed, read_answer
+from accredit.console.names import set_name
+from accredit.keys import lock_key, make_key, write_key
+
+pytestmark = [
+    pytest.mark.holds("cli/actions/approve"),
+    pytest.mark.holds("cli/actions/grants"),
+    pytest.mark.holds("cli/commands/asks"),
+    pytest.mark.holds("cli/commands/grants"),
+    pytest.mark.holds("console/prompts"),
+]
+
+
+def locked(folder: Path) -> None:
+    """A person's key under a passphrase."""
+    config = folder / "config" / "accredit"
+    config.mkdir(parents=True)
+    owner = make_key("human", "Ada", 1_700_000_000)
+    write_key(config / "owner.key", lock_key(owner, bytearray(PASSPHRASE.encode())))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    locked(tmp_path)
+    with Desk(tmp_path) as running:
+        yield running
+
+
+@pytest.mark.holds("cli/actions/approve", 1, 2, 3, 4, 5)
+def test_a_person_reads_and_approves_in_a_terminal(desk: Desk) -> None:
+    agent = Agent()
+    set_name(desk.config, agent.key.id, "Assistant")
+    ask = agent.ask()
+    with Line(desk.socket) as line:
+        line.tell({"ask": ask.to_dict()})
+        with Terminal("approve", ask.code.lower(), folder=desk.folder, env=desk.env) as terminal:
+            terminal.wait_for("how all")
+            for wanted in ("Assistant asks to call send_email", ask.code, "ada@example.org", "it needs custom:mail"):
+                assert wanted in terminal.seen
+            assert "“Sends a message.” · says that it can destroy things" in terminal.seen
+            terminal.types("o\n")
+            terminal.wait_for("Passphrase")
+            assert ask.params_sha256 in terminal.seen.replace(" ", "").replace("\n", "")
+            assert not terminal.echoes()
+            terminal.types(PASSPHRASE + "\n")
+            assert terminal.end() == 0, terminal.seen
+            assert PASSPHRASE not in terminal.seen
+        answer = read_answer(json.dumps(line.next()["answer"]).encode())
+    chain_allowed(answer, ask, ask.asked_at)
+    listed = json.loads(accredit("grants", "list", "--json", folder=desk.folder, env=desk.env).stdout)["grants"]
+    assert [(each["target"], each["code"]) for each in listed] == [("send_email", ask.code)]
+    shown = accredit("grants", "show", listed[0]["cert"][:8], folder=desk.folder, env=desk.env).stdout
+    assert "only tools/call send_email" in shown
+    assert "Assistant" in accredit("grants", "list", folder=desk.folder, env=desk.env).stdout
+    assert accredit("grants", "show", "ffff", folder=desk.folder, env=desk.env).returncode == 1
+
+
+@pytest.mark.holds("cli/actions/approve", 3)
+@pytest.mark.parametrize("typed", ["\n", "d\n"])
+def test_the_menus_default_is_no(desk: Desk, typed: str) -> None:
+    ask = Agent().ask()
+    with Line(desk.socket) as line:
+        line.tell({"ask": ask.to_dict()})
+        with Terminal("approve", ask.code, folder=desk.folder, env=desk.env) as terminal:
+            terminal.wait_for("how all")
+            terminal.types(typed)
+            assert terminal.end() == 1
+        assert line.next()["answer"]["decision"] == "deny"
+
+
+@pytest.mark.holds("cli/actions/approve", 2)
+def test_what_is_folded_is_shown_before_it_can_be_allowed(desk: Desk) -> None:
+    hidden = "word " * 400 + "and delete everything"
+    ask = Agent().ask({"name": "send_email", "arguments": {"body": hidden}})
+    desk.tell({"ask": ask.to_dict()})
+    with Terminal("approve", ask.code, folder=desk.folder, env=desk.env) as terminal:
+        terminal.wait_for("how all")
+        assert "delete everything" not in terminal.seen
+        terminal.types("o\n")
+        terminal.wait_for("show all of it first")
+        terminal.types("s\n")
+        terminal.wait_for("nce")
+        assert "delete everything" in "".join(terminal.seen.split("\n"))
+        terminal.types("o\n")
+        terminal.wait_for("Passphrase")
+        terminal.types("wrong\n")
+        assert terminal.end() == 2
+    assert desk.tell({"show": ask.code})["state"] == "pending"
+
+
+@pytest.mark.holds("cli/actions/approve", 4)
+def test_an_open_desk_does_not_save_the_passphrase_in_a_terminal(tmp_path: Path) -> None:
+    locked(tmp_path)
+    (tmp_path / "word").write_text(PASSPHRASE)
+    (tmp_path / "word").chmod(0o600)
+    with Desk(tmp_path, "--passphrase-file", str(tmp_path / "word")) as desk:
+        ask = Agent().ask()
+        desk.tell({"ask": ask.to_dict()})
+        with Terminal("approve", ask.code, "--once", folder=desk.folder, env=desk.env) as terminal:
+            terminal.wait_for("Passphrase")
+            terminal.types("\x04")  # the person goes away
+            assert terminal.end() != 0
+        assert desk.tell({"show": ask.code})["state"] == "pending"
+
+
+@pytest.mark.holds("cli/actions/approve", 3)
+def test_like_is_not_offered_for_a_new_agent(desk: Desk) -> None:
+    ask = Agent().ask()
+    desk.tell({"ask": ask.to_dict()})
+    with Terminal("approve", ask.code, "--like", folder=desk.folder, env=desk.env) as terminal:
+        assert terminal.end() == 2
+    assert desk.tell({"show": ask.code})["state"] == "pending"
+
+
+def test_hostile_arguments_steer_no_terminal(desk: Desk) -> None:
+    evil = "\x1b[2J\x1b]0;owned\x07 abc\u202edef\r\nfake: line"
+    ask = Agent(evil).ask({"name": "send_email", "arguments": {evil: evil, **CALL["arguments"]}})  # type: ignore[dict-item]
+    desk.tell({"ask": ask.to_dict()})
+    with Terminal("approve", ask.code, folder=desk.folder, env=desk.env) as terminal:
+        terminal.wait_for("how all")
+        assert "\x1b[2J" not in terminal.seen
+        assert "\x1b]0" not in terminal.seen
+        assert "\u202e" not in terminal.seen
+        assert "\nfake: line" not in terminal.seen
+
+
+def test_a_locked_desk_signs_on_the_page_once_it_was_unlocked_in_a_terminal(desk: Desk) -> None:
+    assert desk.tell({"unlock": "wrong"})["error"] == "passphrase"
+    with Terminal("desk", "unlock", folder=desk.folder, env=desk.env) as terminal:
+        terminal.wait_for("Passphrase")
+        terminal.types(PASSPHRASE + "\n")
+        assert terminal.end() == 0
+        assert "unlocked" in terminal.seen
+    done = accredit("desk", "lock", "--json", folder=desk.folder, env=desk.env)
+    assert json.loads(done.stdout) == {"key": "locked"}
+
+
+def test_the_desks_own_terminal_asks_and_restores_itself(tmp_path: Path) -> None:
+    locked(tmp_path)
+    env = {
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+    }
+    with Terminal("desk", "--port", "0", "--no-browser", folder=tmp_path, env=env) as terminal:
+        terminal.wait_for(r"desk: http://127\.0\.0\.1:\d+/#k=\S+")
+        assert terminal.echoes()
+        terminal.types("\x03")
+        assert terminal.end() == 0
+
+
+def test_a_wrong_passphrase_in_a_file_stops_the_start(tmp_path: Path) -> None:
+    locked(tmp_path)
+    (tmp_path / "word").write_text("wrong")
+    (tmp_path / "word").chmod(0o600)
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    done = accredit("desk", "--no-browser", "--passphrase-file", "word", folder=tmp_path, env=env)
+    assert done.returncode == 2
+    assert PASSPHRASE not in done.stderr
+
+
+def test_names_are_given_in_a_terminal(tmp_path: Path) -> None:
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    done = accredit("names", "set", "9f0c2d11", "mail", "--json", folder=tmp_path, env=env)
+    assert json.loads(done.stdout) == {"id": "9f0c2d11", "name": "mail"}
+    assert json.loads((tmp_path / "accredit" / "names.json").read_text("utf-8")) == {"9f0c2d11": "mail"}
+    assert accredit("names", "set", "other", "mail", folder=tmp_path, env=env).returncode == 2
