@@ -74,17 +74,17 @@ def as_markdown(results: Results) -> str:
     parts = [
         f"{results.date}; {results.machine}; {results.versions}; `{results.command}`.",
         *(f"Skipped: {what}." for what in results.skipped),
-        _table(("target", "at most", "measured", ""), _targets(results)),
+        table(("target", "at most", "measured", ""), _targets(results)),
     ]
     if results.series:
         parts += ["**CPU time per call, µs** (direct: the upstream's own)"]
-        parts += [_table(_COST_HEAD, map(_cost_row, results.series))]
+        parts += [table(_COST_HEAD, map(_cost_row, results.series))]
         parts += ["**Calls per second, and latency: median / 99th percentile, ms**"]
-        parts += [_table(_PACE_HEAD, map(_pace_row, results.series))]
+        parts += [table(_PACE_HEAD, map(_pace_row, results.series))]
     if results.footprint is not None:
         parts += [
             "**Memory of the gateway's process**",
-            _table(("state", "MiB"), _memory_rows(results.footprint)),
+            table(("state", "MiB"), _memory_rows(results.footprint)),
         ]
     return "\n\n".join(parts) + "\n"
 
@@ -158,7 +158,7 @@ def _shown(value: float | None, shown: str) -> str:
     return "-" if value is None else shown.format(value)
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     cells = [head, *rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]

@@ -14,6 +14,7 @@ import json
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 
 import uvloop
 from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, log_message, stream
@@ -89,14 +90,17 @@ async def asks(connection: Connection, _id: object) -> None:
 
 async def huge(connection: Connection, id: object) -> None:
     """Lists of tools that no client can use, plain or compressed to nothing."""
+    plain, packed = _lists(json.dumps(id))
+    await connection.send(plain if next(_count) % 2 else packed)
+
+
+@lru_cache(8)
+def _lists(id: str) -> tuple[bytes, bytes]:
+    """The same for each request with this id: they take a second to make."""
     tools = [{"name": f"tool-{number}-{'x' * 900}", "inputSchema": {"type": "object"}} for number in range(4_000)]
-    body = compact({"jsonrpc": "2.0", "id": id, "result": {"tools": tools}})
-    if next(_count) % 2:
-        await connection.send(http(body))
-    else:
-        await connection.send(
-            http(gzip.compress(body + b" " * 64 * MEBIBYTE, 1), headers=(("Content-Encoding", "gzip"),))
-        )
+    body = compact({"jsonrpc": "2.0", "id": json.loads(id), "result": {"tools": tools}})
+    packed = gzip.compress(body + b" " * 64 * MEBIBYTE, 1)
+    return http(body), http(packed, headers=(("Content-Encoding", "gzip"),))
 
 
 async def crosses(connection: Connection, id: object) -> None:
