@@ -189,9 +189,15 @@ AFTERMATH_SECONDS = 0.25
 """How long after the response of an event stream the upstream may take to end its body properly. Its connection is then
 reused, otherwise closed; the client has its answer either way."""
 
-EVENTS_PIECE_BYTES = 32_768
-"""Bytes of an event stream that are judged at a time, before other calls get their turn. This many bytes of the
-smallest events (three bytes each) take some 30 ms."""
+EVENTS_PIECE_BYTES = 16_384
+"""Bytes of an event stream, or of a child's lines, that are judged at a time: of the smallest events (three bytes each)
+in some 15 ms."""
+
+EVENTS_AT_ONCE_BYTES = 8_192
+"""Bytes of them that need no turn: answers, and the news of a call, are smaller, and wait for nobody who has more."""
+
+PIECE_COSTS_BYTES = 1_024
+"""Bytes that the smallest piece of a stream counts for: each is read and written by itself."""
 
 # --- room that callers share ------------------------------------------------------------------------
 

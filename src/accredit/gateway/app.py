@@ -28,6 +28,7 @@ from accredit.gateway.room import Rooms
 from accredit.gateway.server import Server, Shared
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.trace import set_current
+from accredit.gateway.turns import about
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.jsonrpc.long_text import Steps
 from accredit.limits import MAX_LEAVING_SERVERS
@@ -227,6 +228,7 @@ class Routes:
                 exchange.take_credentials()
             if server is not None and exchange.head.method != "OPTIONS":
                 exchange.rooms = server.rooms
+                about(server.name)
                 await server.endpoint.serve(exchange)
             else:
                 server = server or self._beside.get(path) or self._only

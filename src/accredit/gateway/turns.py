@@ -1,22 +1,85 @@
-"""Turns: a long message is worked on in steps, and between two of them everybody else is served. No I/O."""
+"""Turns: long work is done in steps, and between two of them everybody else is served. Runs in the event loop.
+
+1. A step takes some milliseconds. In one turn of the loop one step is done, whoever has long work: forty streams that
+   flood keep nobody for longer than one does. Whoever has little to do waits for no turn.
+2. Servers have their steps in rotation: one whose answers are all long does not keep the long ones of another waiting.
+   Those about one server (`about`) have them in the order in which they asked.
+"""
 
 import asyncio
+from collections import deque
+from contextvars import ContextVar
+from weakref import WeakKeyDictionary
 
 from accredit.jsonrpc.long_text import Found, Steps
 from accredit.limits import SHORT_MESSAGE_BYTES
 
+_server: ContextVar[str] = ContextVar("accredit_server", default="")
+
+
+def about(server: str) -> None:
+    """Note which server the current task, and what it starts from now on, works for."""
+    _server.set(server)
+
+
+class Turns:
+    """Those of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        """Who waits, by server. The one whose turn it is stands first."""
+        self._comes = False
+
+    def next(self) -> asyncio.Future[None]:
+        """Return what to wait for before a step."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._lines.setdefault(_server.get(), deque()).append(waiter)
+        if not self._comes:
+            self._comes = True
+            self._loop.call_soon(self._give)
+        return waiter
+
+    def _give(self) -> None:
+        """Let one go on, in the next turn of the loop, and come again in it, after that one's step."""
+        given = False
+        while self._lines and not given:
+            server = next(iter(self._lines))
+            line = self._lines.pop(server)
+            waiter = line.popleft()
+            if line:
+                self._lines[server] = line
+            if not waiter.done():
+                waiter.set_result(None)
+                given = True
+        self._comes = bool(self._lines)
+        if self._comes:
+            self._loop.call_soon(self._give)
+
+
+_known: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+
+
+def next_turn() -> asyncio.Future[None]:
+    """Return what to wait for before a step of long work (rules 1 and 2)."""
+    loop = asyncio.get_running_loop()
+    of_loop = _known.get(loop)
+    if of_loop is None:
+        of_loop = _known[loop] = Turns(loop)
+    return of_loop.next()
+
 
 async def turn(size: int) -> None:
-    """Give others a turn before a piece of work whose time grows with a message of `size` bytes."""
+    """Wait for a turn before a piece of work whose time grows with a message of `size` bytes."""
     if size > SHORT_MESSAGE_BYTES:
-        await asyncio.sleep(0)
+        await next_turn()
 
 
 async def in_turns(steps: Steps[Found]) -> Found:
-    """Take the steps of long work, and give others a turn between two of them. Return what the work returns."""
+    """Take the steps of long work, each in its turn. Return what the work returns."""
     while True:
         try:
             next(steps)
         except StopIteration as last:
             return last.value
-        await asyncio.sleep(0)
+        await next_turn()

@@ -9,7 +9,7 @@ from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.sse_relay import frame_in, pieces
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
@@ -66,6 +66,6 @@ async def _events(answer: Answer, settings: GatewaySettings, most: int) -> Async
         if seen > most:
             raise AnswerError("the stream is too long", bound=True)
         for piece in pieces(chunk):
-            await asyncio.sleep(0)
+            await next_turn()
             for event in parser.feed(piece):
                 yield event

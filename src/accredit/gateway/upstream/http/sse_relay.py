@@ -21,6 +21,7 @@ import codecs
 import contextlib
 import math
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
@@ -28,7 +29,7 @@ from accredit.gateway.headers import SESSION_HEADER, RawHeaders, of_unjudged
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.encoding import open_decoder
 from accredit.gateway.upstream.reply import Reply
@@ -39,8 +40,10 @@ from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
 from accredit.jsonrpc.tasks import without_state
 from accredit.limits import (
     AFTERMATH_SECONDS,
+    EVENTS_AT_ONCE_BYTES,
     EVENTS_PIECE_BYTES,
     KEEP_ALIVE_SECONDS,
+    PIECE_COSTS_BYTES,
     SHORT_MESSAGE_BYTES,
     UNJUDGED_HEAD_SECONDS,
 )
@@ -82,6 +85,7 @@ class EventRelay:
         self._hold = hold
         self._held: bytearray | None = bytearray()
         """What waits for the head to be sent; None once it was."""
+        self._since_turn = 0
         self._judged_one = False
         self._has_ids = False
         self._endpoint = endpoint
@@ -156,10 +160,14 @@ class EventRelay:
                 if self._decoder is not None:
                     self._decoder.finish()
                 return
-            for piece in self._decoder.feed(chunk) if self._decoder is not None else pieces(chunk):
+            for piece in (
+                pieces(chunk) if self._decoder is None else chain.from_iterable(map(pieces, self._decoder.feed(chunk)))
+            ):
+                self._since_turn += len(piece) + PIECE_COSTS_BYTES
+                if self._since_turn > EVENTS_AT_ONCE_BYTES:  # this may be a flood of tiny events
+                    self._since_turn = 0
+                    await next_turn()
                 await self._relay(self._parser.feed(piece))
-                if len(chunk) > EVENTS_PIECE_BYTES:
-                    await asyncio.sleep(0)  # yield to others: this may be a flood of tiny events
 
     async def _next_chunk(self) -> bytes | None:
         """Return the next bytes, b"" at the end, or None when the head or a comment is due. Raises

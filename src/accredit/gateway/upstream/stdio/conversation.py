@@ -16,12 +16,13 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
+from accredit.gateway.turns import next_turn
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.pending_calls import LATE, Answered, Call, PendingCalls, Verdict, cancellation
 from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.methods import Era
-from accredit.limits import MAX_OPEN_REQUESTS
+from accredit.limits import EVENTS_AT_ONCE_BYTES, MAX_OPEN_REQUESTS
 
 
 class StreamCall(Call):
@@ -133,7 +134,12 @@ class Conversation(ABC, Generic[_S]):
         error = UpstreamUnavailable("the session was ended")
         try:
             while (lines := await self._child.lines()) is not None:
+                size = 0
                 for line in lines:
+                    size += len(line) if isinstance(line, bytes) else 0
+                    if size > EVENTS_AT_ONCE_BYTES:  # they may be thousands
+                        size = 0
+                        await next_turn()
                     set_current(None)
                     await self._take(await self._pending.judge(line))
                 await asyncio.sleep(0)  # yield: lines may come faster than clients read them

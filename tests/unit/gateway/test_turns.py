@@ -1,0 +1,100 @@
+"""Long work is done one step in a turn of the loop, whoever does it, and servers have theirs in rotation."""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Generator
+from itertools import pairwise
+from typing import Any
+
+from tests.world.running import run
+
+from accredit.gateway.turns import about, in_turns, next_turn, turn
+from accredit.limits import SHORT_MESSAGE_BYTES
+
+STEPS = 4
+
+
+async def works(server: str, name: str, done: list[str]) -> None:
+    """Long work for a server."""
+
+    def steps() -> Generator[None, None, str]:
+        for _ in range(STEPS):
+            done.append(name)
+            yield
+        return name
+
+    about(server)
+    await next_turn()
+    assert await in_turns(steps()) == name
+
+
+async def all_of(*works: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for each in works:
+            group.create_task(each)
+
+
+def test_forty_floods_hold_the_loop_for_no_longer_than_one__in_each_of_its_turns_one_step_is_done() -> None:
+    done: list[str] = []
+    seen: list[int] = []
+
+    async def main() -> None:
+        floods = asyncio.ensure_future(all_of(*(works(f"s{number % 5}", "", done) for number in range(40))))
+        while not floods.done():
+            seen.append(len(done))
+            await asyncio.sleep(0)
+
+    run(main())
+    assert len(done) == 40 * STEPS
+    assert max(after - before for before, after in pairwise(seen)) == 1
+
+
+def test_a_server_with_much_to_do_keeps_no_other_waiting__they_have_their_steps_in_rotation() -> None:
+    done: list[str] = []
+
+    async def main() -> None:
+        await all_of(*(works("loud", "loud", done) for _ in range(20)), works("calm", "calm", done))
+
+    run(main())
+    assert done.index("calm") <= 1
+    last = max(index for index, name in enumerate(done) if name == "calm")
+    assert last <= 2 * STEPS
+
+
+def test_those_of_one_server_have_theirs_in_the_order_in_which_they_asked() -> None:
+    done: list[str] = []
+
+    async def main() -> None:
+        await all_of(*(works("one", str(number), done) for number in range(3)))
+
+    run(main())
+    assert done == ["0", "1", "2"] * STEPS
+
+
+def test_who_has_gone_keeps_nobody_from_his_turn() -> None:
+    done: list[str] = []
+
+    async def main() -> None:
+        gone = [asyncio.create_task(works(server, "gone", done)) for server in ("one", "two")]
+        await asyncio.sleep(0)
+        for task in gone:
+            task.cancel()
+        await works("two", "there", done)
+        for task in gone:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await works("one", "there", done)
+
+    run(main())
+    assert done == ["there"] * 2 * STEPS
+
+
+def test_what_is_short_waits_for_no_turn() -> None:
+    async def main() -> None:
+        waiting = [next_turn() for _ in range(3)]
+        await turn(SHORT_MESSAGE_BYTES)
+        assert not any(each.done() for each in waiting)
+        await turn(SHORT_MESSAGE_BYTES + 1)
+        assert all(each.done() for each in waiting)
+
+    run(main())
