@@ -92,9 +92,9 @@ them UUIDs: it has room for those of 38 servers. It comes back in a header, besi
 MERGED_EVENT_NAME_BYTES = 40
 """Bytes of a server's name in such an id: names have 32 characters at most, and the rest is how they are packed."""
 
-MERGED_ID_BYTES = 64
-"""Bytes of a member's name and replica in the id of a merged session, which are not the member's own id: names have 32
-characters at most, replicas 16, and the rest is how they are packed."""
+MERGED_ID_BYTES = 72
+"""Bytes that a server takes in the id of a merged session beside its own id: names have 32 characters at most, replicas
+16, revisions 10, and the rest is how they are packed. So there is room for the UUIDs of 37 servers."""
 
 MERGED_ASK_SECONDS = 5.0
 """How long each of several servers may take to answer what all of them are asked (contract: 5 s)."""

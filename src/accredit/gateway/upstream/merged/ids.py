@@ -1,7 +1,7 @@
 """Ids of several servers as one client has them: none collides with another, and each leads back where it came from.
 No I/O.
 
-1. What a server numbers (its own requests, their progress tokens, elicitations) is outside `NAME:` and the JSON of the
+1. What a server numbers (its own requests, their progress tokens) is outside `NAME:` and the JSON of the
    server's id. So 7 and "7" stay two ids, and the server gets its own back, type and all. Such an id is no secret: it
    names something within sessions that its bearer has.
 2. What the client numbers for a server to name it (progress tokens) goes there behind a tag, an HMAC over the server,

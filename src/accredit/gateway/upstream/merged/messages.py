@@ -3,8 +3,8 @@ a client's for the server that they are for (`addressee`). No I/O.
 
 Of a server's message:
 
-1. the id of a request, a progress token in it, and the id of an elicitation become ones of the merged endpoint (`ids`);
-   so does the id of the request that it cancels;
+1. the id of a request and a progress token in it become ones of the merged endpoint (`ids`), and so does the id of the
+   request that it cancels. The id of an elicitation stays: errors name it too, and it opens nothing;
 2. progress goes on if it is of a call that this server was given, with the client's token;
 3. the URI of a resource, the id of a task and the name of a logger become the server's, by its name;
 4. of what the acknowledgement of a subscription names the same holds.
@@ -47,7 +47,6 @@ class Outward:
             PROGRESS: ("progressToken", self._progress),
             CANCELLED: ("requestId", self._id),
             "notifications/resources/updated": ("uri", self._uri),
-            "notifications/elicitation/complete": ("elicitationId", self._id),
             _CLIENTS_TASK: (TASK_MEMBER, self._task),
             TASK_NOTIFICATION: (TASK_MEMBER, self._task),
             ACKNOWLEDGED: ("notifications", self._subscribed),
@@ -59,8 +58,6 @@ class Outward:
         token = request.in_meta(META_PROGRESS)
         if token is not None:
             request = request.with_meta({META_PROGRESS: self._id(token)})
-        if request.method == "elicitation/create" and "elicitationId" in request.names:
-            request = request.with_params({"elicitationId": self._id(request.members["elicitationId"])})
         return self._related(request)
 
     def notification(self, notification: Notification) -> Notification | None:

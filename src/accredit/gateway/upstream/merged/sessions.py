@@ -64,5 +64,5 @@ def in_session(head: RequestHead, session: MemberSession | None) -> RequestHead:
 def _unpacked(named: bytes) -> MemberSessions:
     try:
         return msgspec.msgpack.decode(named, type=dict[str, MemberSession])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return {}

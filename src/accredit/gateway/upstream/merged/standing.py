@@ -64,22 +64,22 @@ class StandingStream(SharedStream):
     async def _serve(self, part: Part) -> None:
         await self._backends[part.name].get(part, None)
 
-    def _failed(self, part: Part, status: int) -> None:
-        if part.opened or not 400 <= status < 500:
+    def _failed(self, part: Part) -> None:
+        if part.opened or not 400 <= part.status < 500:
             return
         if part.name in self._last:  # it does not know the event, or no longer
             del self._last[part.name]
             self._lost.add(part.name)
-        part.final = status in (_ENDED, _NOT_OFFERED)
+        part.final = part.status in (_ENDED, _NOT_OFFERED)
 
     def _left(self, part: Part) -> bytes:
         return _CHANGED if part.status == _ENDED or part.name in self.opened else b""
 
     def _refusal(self) -> AccreditError:
-        statuses = {error.status for error in self.problems.values() if isinstance(error, RequestError)}
-        if _ENDED in statuses:
+        statuses = {error.status if isinstance(error, RequestError) else 0 for error in self.problems.values()}
+        if statuses == {_ENDED}:
             return RequestError(INVALID_REQUEST, "Session not found", status=_ENDED, word="session_not_found")
-        if statuses == {_NOT_OFFERED} and len(self.problems) == len(self._names):
+        if statuses <= {_ENDED, _NOT_OFFERED}:
             return RequestError(INVALID_REQUEST, "Method not allowed", status=_NOT_OFFERED)
         return next(iter(self.problems.values()))
 

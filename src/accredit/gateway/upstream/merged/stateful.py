@@ -67,6 +67,7 @@ from accredit.jsonrpc.responses import Edit
 from accredit.limits import MERGED_ASK_SECONDS
 
 _log = logging.getLogger("accredit.gateway.merged")
+_PING = b'{"jsonrpc":"2.0","id":"check","method":"ping"}'
 _TO_ALL = frozenset({"ping", "logging/setLevel"})
 _OF_THE_STATELESS_ERA = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
 _INITIALIZE = to_json(
@@ -181,8 +182,17 @@ class Stateful:
         elif era is Era.LEGACY and request.method in _TO_ALL:
             await self._ask_all(reply, request)
         else:
+            if era is Era.LEGACY:
+                self._session_of(reply)
             return False
         return True
+
+    async def check(self, reply: Reply) -> None:
+        """Raise the refusal of a session that is over at all of its servers."""
+        asides = {name: self._aside(reply, name) for name in self._session_of(reply)}
+        await self._to_all(asides, Request("check", "ping", None, _PING))
+        if all(aside.status == 404 for aside in asides.values()):
+            raise _none_of(asides)
 
     async def _initialize(self, reply: Reply, request: Request, edit: Edit | None) -> None:
         if SESSION_HEADER in reply.head.headers:
@@ -231,7 +241,9 @@ class Stateful:
         with WhileConnected(reply):
             await self._to_all(asides, request)
         answers = {name: aside.response(request.id) for name, aside in asides.items()}
-        failures = [answer for answer in answers.values() if isinstance(answer, Failure)]
+        failures = [
+            answer for name, answer in answers.items() if isinstance(answer, Failure) and asides[name].status < 400
+        ]
         good = any(isinstance(answer, Success) for answer in answers.values())
         if not good and failures:
             first = next((each for each in failures if each.code != METHOD_NOT_FOUND), failures[0])
@@ -271,6 +283,8 @@ class Stateful:
     async def get(self, reply: Reply, otherwise: Callable[[str], Edit | None]) -> None:
         """Serve the standing stream of a session, or resume one; `otherwise` returns the edit for what a server answers
         there."""
+        if reply.head.is_modern:
+            raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         sessions = self._session_of(reply)
         last = reply.head.headers.get(LAST_EVENT)
         own = _session(reply.head)

@@ -27,6 +27,7 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
 from accredit.limits import KEEP_ALIVE_SECONDS, MERGED_ASK_SECONDS, REOPEN_FIRST_SECONDS, REOPEN_MAX_SECONDS
 
+_CONFLICT = 409
 LISTS = ("tools", "prompts", "resources")
 
 
@@ -148,7 +149,8 @@ class SharedStream(ABC):
                 pause = REOPEN_FIRST_SECONDS
             else:
                 self.problems[name] = problem
-                self._note(name)
+                if not (isinstance(problem, RequestError) and problem.status == _CONFLICT):
+                    self._note(name)  # else the client's stream before this one is about to end there
             if part.final:
                 await self._begun.wait()
                 await self._write(self._left(part))
@@ -163,16 +165,17 @@ class SharedStream(ABC):
         except ClientGone:
             raise
         except AccreditError as error:
-            self._failed(part, error.status if isinstance(error, RequestError) else 0)
+            part.status = error.status if isinstance(error, RequestError) else 0
+            self._failed(part)
             return error
-        self._failed(part, part.status)
+        self._failed(part)
         if part.status >= 400:
             return RequestError(INVALID_REQUEST, "a server refuses the stream", status=part.status)
         return UpstreamUnavailable("the stream has ended")
 
     @abstractmethod
-    def _failed(self, part: Part, status: int) -> None:
-        """Note what an attempt has ended with."""
+    def _failed(self, part: Part) -> None:
+        """Note what an attempt has ended with, which `part.status` says."""
 
     def _note(self, name: str) -> None:
         self._unsettled.discard(name)

@@ -107,7 +107,7 @@ class Subscription(SharedStream):
         if isinstance(response, Failure):
             self._answer(part, response.text)
 
-    def _failed(self, part: Part, status: int) -> None:
+    def _failed(self, part: Part) -> None:
         """Leave a server that has answered with an error (`_answer`), and no other."""
 
     def _answer(self, part: Part, text: bytes) -> None:

@@ -46,11 +46,6 @@ def test_a_servers_request_has_no_id_that_another_could_have() -> None:
         "_meta": {"progressToken": "mail:7", "x": 1, RELATED_TASK: {"taskId": "mail__t"}},
     }
     assert asked("ping", None, "7") == {"jsonrpc": "2.0", "method": "ping", "id": 'mail:"7"'}
-    url = asked("elicitation/create", {"mode": "url", "elicitationId": "e"})
-    assert url["params"]["elicitationId"] == 'mail:"e"'
-    assert (
-        outside("notifications/elicitation/complete", {"elicitationId": "e"})["params"]["elicitationId"] == 'mail:"e"'
-    )
     assert outside("notifications/cancelled", {"requestId": 7})["params"] == {"requestId": "mail:7"}
 
 
