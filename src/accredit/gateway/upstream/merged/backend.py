@@ -131,7 +131,10 @@ class MergedBackend:
     async def _listed(self, reply: Reply, request: Request, era: Era) -> bytes:
         if "cursor" in request.names:
             raise RequestError(INVALID_PARAMS, "Invalid params: this list has one page", id=request.id, status=200)
-        return await self._lists.result(request, era, partial(self._ask, reply, era))
+        result, given = await self._lists.result(request, era, partial(self._ask, reply, era))
+        if era is Era.LEGACY and not given:
+            await self._stateful.check(reply)
+        return result
 
     async def _discovered(self, reply: Reply, request: Request, era: Era) -> bytes:
         """Return the result of `server/discover`. Raises `RequestError` by rule 5."""

@@ -112,8 +112,8 @@ class MergedLists:
         self._bytes = MAX_SPLIT_BYTES // (len(servers) + 1)
         self._many = False
 
-    async def result(self, request: Request, era: Era, ask: Asked) -> bytes:
-        """Return the result of a request for a list, as JSON text."""
+    async def result(self, request: Request, era: Era, ask: Asked) -> tuple[bytes, int]:
+        """Return the result of a request for a list, as JSON text, and how many servers have given theirs."""
         kind = KINDS.get(request.method, OF_TASKS)
 
         async def one(server: str) -> ListOfOne | None:
@@ -128,7 +128,7 @@ class MergedLists:
             result |= kept.members()
         if missing:
             result["_meta"] = {UNAVAILABLE: missing}
-        return to_json(result)
+        return to_json(result), len(found)
 
     def _warn(self, kind: Kind, items: int) -> None:
         if kind.items == "tools" and items > MANY_TOOLS and not self._many:

@@ -13,6 +13,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import ProgressTokens, merged_ring
 from accredit.gateway.upstream.merged.messages import Outward
+from accredit.jsonrpc.frames import Notification
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.sse import Event, SseParser
 from accredit.rounds import KeyRing
@@ -35,6 +36,10 @@ def events(text: bytes) -> list[Event]:
 
 def note(method: str, params: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode()
+
+
+def about_no_task(told: Notification) -> bool:
+    return told.method != "notifications/tasks/status"
 
 
 STREAM = b"".join(
@@ -76,7 +81,7 @@ def test_no_id_of_a_server_reaches_the_client(end: bytes) -> None:
 @pytest.mark.holds("gateway/upstream/merged/events", 3)
 def test_what_is_told_of_another_task_or_to_another_subscription_is_dropped() -> None:
     counters = Counters()
-    hears = mapper(hears=lambda told: told.method != "notifications/tasks/status", counters=counters)
+    hears = mapper(hears=about_no_task, counters=counters)
     assert hears.feed(b"data: " + note("notifications/tasks/status", {"taskId": "1"}) + b"\n\n") == b""
     assert hears.feed(b"id: 5\ndata: " + note("notifications/tasks/status", {"taskId": "1"}) + b"\n\n") == (
         b"id: outer-5\n\n"
@@ -108,7 +113,7 @@ def test_on_a_shared_stream_no_answer_and_no_comment_goes_on() -> None:
 
 @pytest.mark.holds("gateway/upstream/merged/events", 1)
 def test_a_resumed_stream_answers_its_own_request_and_no_other() -> None:
-    resumed = mapper(may_answer=lambda id: id == 7)
+    resumed = mapper(may_answer=frozenset({7}).__contains__)
     assert events(resumed.feed(b"data: " + ANSWER + b"\n\n"))[0].data == ANSWER
     for id in (b"8", b'"7"', b"null"):
         other = b'{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"method"}}' % id
