@@ -1333,3 +1333,40 @@ BROWSER_SECONDS = 60
 
 MAX_ANCESTORS = 8
 """Parent processes of an asking program that are looked at, for "started by"."""
+
+
+# --- reload -------------------------------------------------------------------------------------------
+
+MAX_PEM_CHAIN_BYTES = 1_048_576
+"""Bytes of the server's certificates, and of their key. A chain has some 10 KiB."""
+
+RELOAD_CHECK_SECONDS = 30.0
+"""How long a new configuration may take to be read and checked: files on a network, a signer that is far away."""
+
+RELOAD_PREPARE_SECONDS = 30.0
+"""How long the workers may take to make their part ready. Key sets at URLs are fetched meanwhile."""
+
+RELOAD_SWAP_SECONDS = 5.0
+"""How long a worker may take to go over. One that stands still longer is killed, and started anew: it must not wake up
+and go by what is over."""
+
+RELOAD_LOOK_SECONDS = 0.02
+"""How often the parent of workers looks what they say, while there is a reload and only then."""
+
+RELOAD_WAIT_SECONDS = 90.0
+"""How long `accredit reload` waits for what comes of it: for one that is under way, and its own."""
+
+MAX_RELOAD_TEXT = 4_096
+"""Bytes of what is said about one reload: it travels in one datagram, and stands in one file."""
+
+MAX_RELOAD_CHANGES = 40
+"""How many names of what has changed are said. The rest is counted."""
+
+MAX_PID_FILE_BYTES = 16_384
+"""Bytes of `accredit.pid`: an id, and what is said about one reload."""
+
+PID_FILE_TRIES = 10
+"""How often a gateway tries to lock its file: who looks whether it is locked holds it for a moment."""
+
+PID_FILE_PAUSE_SECONDS = 0.02
+"""How long it waits between two of these."""

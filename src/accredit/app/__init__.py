@@ -1,8 +1,32 @@
 """Puts the gateway together and on the network: who answers its questions, the socket, the server and its workers."""
 
 from accredit.app.assemble import Ports, assemble
+from accredit.app.configured import Configured, Start, configured, first_ports, next_ports
 from accredit.app.listener import address_of, allow_descriptors, open_listener
+from accredit.app.pid_file import PidFile
+from accredit.app.reloading import Alone, Part, Reports, Worker
 from accredit.app.server import Ending, serve
-from accredit.app.workers import run_workers
+from accredit.app.workers import Orders, Reading, run_workers
 
-__all__ = ["Ending", "Ports", "address_of", "allow_descriptors", "assemble", "open_listener", "run_workers", "serve"]
+__all__ = [
+    "Alone",
+    "Configured",
+    "Ending",
+    "Orders",
+    "Part",
+    "PidFile",
+    "Ports",
+    "Reading",
+    "Reports",
+    "Start",
+    "Worker",
+    "address_of",
+    "allow_descriptors",
+    "assemble",
+    "configured",
+    "first_ports",
+    "next_ports",
+    "open_listener",
+    "run_workers",
+    "serve",
+]

@@ -30,6 +30,7 @@ from accredit.ports import AccessTokens, KeySets, ProofStore, Records, Revocatio
 from accredit.stores import (
     InMemory,
     PostgresDatabase,
+    RevocationLists,
     SqliteFile,
     StoreUrl,
     check_store,
@@ -68,24 +69,40 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
 
     Raises `ConfigurationError`.
     """
+    return _deciding(Ports(records=_records(loaded)), loaded, proofs)
+
+
+def renewed(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
+    """Return what a configuration names that was read anew: what is open of the store and the log stays, revocation
+    lists and key sets know what they knew. Raises `ConfigurationError`."""
+    return _deciding(ports, loaded, proofs)
+
+
+async def refresh(ports: Ports) -> None:
+    """Fetch what is known from elsewhere anew: key sets."""
+    if ports.key_sets is None:
+        return
+    from accredit.net import IssuerKeys  # noqa: PLC0415 - see `_key_sets`
+
+    if isinstance(ports.key_sets, IssuerKeys):
+        await ports.key_sets.refresh()
+
+
+def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
+    """Return `ports` with what answers the questions of decisions. What they have remembered stays, needed or not."""
     _load_libraries(loaded, proofs)
-    key_sets = _key_sets(loaded) if loaded.config.tokens.mode != "off" else None
-    records = _records(loaded)
-    if proofs is None or not proofs.required:
-        return Ports(key_sets=key_sets, records=records, tasks=_tasks_alone(loaded))
-    store = store_of(loaded)
-    check_store(store)
-    opened = open_store(store)
-    revocations = _revocations(loaded, proofs, store, opened)
-    return Ports(opened, revocations, key_sets, records, open_tasks(store))
-
-
-def _tasks_alone(loaded: Loaded) -> TaskStore | None:
-    """Return the memory of tasks where tokens guard them and no proofs do."""
-    if loaded.config.tokens.mode != "required":
-        return None
-    check_store(store_of(loaded))
-    return open_tasks(store_of(loaded))
+    tokens, required = loaded.config.tokens.mode, proofs is not None and proofs.required
+    key_sets, revocations = _key_sets(loaded, ports.key_sets) if tokens != "off" else None, None
+    opened, tasks = ports.store, ports.tasks
+    if required or tokens == "required":
+        store = store_of(loaded)
+        if tasks is None or (required and opened is None):
+            check_store(store)
+        tasks = tasks or open_tasks(store)
+        if proofs is not None and proofs.required:
+            opened = opened or open_store(store)
+            revocations = _revocations(loaded, proofs, store, opened, ports.revocations)
+    return ports._replace(store=opened, revocations=revocations, key_sets=key_sets, tasks=tasks)
 
 
 def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
@@ -99,10 +116,10 @@ def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
         load("cryptography.hazmat.primitives.ciphers.aead", "cryptography.hazmat.primitives.kdf.hkdf")  # sessions' ids
 
 
-def _key_sets(loaded: Loaded) -> KeySets:
+def _key_sets(loaded: Loaded, before: KeySets | None) -> KeySets:
     from accredit.net import IssuerKeys  # noqa: PLC0415 - httpx2 costs 2 MiB, and only keys at a URL need it
 
-    return IssuerKeys(build_key_sources(loaded))
+    return IssuerKeys(build_key_sources(loaded), before=before if isinstance(before, IssuerKeys) else None)
 
 
 def _records(loaded: Loaded) -> Records | None:
@@ -138,14 +155,17 @@ def _log_executor(place: LogPlace, signer: LogSigner) -> LogExecutor:
     return FileThread(place, signer) if isinstance(place, FileLog) else DatabaseThread(place, signer)
 
 
-def _revocations(loaded: Loaded, proofs: ProofSettings, store: StoreUrl, opened: ProofStore) -> Revocations:
+def _revocations(
+    loaded: Loaded, proofs: ProofSettings, store: StoreUrl, opened: ProofStore, before: Revocations | None
+) -> Revocations:
     named = loaded.config.proofs.revocation
     folder = folder_of(loaded, ("proofs", "revocation"))
     keys = {key.id: key for key in proofs.policy.roots}
     for index, file in enumerate(named.public_key_files):
         key = read_public_key(folder / file, f"proofs.revocation.public_key_files[{index}]").public_key
         keys[key.id] = key
-    return open_revocations(store, opened, (folder / file for file in named.files), keys, _report)
+    known = before if isinstance(before, RevocationLists) else None
+    return open_revocations(store, opened, (folder / file for file in named.files), keys, _report, known)
 
 
 def _report_unwritten(problem: str) -> None:

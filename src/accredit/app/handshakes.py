@@ -21,7 +21,8 @@ class TlsListener:
 
     def __init__(self, listener: socket.socket, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._listener = listener
-        self._tls = tls
+        self.tls = tls
+        """What the next handshake is done with."""
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
         self._under_way: dict[asyncio.Task[None], str] = {}  # each with its client's address; the oldest first
@@ -69,7 +70,7 @@ class TlsListener:
             await self._loop.connect_accepted_socket(
                 self._protocol,
                 connection,
-                ssl=self._tls,
+                ssl=self.tls,
                 ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=TLS_CLOSE_SECONDS,
             )

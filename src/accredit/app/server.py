@@ -49,6 +49,14 @@ class Application(Protocol):
         ...
 
 
+class Reloads(Protocol):
+    """What has the configuration of this process read again."""
+
+    def begin(self, take: "Callable[[ssl.SSLContext | None, Ending], None]") -> None:
+        """Begin to listen for that, in the event loop. What is the server's own is given to `take`."""
+        ...
+
+
 class Ending(NamedTuple):
     """How long the two parts of the end take at most, in seconds."""
 
@@ -64,14 +72,15 @@ def serve(
     ending: Ending,
     lifeline: int | None = None,
     announce: Callable[[], None] | None = None,
+    reloads: Reloads | None = None,
 ) -> int:
     """Serve `app` until told to stop; return the process's exit code.
 
-    `announce` is called once connections are accepted. `lifeline` makes this a worker: a file descriptor whose end of
-    file means that the parent says stop, or is gone.
+    `announce` is called once connections are accepted, and `reloads` begins then. `lifeline` makes this a worker: a
+    file descriptor whose end of file means that the parent says stop, or is gone.
     """
     _give_large_blocks_back()
-    server = _Server(_config(app, ending.grace), app, tls, ending.drain, lifeline, announce)
+    server = _Server(_config(app, ending.grace), app, tls, ending.drain, lifeline, announce, reloads)
     gc.collect()
     gc.freeze()  # what was loaded stays: the garbage collector need not look through it again
     try:
@@ -120,6 +129,7 @@ class _Server(uvicorn.Server):
         drain_seconds: int,
         lifeline: int | None,
         announce: Callable[[], None] | None,
+        reloads: Reloads | None,
     ) -> None:
         super().__init__(config)
         self._app = app
@@ -128,6 +138,7 @@ class _Server(uvicorn.Server):
         self._told = self._draining = False
         self._lifeline = lifeline
         self._announce = announce
+        self._reloads = reloads
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets if self._tls is None else [])
@@ -135,8 +146,17 @@ class _Server(uvicorn.Server):
             self.servers.append(TlsListener(listener, self._tls, self._protocol))  # pyright: ignore[reportArgumentType]
         if self._lifeline is not None:
             asyncio.get_running_loop().add_reader(self._lifeline, self._let_go, self._lifeline)
+        if self._reloads is not None:
+            self._reloads.begin(self.take)
         if self._announce is not None:
             self._announce()
+
+    def take(self, tls: ssl.SSLContext | None, ending: Ending) -> None:
+        """Go by other settings from now on: the next handshake, and the end."""
+        for each in cast("list[object]", self.servers):
+            if isinstance(each, TlsListener) and tls is not None:
+                each.tls = tls
+        self._drain_seconds, self.config.timeout_graceful_shutdown = ending
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.end_streams()

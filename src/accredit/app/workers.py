@@ -3,6 +3,7 @@
 The parent only waits for signals:
 
 - a worker ended: it is replaced after `RESTART_SECONDS`; one that could not start ends everything;
+- SIGHUP: the configuration is read again (`two_phases`), once more if another one comes meanwhile;
 - SIGTERM or SIGINT: it closes the lifeline, the pipe whose other end every worker watches, and each finishes what
   is open. After the time that this may take, or at a second signal, what is left is killed.
 
@@ -15,12 +16,18 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from typing import NamedTuple
 
+from accredit.app.configured import Change, Start, checked
+from accredit.app.pid_file import PidFile
+from accredit.app.reloading import Reports
+from accredit.app.two_phases import TwoPhases
 from accredit.base.log_events import log_event
-from accredit.limits import RESTART_SECONDS
+from accredit.keys import ReadFiles
+from accredit.limits import RELOAD_LOOK_SECONDS, RESTART_SECONDS
 
 _STOP = {signal.SIGTERM, signal.SIGINT}
-_WAITED = _STOP | {signal.SIGCHLD, signal.SIGALRM}
+_WAITED = _STOP | {signal.SIGCHLD, signal.SIGALRM, signal.SIGHUP}
 _MARGIN_SECONDS = 2
 _NOT_STARTED = 3
 """A worker's exit code: starting it again would not help."""
@@ -28,74 +35,173 @@ _NOT_STARTED = 3
 _logger = logging.getLogger("accredit.app")
 
 
-def run_workers(count: int, listener: socket.socket, serve: Callable[[int, bool], int], *, ending_seconds: int) -> int:
-    """Keep `count` processes at `serve(lifeline, first)` until told to stop; return the exit code.
+class Orders(NamedTuple):
+    """Where a worker hears of reloads, and what was in force when it began: the files of a configuration that was read
+    again, if one was, and why the last reload was refused, if it was."""
+
+    socket: socket.socket
+    files: bytes | None = None
+    problem: str | None = None
+
+
+class Reading(NamedTuple):
+    """How the configuration is read again: what `start` says, and the files that it was first read from."""
+
+    start: Start
+    files: bytes
+    pid_file: PidFile | None
+
+
+Serve = Callable[[int, bool, Orders], int]
+
+
+def run_workers(
+    count: int, listener: socket.socket, serve: Serve, *, ending_seconds: int, reading: Reading | None = None
+) -> int:
+    """Keep `count` processes at `serve(lifeline, first, orders)` until told to stop; return the exit code.
 
     `listener` is what they serve: it is closed here when the end begins, so that clients are refused as soon as no
     worker accepts any more. Their end may take `ending_seconds`. `first` is true for one worker at the start. `serve`
-    returns 0 after a stop that was requested, and another number if it could not start.
+    returns 0 after a stop that was requested, and another number if it could not start. Without a `reading` SIGHUP does
+    nothing.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
-    return _Workers(count, listener, serve, ending_seconds).run()
+    return _Workers(count, listener, serve, ending_seconds, reading).run()
 
 
 class _Workers:
     def __init__(
-        self, count: int, listener: socket.socket, serve: Callable[[int, bool], int], ending_seconds: int
+        self, count: int, listener: socket.socket, serve: Serve, ending_seconds: int, reading: Reading | None
     ) -> None:
         self._count = count
         self._listener = listener
         self._serve = serve
         self._ending_seconds = ending_seconds
-        self._pids: set[int] = set()
+        self._workers: dict[int, socket.socket] = {}
         self._watched, self._held = os.pipe()
         self._stopping = False
         self._exit_code = 0
+        self._reading = reading
+        self._reports = Reports(reading.pid_file if reading is not None else None)
+        self._reload: TwoPhases | None = None
+        self._again = False
+        self._short = False
+        """Whether workers are missing that were not to be started while there is a reload."""
+        self._in_force: Change | None = None
+        self._problem: str | None = None
 
     def run(self) -> int:
         self._fill(announcing=True)
-        while self._pids or not self._stopping:
-            received = signal.sigwait(_WAITED)
+        while self._workers or not self._stopping:
+            received = self._next_signal()
             if received == signal.SIGCHLD:
                 self._reap()
             elif received == signal.SIGALRM and not self._stopping:
                 self._fill(announcing=False)
+            elif received == signal.SIGHUP and not self._terminal_gone():
+                self._again = not self._stopping
+                self._read_again()
+            elif received is None:
+                self._look()
             elif self._stopping:
                 self._kill()
             else:
                 self._stop()
         return self._exit_code
 
+    def _next_signal(self) -> int | None:
+        """Return the next signal; while there is a reload None, after a moment."""
+        if self._reload is None:
+            return signal.sigwait(_WAITED)
+        info = signal.sigtimedwait(_WAITED, RELOAD_LOOK_SECONDS)
+        return info.si_signo if info is not None else None
+
+    def _terminal_gone(self) -> bool:
+        return self._reading is not None and self._reading.start.terminal_gone()
+
+    def _read_again(self) -> None:
+        """Begin a reload, if one was asked for and none is under way."""
+        if not self._again or self._reload is not None or self._reading is None or self._stopping:
+            return
+        self._again = False
+        reading, files = self._reading, self._in_force.files if self._in_force is not None else self._reading.files
+
+        def check() -> Change:
+            os.close(self._held)
+            self._listener.close()
+            if reading.pid_file is not None:
+                reading.pid_file.leave()
+            return checked(reading.start, ReadFiles.of(files))
+
+        self._reload = TwoPhases(self._reports.begun(), check, self._workers)
+
+    def _look(self) -> None:
+        reload = self._reload
+        if reload is None:
+            return
+        reload.look()
+        if not reload.over:
+            return
+        self._reload = None
+        if reload.change is not None:
+            self._in_force, self._problem = reload.change, None
+            self._ending_seconds = reload.change.ending_seconds
+            self._reports.changed(reload.change.told)
+        else:
+            self._problem = reload.problem
+            self._reports.refused(reload.problem, reload.remedy)
+        reload.close()
+        if self._short and not self._stopping:
+            self._fill(announcing=False)
+        self._read_again()
+
     def _fill(self, *, announcing: bool) -> None:
-        while len(self._pids) < self._count:
-            self._pids.add(self._fork(announcing))
+        self._short = self._reload is not None
+        while len(self._workers) < self._count and not self._short:
+            self._fork(announcing)
             announcing = False
 
-    def _fork(self, first: bool) -> int:
+    def _fork(self, first: bool) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         pid = os.fork()
         if pid:
-            return pid
+            theirs.close()
+            self._workers[pid] = ours
+            return
         code = 1
         try:
             os.close(self._held)
+            for each in (ours, *self._workers.values()):
+                each.close()
+            if self._reading is not None and self._reading.pid_file is not None:
+                self._reading.pid_file.leave()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, _ignored)  # it is for the parent, if the whole group gets it
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED)
-            code = _NOT_STARTED if self._serve(self._watched, first) else 0
+            files = self._in_force.files if self._in_force is not None else None
+            code = _NOT_STARTED if self._serve(self._watched, first, Orders(theirs, files, self._problem)) else 0
         except BaseException as error:
             log_event(_logger, logging.CRITICAL, "a worker failed", exc_info=error)
         finally:
             os._exit(code)  # never back into the parent's stack
 
     def _reap(self) -> None:
-        while self._pids:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+        while self._workers or self._reload is not None:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
             if pid == 0:
                 return
-            self._pids.discard(pid)
             code = os.waitstatus_to_exitcode(status)
-            if self._stopping:
+            if self._reload is not None and self._reload.ended(pid, code):
+                continue
+            orders = self._workers.pop(pid, None)
+            if orders is not None:
+                orders.close()
+            if self._stopping or orders is None:
                 continue
             log_event(_logger, logging.ERROR, "a worker ended", pid=pid, exit_code=code)
             if code == _NOT_STARTED:
@@ -106,6 +212,8 @@ class _Workers:
 
     def _stop(self) -> None:
         self._stopping = True
+        if self._reload is not None:
+            self._reload.give_up()
         os.close(self._held)
         self._listener.close()
         signal.alarm(0)
@@ -115,5 +223,8 @@ class _Workers:
         signal.alarm(self._ending_seconds + _MARGIN_SECONDS)
 
     def _kill(self) -> None:
-        for pid in self._pids:
+        for pid in self._workers:
             os.kill(pid, signal.SIGKILL)
+
+
+def _ignored(*_: object) -> None: ...

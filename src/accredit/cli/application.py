@@ -28,6 +28,7 @@ from accredit.cli.commands.inspect import inspect
 from accredit.cli.commands.keys import keys_app
 from accredit.cli.commands.log import log_app
 from accredit.cli.commands.pin import pin
+from accredit.cli.commands.reload import reload
 from accredit.cli.commands.revoke import revoke
 from accredit.cli.commands.serve import serve
 from accredit.cli.commands.store import store_app
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command(cls=CommandAfterDashes)(serve)
+app.command()(reload)
 app.command(cls=CommandAfterDashes)(wrap)
 app.command()(connect)
 app.command(cls=CommandAfterDashes)(init)

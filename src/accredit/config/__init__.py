@@ -4,12 +4,14 @@
 may be several servers), and `build_upstream`, `build_catalog`, `build_pins`, `build_proofs`, `build_records`,
 `build_rounds`, `build_tokens` and `build_key_sources` do so for parts of it; `read_lock_file` reads what is pinned, and
 `store_of` parses the store's URL; `tls_context` loads the certificate; `try_record_signer` has the signer of records
-sign once; `shown` prints the configuration, and `policy_digest` is what records name it by. Every failure is an
-`accredit.errors.ConfigurationError`: one line for what is wrong, one for what to do.
+sign once; `changes` and `check_fixed` compare two readings; `shown` prints the configuration, and `policy_digest` is
+what records name it by. Every failure is an `accredit.errors.ConfigurationError`: one line for what is wrong, one for
+what to do.
 """
 
 from accredit.config.attest import build_log_signer, build_records, gateway_id, own_key_file, try_record_signer
 from accredit.config.build import build_all_settings, build_settings, build_upstream
+from accredit.config.changes import changes, check_fixed, in_short
 from accredit.config.conversion import converted, json_schema
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, tls_context
@@ -39,10 +41,13 @@ __all__ = [
     "build_settings",
     "build_tokens",
     "build_upstream",
+    "changes",
     "check_exposure",
+    "check_fixed",
     "converted",
     "folder_of",
     "gateway_id",
+    "in_short",
     "json_schema",
     "load",
     "load_command_line",

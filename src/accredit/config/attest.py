@@ -24,7 +24,7 @@ from accredit.config.load import Loaded, folder_of
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
-from accredit.keys import load_log_signer, load_signing_key, read_key
+from accredit.keys import is_there, load_log_signer, load_signing_key, read_key
 from accredit.stores import InMemory
 
 GATEWAY_KEY_FILE = "gateway.key"
@@ -35,7 +35,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
     """Return what is recorded, or None if nothing is. Raises `ConfigurationError`."""
     attest = loaded.config.attest
     if attest.mode == "off":
-        if attest.key_file is not None and Path(attest.key_file).exists():
+        if attest.key_file is not None and is_there(Path(attest.key_file)):
             read_key(Path(attest.key_file))  # refuses a key that others can read, used or not
         return None
     build_log_signer(loaded)
@@ -91,7 +91,7 @@ def _log_key_file(loaded: Loaded) -> Path:
     """Return the path of the key that signs the log. Raises `ConfigurationError` if none is configured, or it is
     missing."""
     name, path = loaded.config.attest.key_file, own_key_file(loaded)
-    if path is not None and path.exists():
+    if path is not None and is_there(path):
         return path
     if name is None:
         raise ConfigurationError(
@@ -124,7 +124,7 @@ def gateway_id(loaded: Loaded) -> str:
     if loaded.config.gateway.id is not None:
         return loaded.config.gateway.id
     path = own_key_file(loaded)
-    if path is None or not path.exists():
+    if path is None or not is_there(path):
         raise ConfigurationError(
             one_line(
                 f"gateway.id is not set, and there is no {path or 'attest.key_file'} to take it from: proofs are made"

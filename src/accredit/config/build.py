@@ -28,6 +28,7 @@ from accredit.config.values import FromEnvironment, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings, StdioUpstream
 from accredit.gateway.upstream.stdio.child import find_program
+from accredit.rounds import KeyRing
 
 
 def build_settings(
@@ -44,14 +45,20 @@ def build_settings(
 
 
 def build_all_settings(
-    loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1, starting: bool = False
+    loaded: Loaded,
+    environ: Mapping[str, str],
+    *,
+    workers: int = 1,
+    starting: bool = False,
+    own: KeyRing | None = None,
 ) -> list[GatewaySettings]:
     """Return the settings of each server that a gateway stands before: of several, those of its views (`servers`), and
     with `gateway.merge` at last those of all as one (`merged`).
 
-    They have one set of keys for sealing, and each record names the whole configuration. Raises `ConfigurationError`.
+    They have one set of keys for sealing: `own`, if there are some and no file has others. Each record names the whole
+    configuration. Raises `ConfigurationError`.
     """
-    rounds, digest = build_rounds(loaded), policy_digest(loaded)
+    rounds, digest = build_rounds(loaded, own), policy_digest(loaded)
     built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in views(loaded)]
     if loaded.config.gateway.merge:
         built.append(build_merged(loaded, built))

@@ -10,7 +10,6 @@ In this order; each failure is a `ConfigurationError` that names its key:
 5. the key is P-256 in PEM, for its owner alone. If there is none yet, a gateway that starts makes it.
 """
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import same_name
 from accredit.gateway.settings import HttpUpstream, IdentitySettings, StdioUpstream, check_reads_headers
-from accredit.keys import kept_token_key, load_token_key, make_token_key
+from accredit.keys import is_there, kept_token_key, load_token_key, make_token_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -67,7 +66,7 @@ def build_identity(
 
 def _key(path: Path, place: str, *, starting: bool) -> "EllipticCurvePrivateKey":
     try:
-        if os.path.lexists(path):
+        if is_there(path):
             return load_token_key(path)
         return kept_token_key(path) if starting else make_token_key()
     except ConfigurationError as error:

@@ -6,15 +6,17 @@ operator's word (`--insecure`) that something else provides it.
 
 import os
 import ssl
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from accredit.base.addresses import is_loopback_host
 from accredit.base.text import one_line
 from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
-
-_OTHERS = 0o077
-"""The permission bits of group and others: mode 0600 or stricter."""
+from accredit.keys import FileContent, memory_file, read_once
+from accredit.limits import MAX_PEM_CHAIN_BYTES
 
 
 def check_exposure(gateway: Gateway) -> None:
@@ -37,17 +39,17 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
             f"gateway.tls_{present}_file is set and gateway.tls_{missing}_file is not",
             f"set gateway.tls_{missing}_file too, or neither",
         )
-    _check_readable("tls_cert_file", certificate)
-    mode = _check_readable("tls_key_file", key)
-    if mode & _OTHERS:
+    chain, secret = _content("tls_cert_file", certificate), _content("tls_key_file", key)
+    if secret.open_to_others:
         raise ConfigurationError(
-            one_line(f"gateway.tls_key_file {key} can be read by others (mode {mode & 0o777:04o})"),
+            one_line(f"gateway.tls_key_file {key} can be read by others (mode {secret.mode:04o})"),
             one_line(f"chmod 600 {key}"),
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(certificate, key, password="")  # empty: never ask the terminal for one
+        with _named(chain) as chain_file, _named(secret) as key_file:
+            context.load_cert_chain(chain_file, key_file, password="")  # empty: never ask the terminal for one
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else None
         raise ConfigurationError(
@@ -57,13 +59,26 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
     return context
 
 
-def _check_readable(name: str, path: str) -> int:
-    """Return the file's mode."""
+def _content(name: str, path: str) -> FileContent:
     try:
-        with Path(path).open("rb") as file:
-            return os.fstat(file.fileno()).st_mode
+        return read_once(Path(path), lambda: _read(Path(path)))
     except OSError as error:
         raise ConfigurationError(
             one_line(f"can't read gateway.{name} {path}: {error.strerror}"),
             f"correct gateway.{name}, a path relative to the file that names it",
         ) from None
+
+
+def _read(path: Path) -> FileContent:
+    with path.open("rb") as file:
+        return FileContent(file.read(MAX_PEM_CHAIN_BYTES), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+
+
+@contextmanager
+def _named(content: FileContent) -> Generator[str]:
+    """Return a name under which the TLS library, which takes nothing else, reads what was read already: of a file in
+    memory that nobody else can open."""
+    with memory_file() as file:
+        file.write(content.data)
+        file.seek(0)
+        yield f"/dev/fd/{file.fileno()}"

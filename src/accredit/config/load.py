@@ -26,6 +26,7 @@ from accredit.config.problems import PREFIX, check_environment_name, problem
 from accredit.config.schema import FILES, Config
 from accredit.config.values import WrongValue
 from accredit.errors import ConfigurationError
+from accredit.keys import FileContent, read_once
 
 DEFAULT_FILE = "accredit.toml"
 
@@ -141,7 +142,7 @@ def _find(file: Path | None, environ: Mapping[str, str], *, look_here: bool) -> 
 
 def _content(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return read_once(file, lambda: FileContent(file.read_bytes(), 0)).data
     except OSError as error:
         raise ConfigurationError(
             f"can't read {one_line(str(file))}: {error.strerror}",

@@ -7,13 +7,12 @@
 3. It is good as a whole (`pins.lock`), or nothing starts.
 """
 
-import os
 from pathlib import Path
 
 from accredit.base.text import one_line
 from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError, LockError
-from accredit.keys import read_file
+from accredit.keys import is_there, read_file
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM, Definitions, Pins, read_lock
 
@@ -26,7 +25,7 @@ def build_pins(loaded: Loaded) -> Pins | None:
     if pins.mode == "off":
         return None
     path = lock_file(loaded)
-    if path is None or not os.path.lexists(path):
+    if path is None or not is_there(path):
         if pins.mode is None:
             return None
         what = (
@@ -48,7 +47,7 @@ def read_pinned(loaded: Loaded) -> Definitions | None:
     """Return all that the lock of a configuration holds of its server, whatever `pins.mode` says; None without a lock.
     Raises `ConfigurationError`."""
     path = lock_file(loaded)
-    return read_lock_file(path).get(lock_name(loaded)) if path is not None and os.path.lexists(path) else None
+    return read_lock_file(path).get(lock_name(loaded)) if path is not None and is_there(path) else None
 
 
 def lock_name(loaded: Loaded) -> str:

@@ -24,7 +24,7 @@ from accredit.config.schema import Config, Resource, Tool
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
-from accredit.keys import KeyFile, load_public_key
+from accredit.keys import KeyFile, is_there, load_public_key
 from accredit.policy import Catalog, Entry, Facts, Policy
 from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
 from accredit.stores import InMemory
@@ -103,7 +103,7 @@ def _roots(loaded: Loaded) -> dict[HybridPublicKey, str]:
     for index, root in enumerate(roots):
         name = f"proofs.roots[{index}].public_key_file"
         path = folder / root.public_key_file
-        if not path.exists():
+        if not is_there(path):
             private = shlex.quote(str(path).removesuffix(".pub"))
             raise ConfigurationError(
                 one_line(f"{name}: there is no {path}"), one_line(f"accredit keys new {private} --kind human makes it")

@@ -17,14 +17,15 @@ from accredit.config.load import Loaded
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RoundsSettings
-from accredit.keys import read_file
+from accredit.keys import is_there, read_file
 from accredit.limits import MAX_KEY_FILE_BYTES
 from accredit.rounds import KeyRing, parse_keys
 from accredit.stores import PostgresDatabase
 
 
-def build_rounds(loaded: Loaded) -> RoundsSettings:
-    """Return how `requestState` is sealed. Raises `ConfigurationError`, which quotes nothing of the file."""
+def build_rounds(loaded: Loaded, own: KeyRing | None = None) -> RoundsSettings:
+    """Return how `requestState` is sealed; without a file, with `own` keys if there are some. Raises
+    `ConfigurationError`, which quotes nothing of the file."""
     rounds, cluster = loaded.config.rounds, loaded.config.cluster
     if rounds.keys_file is not None and cluster.keys_file is not None:
         raise ConfigurationError(
@@ -39,12 +40,14 @@ def build_rounds(loaded: Loaded) -> RoundsSettings:
             "store.url is for many gateways, and cluster.keys_file is not set: none could go on for another",
             "(umask 077; openssl rand -base64 32 > cluster.keys), give it to each gateway, and set cluster.keys_file",
         )
+    if own is not None:
+        return RoundsSettings(own, rounds.state_seconds)
     return RoundsSettings(state_seconds=rounds.state_seconds)
 
 
 def _ring(path: Path, key: str) -> KeyRing:
     quoted = shlex.quote(str(path))
-    if not path.exists():
+    if not is_there(path):
         raise ConfigurationError(
             one_line(f"{key}: there is no {path}"),
             one_line(f"(umask 077; openssl rand -base64 32 > {quoted}) makes it"),

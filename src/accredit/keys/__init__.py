@@ -1,8 +1,9 @@
 """Key files and signers: the only place where they are made, read and written.
 
 `formats` defines the files' contents and does no I/O, `passphrase` opens those of people; `files` reads and writes any
-file of `accredit`; `load` joins them. `token_keys` has the keys of session tokens and issuers, in PEM and as JWK sets;
-`record_signers` and `record_keys` have those of the audit log that other services hold.
+file of `accredit`, and `reading` those of a configuration once for many processes; `load` joins them. `token_keys` has
+the keys of session tokens and issuers, in PEM and as JWK sets; `record_signers` and `record_keys` have those of the
+audit log that other services hold.
 """
 
 from accredit.keys.files import read_file, replace_file, write_file
@@ -22,16 +23,20 @@ from accredit.keys.load import (
     unlock_key,
     write_key,
 )
+from accredit.keys.reading import FileContent, ReadFiles, is_there, memory_file, read_once, reading
 from accredit.keys.token_keys import kept_token_key, load_key_set, load_token_key, make_token_key, write_token_key
 
 __all__ = [
     "AskPassphrase",
     "DelegationFile",
+    "FileContent",
     "KeyFile",
     "KeyKind",
     "LockedKeyFile",
     "PrivateKeyFile",
+    "ReadFiles",
     "SigningKey",
+    "is_there",
     "kept_token_key",
     "load_key_set",
     "load_log_signer",
@@ -43,9 +48,12 @@ __all__ = [
     "log_signer",
     "make_key",
     "make_token_key",
+    "memory_file",
     "public_path",
     "read_file",
     "read_key",
+    "read_once",
+    "reading",
     "replace_file",
     "unlock_key",
     "write_file",

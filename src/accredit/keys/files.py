@@ -9,29 +9,24 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import NamedTuple
 
 from accredit.errors import ConfigurationError
+from accredit.keys.reading import FileContent, read_once
 
 _PRIVATE = 0o600
 _PUBLIC = 0o644
-_OTHERS = 0o077
-
-
-class FileContent(NamedTuple):
-    """A file's bytes, and its permission bits when it was read."""
-
-    data: bytes
-    mode: int
-
-    @property
-    def open_to_others(self) -> bool:
-        """Whether anybody but the file's owner has any permission."""
-        return bool(self.mode & _OTHERS)
 
 
 def read_file(path: Path, max_bytes: int) -> FileContent:
-    """Return a regular file's content. Raises `ConfigurationError`, also for more than `max_bytes`."""
+    """Return a regular file's content, read once where the configuration is (`reading`). Raises `ConfigurationError`,
+    also for more than `max_bytes`."""
+    content = read_once(path, lambda: _read(path, max_bytes))
+    if len(content.data) > max_bytes:
+        raise _too_large(path, max_bytes)
+    return content
+
+
+def _read(path: Path, max_bytes: int) -> FileContent:
     try:
         # Non-blocking: opening a pipe in the file's place would block for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -43,8 +38,12 @@ def read_file(path: Path, max_bytes: int) -> FileContent:
     except OSError as error:
         raise ConfigurationError(f"can't read {path}: {error.strerror}", "name a file that can be read") from None
     if len(data) > max_bytes:
-        raise ConfigurationError(f"{path} has more than {max_bytes} bytes", "name another file")
+        raise _too_large(path, max_bytes)
     return FileContent(data, stat.S_IMODE(mode))
+
+
+def _too_large(path: Path, max_bytes: int) -> ConfigurationError:
+    return ConfigurationError(f"{path} has more than {max_bytes} bytes", "name another file")
 
 
 def write_file(path: Path, data: bytes, *, private: bool = False, replace: bool = False) -> None:

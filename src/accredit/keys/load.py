@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from accredit.attest import LogKey, LogSigner
 from accredit.errors import ConfigurationError, WireError
-from accredit.keys.files import FileContent, exists_already, read_file, write_file
+from accredit.keys.files import exists_already, read_file, write_file
 from accredit.keys.formats import (
     KEY_FILE_VERSION,
     KeyFile,
@@ -27,6 +27,7 @@ from accredit.keys.formats import (
     name_fault,
 )
 from accredit.keys.passphrase import lock, unlock, wipe
+from accredit.keys.reading import FileContent
 from accredit.limits import MAX_KEY_FILE_BYTES
 from accredit.ratify import HybridPrivateKey, HybridSigner
 from accredit.ratify.hybrid import SEED_BYTES

@@ -15,6 +15,7 @@ Each signature is verified, as it will be stored, before it is used: a signer wi
 import binascii
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import metadata
@@ -183,7 +184,9 @@ def _secret(name: str) -> str:
 
 def try_signer(uri: str, public_key_file: Path, folder: Path) -> None:
     """Have the signer sign once, and its public key verify that. Raises `ConfigurationError`, which says why not."""
-    context = multiprocessing.get_context("fork")
+    # Where there are other threads, what they hold locked would stay so in a fork.
+    alone = threading.active_count() == 1
+    context = multiprocessing.get_context("fork") if alone else multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_try, args=(theirs, uri, public_key_file, folder), daemon=True)
     process.start()

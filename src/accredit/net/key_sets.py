@@ -41,13 +41,20 @@ class IssuerKeys:
         self,
         sources: Mapping[str, KeySet | str],
         clock: Callable[[], float] = time.monotonic,
+        *,
+        before: "IssuerKeys | None" = None,
     ) -> None:
-        """`sources` maps each issuer to its keys or their URL. `clock` returns seconds. Raises `ConfigurationError`."""
+        """`sources` maps each issuer to its keys or their URL. `clock` returns seconds. What was fetched from the same
+        URL by `before` is known here, too. Raises `ConfigurationError`."""
         urls = {issuer: source for issuer, source in sources.items() if isinstance(source, str)}
         for url in urls.values():
             check_url("tokens.issuers.jwks_url", url)
         self._fixed = {issuer: source for issuer, source in sources.items() if isinstance(source, KeySet)}
-        self._remote = {issuer: _Remote(issuer, url, clock) for issuer, url in urls.items()}
+        known: dict[str, _Remote] = before._remote if before is not None else {}
+        self._remote: dict[str, _Remote] = {
+            issuer: known[issuer] if issuer in known and known[issuer].url == url else _Remote(issuer, url, clock)
+            for issuer, url in urls.items()
+        }
 
     async def keys(self, issuer: str, kid: str | None) -> KeySet:
         """Return the keys of a configured issuer (`ports.KeySets`). Raises `KeysUnavailable`."""
@@ -55,6 +62,10 @@ class IssuerKeys:
         if fixed is not None:
             return fixed
         return await self._remote[issuer].keys(kid)
+
+    async def refresh(self) -> None:
+        """Fetch anew what is known from URLs, and wait for that, whatever comes of it."""
+        await asyncio.gather(*(remote.refresh() for remote in self._remote.values()))
 
     def problem(self) -> str | None:
         """Return why the keys of some issuer may be out of date, or None."""
@@ -72,7 +83,7 @@ class _Remote:
 
     def __init__(self, issuer: str, url: str, clock: Callable[[], float]) -> None:
         self._issuer = issuer
-        self._url = url
+        self.url = url
         self._clock = clock
         self._set: KeySet | None = None
         self._loaded_at = _NEVER
@@ -91,6 +102,14 @@ class _Remote:
         if known is None:
             raise KeysUnavailable(f"no keys of {self._issuer}: {self.fault}", self._retry_after())
         return known
+
+    async def refresh(self) -> None:
+        """Fetch the set, if one is known. One that is under way may have been asked for too early."""
+        if self._fetch is not None:
+            await asyncio.wait([self._fetch])
+        if self._set is not None:
+            self._tried_at = _NEVER
+            await self._refetched()
 
     async def aclose(self) -> None:
         """Cancel a fetch under way."""
@@ -124,7 +143,7 @@ class _Remote:
     async def _load(self) -> None:
         first = self._usable() is None
         try:
-            data = await fetch(self._url, max_bytes=MAX_KEY_SET_BYTES, timeout=KEYS_FETCH_SECONDS)
+            data = await fetch(self.url, max_bytes=MAX_KEY_SET_BYTES, timeout=KEYS_FETCH_SECONDS)
             self._set = read_key_set(data)
             self._loaded_at = self._clock()
             self.fault = ""

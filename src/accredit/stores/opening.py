@@ -112,8 +112,10 @@ def open_revocations(
     files: Iterable[Path],
     keys: Mapping[str, HybridPublicKey],
     on_problem: Callable[[str], None],
+    before: RevocationLists | None = None,
 ) -> RevocationLists:
-    """Return the revocation lists in `files` and in the store that was opened, read. Raises `ConfigurationError`."""
+    """Return the revocation lists in `files` and in the store that was opened, read; `before` is who had them until
+    now. Raises `ConfigurationError`."""
     match url:
         case InMemory():
             store = None
@@ -121,7 +123,7 @@ def open_revocations(
             store = path
         case PostgresDatabase():
             store = DatabaseLists(url, opened.worker) if isinstance(opened, PostgresStore) else None
-    lists = RevocationLists(files, keys, store=store, on_problem=on_problem)
+    lists = RevocationLists(files, keys, store=store, on_problem=on_problem, before=before)
     lists.load()
     return lists
 

@@ -78,13 +78,19 @@ class RevocationLists:
         *,
         store: Path | RemoteLists | None = None,
         on_problem: Callable[[str], None] | None = None,
+        before: "RevocationLists | None" = None,
     ) -> None:
+        """`before` is who looked until now: what it has seen in one of these places is in force here, too, and an older
+        list is none."""
         self._keys = keys
         self._on_problem = on_problem
         self._watched = [_Watched(_File(path)) for path in files]
         self._remote = None if isinstance(store, Path) else store
         if store is not None:
             self._watched.append(_Watched(_Stored(store) if isinstance(store, Path) else store))
+        seen = {each.name: each for each in before._watched} if before is not None else {}
+        for each in self._watched:
+            each.go_on(seen.get(each.name), keys)
         self._told: str | None = None
         self._unseen: str | None = None
         """Why the last attempt could not even look at the lists, or None."""
@@ -174,6 +180,16 @@ class _Watched:
         self._source = source
         self._stamp: object = None
         self._in_force: dict[str, RevocationList] = {}
+
+    @property
+    def name(self) -> str:
+        """The place, for people."""
+        return self._source.name
+
+    def go_on(self, before: "_Watched | None", keys: Mapping[str, HybridPublicKey]) -> None:
+        """Begin with what was in force until now, as far as its issuers are known."""
+        if before is not None:
+            self._in_force = {issuer: each for issuer, each in before._in_force.items() if issuer in keys}
 
     def look(self, keys: Mapping[str, HybridPublicKey]) -> None:
         """Read what is new. A list that is not valid changes only `problem`. Raises `StoreUnavailable`."""

@@ -14,7 +14,7 @@ from accredit.base.log_events import configure_logs
 
 configure_logs("info", "json")
 
-def serve(lifeline, first):
+def serve(lifeline, first, orders):
 {body}
 
 sys.exit(run_workers(2, socket.socket(), serve, ending_seconds=60))

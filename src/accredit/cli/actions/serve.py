@@ -6,16 +6,35 @@ before anything is started.
 
 import logging
 import os
+import signal
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvloop
 
 from accredit import __version__
-from accredit.app import Ending, address_of, allow_descriptors, assemble, open_listener, run_workers, serve
+from accredit.app import (
+    Alone,
+    Orders,
+    Part,
+    PidFile,
+    Reading,
+    Reports,
+    Start,
+    Worker,
+    address_of,
+    allow_descriptors,
+    assemble,
+    configured,
+    first_ports,
+    next_ports,
+    open_listener,
+    run_workers,
+    serve,
+)
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.cli.command_line import values_of
-from accredit.config import Loaded, build_all_settings, build_settings, check_exposure, load, tls_context
+from accredit.config import Loaded, build_settings, load
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
@@ -23,7 +42,7 @@ from accredit.gateway.front.bootstrap import PATH
 from accredit.gateway.front.legacy_sse import SSE_PATH
 from accredit.gateway.front.wrap import run
 from accredit.gateway.settings import BootstrapSettings
-from accredit.keys import write_file
+from accredit.keys import ReadFiles, reading, write_file
 
 _TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
 """The token of `accredit wrap`; no child gets to see it."""
@@ -48,8 +67,11 @@ def start_server(
 
     Raises `ConfigurationError`.
     """
-    loaded = load(config, os.environ, values_of(url, command, host, port, timeout))
-    return _run_server(loaded, workers=workers, insecure=insecure, log_level=log_level, log_format=log_format)
+    given, files = values_of(url, command, host, port, timeout), ReadFiles()
+    with reading(files):
+        loaded = load(config, os.environ, given)
+    start = Start(loaded.file, dict(os.environ), given, workers, insecure)
+    return _run_server(start, files, log_level=log_level, log_format=log_format)
 
 
 def start_wrap(
@@ -69,37 +91,80 @@ def start_wrap(
     return _run_wrap(loaded, server, log_level=log_level, log_format=log_format)
 
 
-def _run_server(loaded: Loaded, *, workers: int, insecure: bool, log_level: LogLevel, log_format: LogFormat) -> int:
+def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_format: LogFormat) -> int:
     """Run `accredit serve` until a signal ends it; return the exit code. Raises `ConfigurationError`."""
-    gateway = loaded.config.gateway
-    servers = build_all_settings(loaded, os.environ, workers=workers, starting=True)
-    settings = servers[0]
-    ports = assemble(loaded, settings.proofs)
-    tls = tls_context(gateway)
-    if not insecure:
-        check_exposure(gateway)
-    ending = Ending(gateway.drain_seconds, gateway.grace_seconds)
+    now, workers = configured(start, files), start.workers
+    ports = first_ports(now)
+    gateway, servers = now.loaded.config.gateway, now.servers
     allow_descriptors()
     listener = open_listener(gateway.host, gateway.port)
-    base = f"{'https' if tls else 'http'}://{address_of(listener)}"
+    base = f"{'https' if now.tls else 'http'}://{address_of(listener)}"
     configure_logs(log_level, log_format)
-    _log_start(loaded, servers)
-    if settings.tokens is not None and settings.tokens.bootstrap is not None:
-        _offer_token(settings.tokens.bootstrap)
+    _log_start(now.loaded, servers)
+    if servers[0].tokens is not None and servers[0].tokens.bootstrap is not None:
+        _offer_token(servers[0].tokens.bootstrap)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # from now on it may come: it waits for who listens
+    pid_file = _locked(start.file)
 
     def announce() -> None:
         for each in servers:
             notice(f"listening on {base}{_path(each)} ({workers} worker{'s' if workers > 1 else ''})")
 
     if workers == 1:
-        return serve(create_app(servers, **ports._asdict()), listener, tls=tls, ending=ending, announce=announce)
-
-    def serve_as_worker(lifeline: int, first: bool) -> int:
         app = create_app(servers, **ports._asdict())
-        told = announce if first else None
-        return serve(app, listener, tls=tls, ending=ending, lifeline=lifeline, announce=told)
+        reloads = Alone(start, Part(start, app, now, ports), Reports(pid_file))
+        try:
+            return serve(app, listener, tls=now.tls, ending=now.ending, announce=announce, reloads=reloads)
+        finally:
+            if pid_file is not None:
+                pid_file.end()
 
-    return run_workers(workers, listener, serve_as_worker, ending_seconds=sum(ending))
+    def serve_as_worker(lifeline: int, first: bool, orders: Orders) -> int:
+        mine, own = now, ports
+        if orders.files is not None:
+            mine = configured(start, ReadFiles.of(orders.files))
+            own = next_ports(mine, ports)
+        app = create_app(mine.servers, **own._asdict())
+        part = Part(start, app, mine, own)
+        if orders.files is not None or orders.problem is not None:
+            part.tell(orders.problem)
+        return serve(
+            app,
+            listener,
+            tls=mine.tls,
+            ending=mine.ending,
+            lifeline=lifeline,
+            announce=announce if first else None,
+            reloads=Worker(part, orders.socket),
+        )
+
+    code = run_workers(
+        workers,
+        listener,
+        serve_as_worker,
+        ending_seconds=sum(now.ending),
+        reading=Reading(start, files.encoded(), pid_file),
+    )
+    if pid_file is not None:
+        pid_file.end()
+    return code
+
+
+def _locked(configuration: Path | None) -> PidFile | None:
+    """Return the file by which `accredit reload` finds this process, or None where there can be none, which is said."""
+    if configuration is None:
+        return None
+    try:
+        return PidFile.lock(configuration)
+    except ConfigurationError as error:
+        log_event(
+            _logger,
+            logging.WARNING,
+            "`accredit reload` will not find this gateway",
+            reason=error.what,
+            remedy=error.remedy,
+        )
+        return None
 
 
 def _path(settings: GatewaySettings) -> str:

@@ -1,0 +1,118 @@
+"""One reading of the configuration, from its files to all that a gateway goes by. Reads files, once (`keys.reading`).
+
+The process that is told to reload reads and checks (`checked`); every process that serves builds the same from what was
+read there (`configured`), whatever the files hold by then. What `accredit serve` was started with holds for every
+reading: the file's name, the command line, and the environment.
+"""
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from accredit.app.assemble import Ports, assemble, renewed
+from accredit.app.server import Ending
+from accredit.config import (
+    Loaded,
+    Values,
+    build_all_settings,
+    changes,
+    check_exposure,
+    check_fixed,
+    in_short,
+    load,
+    tls_context,
+    try_record_signer,
+)
+from accredit.errors import ConfigurationError
+from accredit.gateway import GatewaySettings
+from accredit.gateway.settings import RoundsSettings
+from accredit.keys import ReadFiles, reading
+from accredit.rounds import KeyRing
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a gateway was started with. `own` are keys for sealing where no file has any: they live as long as the
+    gateway."""
+
+    file: Path | None
+    environ: Mapping[str, str]
+    command_line: Values
+    workers: int = 1
+    insecure: bool = False
+    terminals: tuple[int, ...] = field(default_factory=lambda: tuple(each for each in range(3) if os.isatty(each)))
+    own: KeyRing = field(default_factory=lambda: RoundsSettings().ring, repr=False)
+
+    def terminal_gone(self) -> bool:
+        """Return whether the terminal that this process was started on has gone: SIGHUP says that, too."""
+        return bool(self.terminals) and not any(map(os.isatty, self.terminals))
+
+
+class Configured(NamedTuple):
+    """What a gateway goes by. `files` are those that it was read from."""
+
+    files: ReadFiles
+    loaded: Loaded
+    servers: list[GatewaySettings]
+    tls: ssl.SSLContext | None
+
+    @property
+    def ending(self) -> Ending:
+        """How long the end may take."""
+        return Ending(self.loaded.config.gateway.drain_seconds, self.loaded.config.gateway.grace_seconds)
+
+
+class Change(NamedTuple):
+    """A configuration that may take the place of another one: its encoded files. `told` names what differs, without
+    values."""
+
+    files: bytes
+    told: str
+    ending_seconds: int
+
+
+def configured(start: Start, files: ReadFiles) -> Configured:
+    """Read a configuration. Raises `ConfigurationError`."""
+    with reading(files):
+        loaded = load(start.file, start.environ, start.command_line)
+        servers = build_all_settings(loaded, start.environ, workers=start.workers, starting=True, own=start.own)
+        tls = tls_context(loaded.config.gateway)
+        if not start.insecure:
+            check_exposure(loaded.config.gateway)
+        return Configured(files, loaded, servers, tls)
+
+
+def first_ports(now: Configured) -> Ports:
+    """Return the adapters of a gateway that starts. Raises `ConfigurationError`."""
+    with reading(now.files):
+        return assemble(now.loaded, now.servers[0].proofs)
+
+
+def next_ports(now: Configured, ports: Ports) -> Ports:
+    """Return the adapters of one that goes on: what they remember stays. Raises `ConfigurationError`."""
+    with reading(now.files):
+        return renewed(ports, now.loaded, now.servers[0].proofs)
+
+
+def checked(start: Start, before: ReadFiles) -> Change:
+    """Read a configuration anew and check it, as far as one process can for others. `before` are the files of the one
+    that it is to replace. Raises `ConfigurationError`."""
+    if start.file is None:
+        raise ConfigurationError(
+            "this gateway was started without a configuration file: there is nothing to read again",
+            "start it with --config, or start it anew",
+        )
+    with reading(before):
+        was = load(start.file, start.environ, start.command_line)
+    now = configured(start, ReadFiles())
+    check_fixed(was, before, now.loaded, now.files)
+    with reading(now.files):
+        try_record_signer(now.loaded)
+    folder = start.file.parent
+    names = [*changes(was, now.loaded)]
+    files = [path for path in now.files.changed(before) if path != start.file]
+    names += [str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path) for path in files]
+    return Change(now.files.encoded(), in_short(names) or "nothing", sum(now.ending))

@@ -1,0 +1,252 @@
+"""One process's part in a reload, in its event loop: to make ready what was read, and to go over to it.
+
+`Part` is that part. A process that serves alone reads the configuration itself, in a thread, when SIGHUP comes
+(`Alone`); a worker does what its parent tells it (`Worker`). In each process, in this order:
+
+1. what was read once is built, without a look at any other file; revocation lists are looked at, and key sets that are
+   known from URLs fetched again;
+2. the gateway makes ready what would be served (`Gateway.prepare`). Nothing is different yet, and may be given up;
+3. at once: requests that begin from now on go by it (`Gateway.swap`), and so do handshakes and the end.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from accredit.app.assemble import Ports, refresh
+from accredit.app.configured import Configured, Start, checked, configured, next_ports
+from accredit.app.pid_file import PidFile
+from accredit.app.server import Ending
+from accredit.base.log_events import log_event
+from accredit.base.text import one_line
+from accredit.errors import ConfigurationError
+from accredit.gateway.app import Gateway, Routes
+from accredit.keys import ReadFiles
+from accredit.limits import MAX_RELOAD_TEXT, RELOAD_CHECK_SECONDS, RELOAD_PREPARE_SECONDS
+
+_logger = logging.getLogger("accredit.app")
+
+
+class Order(Struct, frozen=True):
+    """What a parent tells a worker, and what the worker answers, with the reload's number."""
+
+    kind: Literal["prepare", "swap", "stay", "ready", "unable", "done"]
+    number: int
+    text: str = ""
+    remedy: str = ""
+
+    def sent(self) -> bytes:
+        """Return it as one datagram."""
+        return msgspec.msgpack.encode(self)
+
+
+read_order = msgspec.msgpack.Decoder(Order).decode
+
+
+class _Next(NamedTuple):
+    now: Configured
+    ports: Ports
+    routes: Routes
+
+
+class Part:
+    """What one process does. `now` is what it goes by."""
+
+    def __init__(self, start: Start, gateway: Gateway, now: Configured, ports: Ports) -> None:
+        self.now = now
+        self._start = start
+        self._gateway = gateway
+        self._ports = ports
+        self._next: _Next | None = None
+        self.take: Callable[[ssl.SSLContext | None, Ending], None] | None = None
+        """Gives the server what is its own."""
+
+    async def prepare(self, files: ReadFiles) -> None:
+        """Take steps 1 and 2. Raises `ConfigurationError`."""
+        self._next = None
+        now, ports = await asyncio.to_thread(self._built, files)
+        await refresh(ports)
+        shared = self._gateway.routes.shared._replace(
+            store=ports.store, revocations=ports.revocations, key_sets=ports.key_sets, tasks=ports.tasks
+        )
+        self._next = _Next(now, ports, self._gateway.prepare(now.servers, shared))
+
+    def swap(self) -> None:
+        """Take step 3."""
+        if self._next is None:
+            return
+        self.now, self._ports, routes = self._next
+        self._next = None
+        self._gateway.swap(routes, self.now.ending.grace)
+        if self.take is not None:
+            self.take(self.now.tls, self.now.ending)
+        self.tell(None)
+
+    def stay(self, problem: str) -> None:
+        """Give up what was made ready."""
+        self._next = None
+        self.tell(problem)
+
+    def tell(self, problem: str | None) -> None:
+        """Have `/readyz` say how the last reload went."""
+        condition = self._gateway.condition
+        condition.reloaded, condition.reload_problem = True, problem
+
+    def _built(self, files: ReadFiles) -> tuple[Configured, Ports]:
+        now = configured(self._start, files)
+        return now, next_ports(now, self._ports)
+
+
+class Reports:
+    """Says how reloads go: in the log, and in the file that `accredit reload` reads."""
+
+    def __init__(self, file: PidFile | None) -> None:
+        self._file = file
+        self.number = 0
+
+    def begun(self) -> int:
+        """Note that a reload begins; return its number."""
+        self.number += 1
+        self._tell(begun=self.number)
+        return self.number
+
+    def changed(self, told: str) -> None:
+        """Note that another configuration is in force."""
+        log_event(_logger, logging.INFO, "the configuration was read again", changed=told)
+        self._tell(done=self.number, changed=told, problem="", remedy="")
+
+    def refused(self, problem: str, remedy: str) -> None:
+        """Note that the configuration stays what it was."""
+        problem, remedy = one_line(problem)[: MAX_RELOAD_TEXT // 4], one_line(remedy)[: MAX_RELOAD_TEXT // 4]
+        log_event(_logger, logging.ERROR, "the configuration stays as it was", reason=problem, remedy=remedy)
+        self._tell(done=self.number, changed="", problem=problem, remedy=remedy)
+
+    def _tell(self, **members: object) -> None:
+        if self._file is not None:
+            self._file.tell(msgspec.structs.replace(self._file.reloads, **members))
+
+
+class Alone:
+    """Reloads of a process that serves alone."""
+
+    def __init__(self, start: Start, part: Part, reports: Reports) -> None:
+        self._start = start
+        self._part = part
+        self._reports = reports
+        self._told = False
+        self._running: asyncio.Task[None] | None = None
+
+    def begin(self, take: Callable[[ssl.SSLContext | None, Ending], None]) -> None:
+        """Listen for SIGHUP."""
+        self._part.take = take
+        if threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_signal)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+    def _on_signal(self) -> None:
+        if self._start.terminal_gone():
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        self._told = True
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._told:
+                self._told = False
+                await self._once()
+        finally:
+            self._running = None
+
+    async def _once(self) -> None:
+        self._reports.begun()
+        try:
+            async with asyncio.timeout(RELOAD_CHECK_SECONDS):
+                change = await asyncio.to_thread(checked, self._start, self._part.now.files)
+            async with asyncio.timeout(RELOAD_PREPARE_SECONDS):
+                await self._part.prepare(ReadFiles.of(change.files))
+        except (ConfigurationError, TimeoutError) as error:
+            problem, remedy = words_for(error)
+            self._part.stay(problem)
+            self._reports.refused(problem, remedy)
+        except Exception as error:  # a fault of ours must not end a gateway that serves
+            log_event(_logger, logging.CRITICAL, "a reload failed", exc_info=error)
+            self._part.stay("a fault of the gateway's own")
+            self._reports.refused("a fault of the gateway's own", "the log has it; please report it")
+        else:
+            self._part.swap()
+            self._reports.changed(change.told)
+
+
+class Worker:
+    """What a worker does of its parent's reloads. `orders` is its end of their socket."""
+
+    def __init__(self, part: Part, orders: socket.socket) -> None:
+        self._part = part
+        self._orders = orders
+        self._number = 0
+        self._preparing: asyncio.Task[None] | None = None
+
+    def begin(self, take: Callable[[ssl.SSLContext | None, Ending], None]) -> None:
+        """Listen for orders."""
+        self._part.take = take
+        self._orders.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._orders, self._heard)
+
+    def _heard(self) -> None:
+        try:
+            text, descriptors, _, _ = socket.recv_fds(self._orders, MAX_RELOAD_TEXT, 1)
+        except OSError:
+            return
+        order = read_order(text)
+        if order.kind == "prepare":
+            self._number = order.number
+            if self._preparing is not None:
+                self._preparing.cancel()
+            self._preparing = asyncio.get_running_loop().create_task(self._prepare(order.number, descriptors[0]))
+        elif order.kind == "stay":
+            self._part.stay(order.text)
+        elif order.number == self._number:
+            self._part.swap()
+            self._say(Order("done", order.number))
+
+    async def _prepare(self, number: int, descriptor: int) -> None:
+        try:
+            try:
+                text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+            finally:
+                os.close(descriptor)
+            await self._part.prepare(ReadFiles.of(text))
+        except ConfigurationError as error:
+            self._say(Order("unable", number, *_bounded(error)))
+        except Exception as error:  # the parent has to hear of it
+            log_event(_logger, logging.CRITICAL, "a reload failed", exc_info=error)
+            self._say(Order("unable", number, "a fault of the gateway's own", "the log has it; please report it"))
+        else:
+            self._say(Order("ready", number))
+
+    def _say(self, order: Order) -> None:
+        with contextlib.suppress(OSError):  # the parent is gone, and so will this process be
+            self._orders.send(order.sent())
+
+
+def words_for(error: Exception) -> tuple[str, str]:
+    """Return what is wrong with a configuration, and what to do."""
+    if isinstance(error, ConfigurationError):
+        return error.what, error.remedy
+    return "the new configuration was not read in time", "see whether its files can be read, and reload again"
+
+
+def _bounded(error: ConfigurationError) -> tuple[str, str]:
+    return one_line(error.what)[: MAX_RELOAD_TEXT // 4], one_line(error.remedy)[: MAX_RELOAD_TEXT // 4]

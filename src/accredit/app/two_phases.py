@@ -1,0 +1,185 @@
+"""A reload as the parent of workers leads it, so that they never go by different configurations. Forks; never waits.
+
+1. A child reads and checks the configuration: whatever hangs there, hangs there. What it has read it puts into a file
+   without a name, which is all that anybody looks at from then on.
+2. Each worker makes that ready (`reloading`). If one is not able to, or does not say so in time, all stay.
+3. All are told to go over. One that does not say in time that it has is killed: it might wake up, and go by what was.
+
+A worker that ends meanwhile is not waited for. Until this is over none is started; then each starts with what is in
+force.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import BinaryIO, Literal
+
+import msgspec
+from msgspec import Struct
+
+from accredit.app.configured import Change
+from accredit.app.reloading import Order, read_order, words_for
+from accredit.base.log_events import log_event
+from accredit.errors import ConfigurationError
+from accredit.keys import memory_file
+from accredit.limits import MAX_RELOAD_TEXT, RELOAD_CHECK_SECONDS, RELOAD_PREPARE_SECONDS, RELOAD_SWAP_SECONDS
+
+_logger = logging.getLogger("accredit.app")
+_LATE = "a worker did not make the new configuration ready in time"
+_REMEDY = "see the log for what it waits for, and reload again"
+
+
+class _Checked(Struct, frozen=True):
+    """What the child has found: a change, or what is wrong."""
+
+    told: str = ""
+    ending_seconds: int = 0
+    problem: str = ""
+    remedy: str = ""
+
+
+class TwoPhases:
+    """One reload. `workers` are the sockets to those that live, by their ids. It is over when `over` says so; then
+    `change` is what is in force, or `problem` and `remedy` say why nothing has changed."""
+
+    def __init__(self, number: int, check: Callable[[], Change], workers: Mapping[int, socket.socket]) -> None:
+        """`check` is called in the child. What it must not hold there, it lets go itself."""
+        self.change: Change | None = None
+        self.problem = self.remedy = ""
+        self.over = False
+        self._number = number
+        self._workers = dict(workers)
+        self._waiting: set[int] = set()
+        self._step: Literal["check", "prepare", "swap"] = "check"
+        self._due = time.monotonic() + RELOAD_CHECK_SECONDS
+        self._files, self._said = memory_file(), memory_file()
+        self._checked = _Checked()
+        self.checker = _forked(check, self._files, self._said)
+
+    def look(self) -> None:
+        """Hear what workers say, and look at the time."""
+        for pid, orders in self._workers.items():
+            with contextlib.suppress(OSError):  # nothing more was said
+                while True:
+                    self._hear(pid, read_order(orders.recv(MAX_RELOAD_TEXT, socket.MSG_DONTWAIT)))
+        if not self.over and time.monotonic() >= self._due:
+            self._late()
+
+    def ended(self, pid: int, code: int) -> bool:
+        """Note that a child has ended; return whether it was the one that checks."""
+        if pid == self.checker:
+            if self._step == "check" and not self.over:
+                self._checked_by(code)
+            return True
+        self._workers.pop(pid, None)
+        self._done_with(pid)
+        return False
+
+    def give_up(self) -> None:
+        """End it, as the gateway ends."""
+        self.over = True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.checker, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let go what it holds."""
+        self._files.close()
+        self._said.close()
+
+    def _checked_by(self, code: int) -> None:
+        if code:
+            self._stay("the configuration could not be checked", "see the log, and reload again")
+            return
+        self._checked = msgspec.msgpack.decode(_content(self._said), type=_Checked)
+        if self._checked.problem:
+            self._stay(self._checked.problem, self._checked.remedy)
+            return
+        self._begin("prepare", RELOAD_PREPARE_SECONDS)
+        for pid in list(self._waiting):
+            self._send(pid, Order("prepare", self._number), [self._files.fileno()])
+        self._done_with(None)
+
+    def _hear(self, pid: int, order: Order) -> None:
+        if order.number != self._number or self.over:
+            return
+        if order.kind == "unable" and self._step == "prepare":
+            self._stay(order.text, order.remedy)
+        elif (order.kind, self._step) in (("ready", "prepare"), ("done", "swap")):
+            self._done_with(pid)
+
+    def _begin(self, step: Literal["prepare", "swap"], seconds: float) -> None:
+        self._step, self._due = step, time.monotonic() + seconds
+        self._waiting = set(self._workers)
+
+    def _done_with(self, pid: int | None) -> None:
+        """Wait for this worker no longer; if it was the last, go on."""
+        self._waiting.discard(pid or 0)
+        if self.over or self._waiting or self._step == "check":
+            return
+        if self._step == "swap":
+            self.over = True
+            return
+        # From here on it is in force: whoever does not hear of it must not serve.
+        self.change = Change(_content(self._files), self._checked.told, self._checked.ending_seconds)
+        self._begin("swap", RELOAD_SWAP_SECONDS)
+        for each in list(self._waiting):
+            if not self._send(each, Order("swap", self._number)):
+                self._kill(each)
+        self.over = not self._workers
+
+    def _late(self) -> None:
+        if self._step == "check":
+            self.give_up()
+            self._stay(*words_for(TimeoutError()))
+        elif self._step == "prepare":
+            self._stay(_LATE, _REMEDY)
+        else:
+            for pid in self._waiting:
+                self._kill(pid)
+            self.over = True
+
+    def _stay(self, problem: str, remedy: str) -> None:
+        self.over, self.problem, self.remedy = True, problem, remedy
+        for pid in self._workers:
+            self._send(pid, Order("stay", self._number, problem))
+
+    def _send(self, pid: int, order: Order, descriptors: list[int] | None = None) -> bool:
+        try:
+            socket.send_fds(self._workers[pid], [order.sent()], descriptors or [], socket.MSG_DONTWAIT)
+        except OSError:  # it is about to end, or has stood still for many reloads
+            return False
+        return True
+
+    def _kill(self, pid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _forked(check: Callable[[], Change], files: BinaryIO, said: BinaryIO) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+        try:
+            change = check()
+            files.write(change.files)
+            found = _Checked(change.told, change.ending_seconds)
+        except ConfigurationError as error:
+            problem, remedy = words_for(error)
+            found = _Checked(problem=problem[: MAX_RELOAD_TEXT // 4], remedy=remedy[: MAX_RELOAD_TEXT // 4])
+        said.write(msgspec.msgpack.encode(found))
+        code = 0
+    except BaseException as error:
+        log_event(_logger, logging.CRITICAL, "a reload failed", exc_info=error)
+    finally:
+        os._exit(code)  # never back into the parent's stack
+
+
+def _content(file: BinaryIO) -> bytes:
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)

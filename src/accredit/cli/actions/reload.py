@@ -1,0 +1,100 @@
+"""What `accredit reload` runs: finds the gateway that serves a configuration, tells it, and waits for what comes of it.
+
+A process is sent a signal only while it has `accredit.pid` locked, on this machine and in this namespace. So an id that
+belongs to another process by now is never hit.
+"""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+
+from accredit.app.pid_file import PID_FILE, Found, find, place
+from accredit.base.text import two_lines
+from accredit.config.load import DEFAULT_FILE
+from accredit.errors import ConfigurationError
+from accredit.limits import RELOAD_LOOK_SECONDS, RELOAD_WAIT_SECONDS
+
+
+def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ, *, as_json: bool = False) -> int:
+    """Run the command; return its exit code."""
+    file = (config or Path(environ.get("ACCREDIT_CONFIG") or DEFAULT_FILE)).absolute()
+    try:
+        found = _told(file)
+        done = _outcome(file, found)
+    except ConfigurationError as error:
+        return _refused(error.what, error.remedy)
+    told = done.reloads
+    if as_json:
+        outcome = {"pid": done.pid, "in_force": not told.problem, "changed": told.changed or None}
+        typer.echo(json.dumps({**outcome, "problem": told.problem or None, "help": told.remedy or None}))
+        return 1 if told.problem else 0
+    if told.problem:
+        return _refused(told.problem, told.remedy)
+    typer.echo(f"read again, and in force. Changed: {told.changed}")
+    return 0
+
+
+def _told(file: Path) -> Found:
+    """Send the signal, and return what the gateway said before. Raises `ConfigurationError`."""
+    found = _running(file)
+    if found.reloads.place != place():
+        raise ConfigurationError(
+            f"the gateway that has {file.parent / PID_FILE} runs on another machine, or in a container",
+            "run `accredit reload` there, or have SIGHUP sent there",
+        )
+    try:
+        process = os.pidfd_open(found.pid)
+        try:
+            if _running(file).pid != found.pid:  # else it has the lock now, so the id was its own all the time
+                raise ProcessLookupError
+            signal.pidfd_send_signal(process, signal.SIGHUP)
+        finally:
+            os.close(process)
+    except ProcessLookupError:
+        raise ConfigurationError("the gateway has just ended", "start it with `accredit serve`") from None
+    except PermissionError:
+        raise ConfigurationError(
+            f"process {found.pid} is another user's: the gateway can't be told", "run this as the gateway's own user"
+        ) from None
+    return found
+
+
+def _outcome(file: Path, before: Found) -> Found:
+    """Wait for the first reload that has begun after `before` was read. Raises `ConfigurationError`."""
+    due = time.monotonic() + RELOAD_WAIT_SECONDS
+    while time.monotonic() < due:
+        time.sleep(RELOAD_LOOK_SECONDS)
+        found = _running(file)
+        if found.pid != before.pid:
+            break
+        if found.reloads.done > before.reloads.begun:
+            return found
+    raise ConfigurationError(
+        "the gateway was told, and has not said what came of it", "see its log, and ask /readyz (`reload`)"
+    )
+
+
+def _running(file: Path) -> Found:
+    """Return what the gateway that serves a file says. Raises `ConfigurationError`."""
+    found = find(file.parent)
+    if found is None:
+        raise ConfigurationError(
+            f"no gateway runs with {file}: nobody has {file.parent / PID_FILE} locked",
+            "start it with `accredit serve`, or name the configuration that it was started with (--config)",
+        )
+    if found.reloads.configuration != str(file):
+        raise ConfigurationError(
+            f"the gateway that runs here serves {found.reloads.configuration}, not {file}",
+            "name its configuration with --config; SIGHUP reaches others in this folder",
+        )
+    return found
+
+
+def _refused(what: str, remedy: str) -> int:
+    typer.echo(two_lines(what, remedy), err=True)
+    return 1

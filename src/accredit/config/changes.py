@@ -1,0 +1,77 @@
+"""What a configuration that is read anew may change, and what it does change. No I/O but that of `ReadFiles`.
+
+Some things are decided once, when the gateway starts: where it listens, where it remembers, who it is, and who signs
+its log. A file that changes one of them is refused as a whole.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from accredit.base.text import one_line
+from accredit.config.attest import build_log_signer, gateway_id
+from accredit.config.load import Loaded
+from accredit.config.schema import SECTIONS
+from accredit.errors import ConfigurationError
+from accredit.keys import ReadFiles, reading
+from accredit.limits import MAX_RELOAD_CHANGES, MAX_RELOAD_TEXT
+
+_FIXED = {
+    "gateway": ("host", "port"),
+    "store": ("url", "replicas", "max_spent", "password"),
+    "attest": ("mode", "key_file", "signer", "signer_public_key_file"),
+    "tokens": ("bootstrap",),
+}
+"""Keys that hold until a restart, by their sections."""
+
+
+def check_fixed(before: Loaded, was: ReadFiles, after: Loaded, files: ReadFiles) -> None:
+    """Refuse a change of what holds until a restart; each configuration comes with its files. Raises
+    `ConfigurationError`."""
+    for section, names in _FIXED.items():
+        for name in names:
+            if getattr(getattr(before.config, section), name) != getattr(getattr(after.config, section), name):
+                raise _fixed(f"{section}.{name}")
+    if (before.config.gateway.tls_cert_file is None) != (after.config.gateway.tls_cert_file is None):
+        raise _fixed("gateway.tls_cert_file", "switches TLS on or off")
+    old, new = _identity(before, was), _identity(after, files)
+    if before.config.gateway.id != after.config.gateway.id and (not old[0] or old[0] != new[0]):
+        raise _fixed("gateway.id")
+    if old[0] and old[0] != new[0]:
+        raise _fixed("gateway.id", "is that of another key now")
+    if old[1] != new[1]:
+        raise _fixed("attest.key_file", "holds another key")
+
+
+def changes(before: Loaded, after: Loaded) -> Iterator[str]:
+    """Yield the names of the keys whose values differ, without the values: some are secrets, all may be long."""
+    for section in SECTIONS:
+        old, new = dict(getattr(before.config, section).items()), dict(getattr(after.config, section).items())
+        for key in dict.fromkeys((*new, *old)):
+            if key not in old:
+                yield f"{section}.{key} (added)"
+            elif key not in new:
+                yield f"{section}.{key} (removed)"
+            elif old[key] != new[key]:
+                yield f"{section}.{key}"
+
+
+def in_short(names: Sequence[str]) -> str:
+    """Return names in one line of bounded length."""
+    more = f" and {len(names) - MAX_RELOAD_CHANGES} more" if len(names) > MAX_RELOAD_CHANGES else ""
+    return one_line(", ".join(names[:MAX_RELOAD_CHANGES]))[: MAX_RELOAD_TEXT // 4] + more
+
+
+def _identity(loaded: Loaded, files: ReadFiles) -> tuple[str, str]:
+    """Return the gateway's id and that of the key that signs its log, "" for one that it has not."""
+    with reading(files):
+        try:
+            id = gateway_id(loaded)
+        except ConfigurationError:
+            id = ""
+        return id, build_log_signer(loaded).id if loaded.config.attest.mode != "off" else ""
+
+
+def _fixed(key: str, how: str = "is another") -> ConfigurationError:
+    return ConfigurationError(
+        f"{key} {how}, and what it was holds until the gateway is started anew",
+        "put back what was there, or restart the gateway",
+    )
