@@ -502,6 +502,10 @@ MERGED_ASK_SECONDS = 5.0
 whole list of tools. Those that were measured take under a second; one that hangs holds the others' answers up for so
 long."""
 
+MAX_MERGED_ITEMS = 10_000
+"""Tools, resources or prompts of one server in a merged list. Each costs some 25 microseconds on its way to a client,
+who is shown the others' as well; more than a few hundred are no use to a model."""
+
 MAX_MERGED_INSTRUCTIONS_CHARS = 65_536
 """Characters of the servers' instructions at the merged endpoint, of which each has an equal part: clients put them
 into a model's context."""

@@ -22,6 +22,7 @@ from tests.world.tokened import Tokened
 from accredit.gateway.merging import merged_pins
 from accredit.gateway.settings import IdentitySettings, RoundsSettings
 from accredit.jsonrpc.methods import Era
+from accredit.limits import MAX_MERGED_ITEMS
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/backend")
@@ -262,6 +263,8 @@ NO_TOOLS: list[Any] = [
     {"error": {"code": -32603, "message": "not now"}},
     {"result": {"tools": [{"name": "a" * 9_000_000}]}},
     {"result": {"tools": [], "nextCursor": "and so on, for ever"}},
+    {"result": {"tools": [{"name": "a"}] * (MAX_MERGED_ITEMS + 1)}},
+    {"result": {"tools": [{"name": "a"}] * (MAX_MERGED_ITEMS // 2), "nextCursor": "as many"}},
 ]
 NO_METHOD = {"error": {"code": -32601, "message": "Method not found"}}
 

@@ -271,7 +271,9 @@ class Rooms:
     two that hang could take every client's connection. One body fits in any part.
     """
 
-    def __init__(self, max_body: int, *, proving: bool, servers: int = 1) -> None:
+    def __init__(self, max_body: int, *, proving: bool, servers: int = 1, merged: int = 0) -> None:
+        """With `merged` these are for so many servers as one: what is theirs bounds calls and streams."""
+        self._merged = merged
         self._sessions = RecentlyUsed[bytes, bool](MAX_REMEMBERED_SESSIONS)
         self.streams, self.calls = Room("streams", 0), Room("calls", 0)
         self.bodies = Room("large or slow requests", 0, waiting=MAX_WAITING_BODIES)
@@ -280,9 +282,9 @@ class Rooms:
     def fit(self, max_body: int, *, proving: bool, servers: int) -> None:
         """Have the rooms that these settings ask for from now on. Who has a place keeps it."""
         self._proving = proving
-        bodies = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body)
-        if servers > 1:
-            bodies = max(bodies // servers, 2 * max_body)
+        bodies, shares = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body), max(servers, self._merged)
+        if shares > 1:
+            bodies = max(bodies // shares, 2 * max_body)
         streams, calls = map(Parts(servers).of, (MAX_STREAMS, MAX_CALLS))
         reserved = RESERVED_SHARE if proving else 0.0
         self.streams.fit(streams, int(streams * reserved))

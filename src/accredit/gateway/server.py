@@ -74,7 +74,9 @@ class Server:
         self._servers = servers
         recorder = before.recorder if before is not None else None
         rooms = before.rooms if before is not None else None
-        self.rooms = rooms or Rooms(settings.max_request_bytes, proving=settings.proving, servers=servers)
+        self.rooms = rooms or Rooms(
+            settings.max_request_bytes, proving=settings.proving, servers=servers, merged=len(self._members)
+        )
         if before is not None and not self._goes_on(before):
             before = None
         self._parts = before._parts if before is not None else Parts(servers)

@@ -21,7 +21,7 @@ from msgspec import Raw
 from accredit import __version__
 from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
-from accredit.errors import AnswerError, FrameError, MessageId, RequestError
+from accredit.errors import AnswerError, FrameError, MessageId, RequestError, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON
 from accredit.gateway.settings import GatewaySettings
@@ -103,7 +103,7 @@ class MergedBackend:
         """Send a request of the gateway's own: for a list to all servers, or to the one that it names."""
         named = as_string(request.in_meta(ONE_SERVER))
         if named is not None:
-            return await self._ask(reply, era, named, request.with_meta({}, without=(ONE_SERVER,)), most)
+            return await self._look(reply, era, named, request.with_meta({}, without=(ONE_SERVER,)), most)
         if request.method not in LISTS:
             return None
         return _response(request, await self._listed(reply, request, era))
@@ -121,11 +121,24 @@ class MergedBackend:
         await self._stateful.aclose()
 
     async def _ask(self, reply: Reply, era: Era, name: str, request: Request, most: int | None = None) -> bytes | None:
-        """Send a request of the gateway's own to one server. Raises `AccreditError`."""
+        """Send a client's request for all servers to one of them, in its room for calls. Raises `AccreditError`."""
+        server = self._servers[name]
+        place = server.rooms.calls.take(reply)
+        try:
+            head = self._stateful.head(reply.head, name)
+            return await server.backend.ask(MemberReply(reply, head), era, server.request(request), most)
+        finally:
+            place.leave()
+
+    async def _look(self, reply: Reply, era: Era, name: str, request: Request, most: int | None) -> bytes | None:
+        """Send a request of the gateway's own to one server, before it is known whether its call goes on."""
         server = self._servers.get(name)
         if server is None:
             return None
-        head = self._stateful.head(reply.head, name)
+        try:
+            head = self._stateful.head(reply.head, name)
+        except UpstreamUnavailable:
+            return None
         return await server.backend.ask(MemberReply(reply, head), era, server.request(request), most)
 
     async def _listed(self, reply: Reply, request: Request, era: Era) -> bytes:

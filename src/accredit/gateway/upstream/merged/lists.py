@@ -4,7 +4,8 @@
    list has one page, so no cursor of one server ever comes to another.
 2. A server that does not answer in time, or not with a list that can be read, is left out, and named in the result's
    `_meta`. One that has no such method (-32601) has an empty list.
-3. No server fills the others' room: each has an equal part of the bytes of a list that the gateway edits.
+3. No server fills the others' room: each has an equal part of the bytes of a list that the gateway edits, and at most
+   `MAX_MERGED_ITEMS` items.
 4. In 2026-07-28 the list may be kept for as long as the strictest of them, and for no time while one is left out; it is
    `public` only if all are.
 5. More than `MANY_TOOLS` are logged, once: a client that is offered so many picks badly among them.
@@ -33,6 +34,7 @@ from accredit.limits import (
     LONG_ANSWER_BYTES,
     MANY_TOOLS,
     MAX_LIST_PAGES,
+    MAX_MERGED_ITEMS,
     MAX_SPLIT_BYTES,
     MERGED_ASK_SECONDS,
     SHORT_MESSAGE_BYTES,
@@ -156,6 +158,8 @@ class MergedLists:
             result = unambiguous_members(answer.result, kind.result_names)
             merged = partial(merged_uri if kind.method == "resources/read" else merged_name, server)
             items += await in_turns(items_of(result, kind.items, kind.key, kind.item_names, merged))
+            if len(items) > MAX_MERGED_ITEMS:
+                raise FrameError(f"a list of more than {MAX_MERGED_ITEMS} items", bound=True)
             kept.append(kept_of(result))
             cursor = result.get("nextCursor")
             if as_string(cursor) is None:
@@ -172,6 +176,8 @@ def items_of(
         items = _decode_list(result[name])
     except (KeyError, msgspec.MsgspecError, RecursionError):
         raise FrameError(f'"{name}" is not an array') from None
+    if len(items) > MAX_MERGED_ITEMS:
+        raise FrameError(f"a list of more than {MAX_MERGED_ITEMS} items", bound=True)
     renamed: list[Raw] = []
     for number, item in enumerate(items):
         if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
