@@ -1235,6 +1235,26 @@ MAX_UNFOLDED_FIELDS = 100
 
 MAX_TOLD_MARKS = 3
 """Marks of one kind on one value: the first few say what kind of text it is."""
+
+MAX_GRANTS = 64
+"""Delegations of an agent that a person allowed when asked: each ends within a day."""
+
+HOLD_SECONDS = 50.0
+"""How long `connect` holds a call while a person decides, where nothing is configured: hosts give up after a minute or
+more."""
+
+MAX_HOLD_SECONDS = 3_600.0
+"""The longest that a call can be held: longer than an ask lives."""
+
+ASK_PROGRESS_SECONDS = 5.0
+"""How often a host hears that a person is waited for."""
+
+DESK_ANSWER_SECONDS = 5.0
+"""How long a desk may take to accept a connection: it runs on the same machine."""
+
+MAX_REMEMBERED_ASKS = 64
+"""Asks of one connection that are remembered, so that a call that is made again finds its own."""
+
 # --- the desk -----------------------------------------------------------------------------------------
 
 MAX_DESK_LINE_BYTES = 131_072

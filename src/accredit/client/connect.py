@@ -5,7 +5,8 @@
    legacy era in front of a server that is none gets a `bridge`.
 2. What comes back goes to the host as it is, but for a result of a kind that the host can't know: that is an error. A
    refused tool call becomes a result that says what would allow it, which models and people can read; other refusals
-   become errors with that text. Key, proof, challenge and token stay here.
+   become errors with that text. Key, proof, challenge and token stay here. Where a person can be asked (`asking`), the
+   call is held meanwhile, and made once more if it is allowed.
 3. What a host of the legacy era says while its `initialize` is not answered waits for the answer: only then there is a
    session that a proof can be bound to, and it is known which era the server is of.
 4. When the host closes its side, what is open may finish. When the gateway is gone, each request gets an error; the
@@ -19,7 +20,8 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, cast
 
 import anyio
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
@@ -37,12 +39,14 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from accredit.base.text import excerpt
+from accredit.client.asking import Allowed, Asking, Say
 from accredit.client.bridge import Bridge
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
 from accredit.client.presenter import ProofPresenter
 from accredit.client.refusals import explained, public_data, refusal_of, uncovered
 from accredit.client.sdk import Incoming, ReadStream, WriteStream
+from accredit.consent import Ask
 from accredit.errors import FrameError, LineTooLong, RequestError
 from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.frames import Frame, Request
@@ -50,7 +54,7 @@ from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.result_types import COMPLETE, declared_extensions, is_result_type
-from accredit.limits import GRACE_SECONDS, MAX_ANSWER_EVENT_BYTES, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
+from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_ANSWER_EVENT_BYTES, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
 
 _log = logging.getLogger("accredit.client")
 
@@ -80,7 +84,8 @@ class Connecting(Struct, frozen=True, kw_only=True):
     """How to reach the gateway. Without a `presenter` nothing is proved, and the gateway's refusals say so.
 
     `headers` go with every request; `timeout` bounds the gateway's silence, in seconds, or is None. With `modern` the
-    modern era is used with the gateway if it can be, whichever era the host is of.
+    modern era is used with the gateway if it can be, whichever era the host is of. `desk` is the socket of the desk
+    that is asked for calls, and `hold` for how many seconds a call waits for an answer.
     """
 
     url: str
@@ -90,6 +95,8 @@ class Connecting(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     show_uncovered: bool = False
     modern: bool = False
+    desk: Path | None = None
+    hold: float = HOLD_SECONDS
 
     def __repr__(self) -> str:
         return f"<Connecting {self.url}>"
@@ -111,11 +118,14 @@ async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
+    asking = None
+    if presenter is not None and connecting.desk is not None:
+        asking = Asking(presenter, connecting.url, connecting.desk, connecting.hold)
     host = make_host()
     code = 1
     with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not keep us
         async with Bridge(transport, modern=connecting.modern) as (read, write):
-            code = await _Connection(read, write, host, presenter).serve(stopping)
+            code = await _Connection(read, write, host, presenter, asking).serve(stopping)
             ending.deadline = anyio.current_time() + STOP_GRACE_SECONDS
     with suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE_SECONDS):
@@ -123,12 +133,18 @@ async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
     return code
 
 
-class _Open(Struct, frozen=True):
-    """A request of the host: its method, whether it is of the modern era, and the extensions that it declares."""
+class _Open(Struct):
+    """A request of the host, whether it is of the modern era, and the extensions that it declares. `holding` is what
+    waits for a person's answer to it, once one is asked."""
 
-    method: str
+    message: JSONRPCRequest
     modern: bool
     extensions: frozenset[str]
+    holding: asyncio.Task[None] | None = None
+
+    @property
+    def method(self) -> str:
+        return self.message.method
 
 
 class _Connection:
@@ -140,7 +156,10 @@ class _Connection:
         write: WriteStream[SessionMessage],
         host: Host,
         presenter: ProofPresenter | None,
+        asking: Asking | None = None,
     ) -> None:
+        self._asking = asking
+        self._holds: set[asyncio.Task[None]] = set()
         self._read = read
         self._write = write
         self._host = host
@@ -164,6 +183,7 @@ class _Connection:
         try:
             await asyncio.wait({from_host, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if from_host.done():
+                self._stop_asking()  # nobody waits for the answers any more
                 tasks.add(over := asyncio.create_task(self._over()))
                 await asyncio.wait({over, *ends}, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             for id in list(self._open) if from_gateway.done() else ():
@@ -174,6 +194,7 @@ class _Connection:
                     task.result()  # nobody expects an exception here: it must not pass for an end
             return 1 if from_gateway.done() else 0
         finally:
+            tasks |= self._holds
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -182,6 +203,12 @@ class _Connection:
         """Wait until everything that the host sent was forwarded, and answered if it was a request."""
         await self._waiting.join()
         await self._idle.wait()
+
+    def _stop_asking(self) -> None:
+        self._asking = None
+        for id, opened in list(self._open.items()):
+            if opened.holding is not None and not opened.holding.done():
+                self._settle(id)
 
     async def _from_host(self) -> None:
         splitter = LineSplitter(MAX_ANSWER_EVENT_BYTES)
@@ -252,25 +279,70 @@ class _Connection:
         opened = self._open.get(message.id) if message.id is not None else None
         if opened is None:
             return None
+        why_not = self._ask_person(message, opened) if isinstance(message, JSONRPCError) else ""
+        if why_not is None:
+            return None
         self._settle(message.id)
         if opened.method == "initialize":
             self._begun.set()
         if isinstance(message, JSONRPCError):
-            return self._refusal(message, opened)
+            return self._refusal(message, opened, why_not=why_not)
         fault = _unknown_kind(message, opened)
         if fault is not None:
             return fault
         self._headers.learn(opened.method, message.result)
+        if self._asking is not None:
+            self._asking.learn(opened.method, message.result)
         if opened.method == "initialize":
             self._revision = str(message.result.get("protocolVersion"))
         return message
 
-    def _refusal(self, message: JSONRPCError, opened: _Open) -> JSONRPCMessage:
+    def _ask_person(self, message: JSONRPCError, opened: _Open) -> str | None:
+        """Ask a person for a refused call, and return None: the host is answered later. Or return why nobody is asked,
+        "" if that goes without saying."""
+        refusal = refusal_of(message.error)
+        if self._asking is None or opened.holding is not None or refusal is None:
+            return ""
+        ask = self._asking.ask_for(opened.message, refusal)
+        if isinstance(ask, str):
+            return ask
+        opened.holding = asyncio.create_task(self._hold(self._asking, ask, message, opened))
+        self._holds.add(opened.holding)
+        opened.holding.add_done_callback(self._holds.discard)
+        return None
+
+    async def _hold(self, asking: Asking, ask: Ask, refused: JSONRPCError, opened: _Open) -> None:
+        """Wait for a person's answer, then make the call once more, or tell the host why it is not made."""
+        outcome = await asking.hold(ask, self._progress(opened))
+        if isinstance(outcome, Allowed):
+            await self._waiting.put(opened.message)
+            return
+        self._settle(opened.message.id)
+        answer = self._refusal(refused, opened, told="" if outcome is None else outcome.text)
+        self._host.send(encode_line(answer.model_dump_json(by_alias=True, exclude_unset=True).encode()))
+
+    def _progress(self, opened: _Open) -> Say | None:
+        meta = (opened.message.params or {}).get("_meta")
+        token = cast("dict[str, object]", meta).get("progressToken") if isinstance(meta, dict) else None
+        if isinstance(token, bool) or not isinstance(token, str | int):
+            return None
+
+        async def say(passed: float, total: float, text: str) -> None:
+            params = {"progressToken": token, "progress": round(passed, 3), "total": total, "message": text}
+            note = JSONRPCNotification(jsonrpc="2.0", method="notifications/progress", params=params)
+            self._host.send(encode_line(note.model_dump_json(by_alias=True, exclude_unset=True).encode()))
+            await self._host.drained()
+
+        return say
+
+    def _refusal(self, message: JSONRPCError, opened: _Open, *, told: str = "", why_not: str = "") -> JSONRPCMessage:
+        """Return a refusal as the host gets it; `told` is said in place of what would allow the call, `why_not` says
+        why nobody was asked."""
         refusal = refusal_of(message.error)
         if refusal is None or message.id is None:
             return message
         _log.warning("the gateway refused %s: %s", excerpt(opened.method), excerpt(refusal.error))
-        text = explained(refusal, self._presenter)
+        text = told or "\n".join(filter(None, (explained(refusal, self._presenter), why_not)))
         if opened.method != "tools/call":
             error = ErrorData(code=refusal.code, message=text, data=public_data(refusal.data))
             return JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
@@ -279,8 +351,9 @@ class _Connection:
         return JSONRPCResponse(jsonrpc="2.0", id=message.id, result={**kind, **result})
 
     def _settle(self, id: object) -> None:
-        if isinstance(id, int | str):
-            self._open.pop(id, None)
+        opened = self._open.pop(id, None) if isinstance(id, int | str) else None
+        if opened is not None and opened.holding is not None and opened.holding is not asyncio.current_task():
+            opened.holding.cancel()  # it withdraws the ask
         if not self._open:
             self._idle.set()
 
@@ -288,7 +361,7 @@ class _Connection:
 def _opened(message: JSONRPCRequest, frame: Frame) -> _Open:
     modern = bool(modern_version(message.params or {}))
     declared = declared_extensions(frame) if modern and isinstance(frame, Request) else frozenset[str]()
-    return _Open(message.method, modern, declared)
+    return _Open(message, modern, declared)
 
 
 def _unknown_kind(message: JSONRPCResponse, opened: _Open) -> JSONRPCError | None:

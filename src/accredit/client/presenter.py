@@ -4,19 +4,24 @@
    before it is next used; one that can't be taken leaves the old one in force, with a warning.
 2. For a scope, the delegations that cover it are presented in their order, those last of which a constraint refuses
    this call at this time; if none covers it, the one that covers most. Expired ones count only if there are no others.
-   No delegation is ever presented for another agent's key.
+   No delegation is ever presented for another agent's key. Where a person can be asked, one for certain calls alone is
+   presented for no other call, and nothing where there is no other.
 3. A proof is bound to the exact call and to the gateway that is named. It is unbound only for a caller of `prove` who
    names none: no client of a URL does (`proving`).
 4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
+5. What a person allowed when asked comes after the delegations that were named. A grant for one very call is kept in
+   memory, others in the folder `grants` beside the key, which is read at the start.
 
 Not checked here: revocation, what only the gateway knows of a call (amounts, places, uses), whether it trusts the
 principal. The gateway says so, and then the next delegation is tried (`proving`).
 """
 
+import hashlib
 import logging
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,19 +30,29 @@ from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.client.pins import KNOWN_GATEWAYS, GatewayPin
+from accredit.consent import CALL, Ask, evaluate_call, this_call_only
+from accredit.consent.answers import refused_for_certain
 from accredit.errors import ConfigurationError, ProofRefused, WireError
-from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file
-from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_PRESENTED
+from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file, write_file
+from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_GRANTS, MAX_PRESENTED
 from accredit.policy.constraint_words import refused_constraint
-from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.guarded_call import GuardedCall
-from accredit.ratify import Constraint, DelegationCert, IdentityStatus, present, verify_chain
+from accredit.ratify import (
+    Constraint,
+    DelegationCert,
+    Extension,
+    HybridPublicKey,
+    IdentityStatus,
+    present,
+    verify_chain,
+)
 from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.facts import CallFacts, VerifierContext
-from accredit.ratify.verify import Terms, constraints_fault
 from accredit.refusals import CHALLENGE_REQUIRED
 
 _log = logging.getLogger("accredit.client")
+
+_GRANTS = "grants"
 
 Chain = Sequence[DelegationCert]
 """A delegation and those that it rests on, leaf first."""
@@ -75,6 +90,7 @@ class ProofPresenter:
 
     `gateway_id` pins the gateway from the start; otherwise `known_gateways` remembers the first one met at each URL
     (default: `known_gateways.json` beside the key file), and one that is known under another URL is refused.
+    With `may_ask` there may be no delegation at all, and what a person allowed when asked is presented (rules 2 and 5).
     `clock` gives unix seconds, `draw` unpredictable bytes.
     """
 
@@ -85,12 +101,14 @@ class ProofPresenter:
         *,
         gateway_id: str = "",
         known_gateways: str | Path | None = None,
+        may_ask: bool = False,
         clock: Callable[[], int] = unix_seconds,
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         """Raise `ConfigurationError` for a file that can't be used, or a delegation that proves nothing."""
         self.key_path = None if isinstance(key, SigningKey) else Path(key)
-        self._signer = (key if isinstance(key, SigningKey) else load_signing_key(Path(key))).signer
+        self._key = key if isinstance(key, SigningKey) else load_signing_key(Path(key))
+        self._signer = self._key.signer
         self._clock = clock
         self._draw = draw
         self._gateway_id = gateway_id
@@ -99,8 +117,12 @@ class ProofPresenter:
         self._known_gateways = None if known_gateways is None else Path(known_gateways)
         self._met: dict[str, str] = {}
         self._sources = tuple(self._source(each) for each in delegations)
-        if not self._sources:
-            raise ConfigurationError("there is no delegation to present", "name a file that `accredit grant` made")
+        if not self._sources and not may_ask:
+            raise _nothing_to_present()
+        self._may_ask = may_ask
+        self._allowed: list[_Held] = []
+        self._grants = self.key_path.with_name(_GRANTS) if may_ask and self.key_path is not None else None
+        self._read_grants()
 
     def __repr__(self) -> str:
         return f"<ProofPresenter {self.agent_id}>"
@@ -109,6 +131,25 @@ class ProofPresenter:
     def agent_id(self) -> str:
         """The id of the agent's key."""
         return self._signer.id
+
+    @property
+    def name(self) -> str:
+        """The name that the agent's key gives itself."""
+        return self._key.about.name
+
+    @property
+    def principals(self) -> tuple[str, ...]:
+        """The ids of the people whose delegations these are, without those that were asked."""
+        return tuple(dict.fromkeys(source.held.chain[-1].issuer_id for source in self._sources))
+
+    def sign_ask(self, ask: Ask) -> Ask:
+        """Return an ask with the agent's signature. Raises `AskError`."""
+        return ask.signed(self._signer)
+
+    @property
+    def public_key(self) -> HybridPublicKey:
+        """The agent's public key."""
+        return self._signer.public_key
 
     @property
     def granted(self) -> frozenset[str]:
@@ -125,18 +166,44 @@ class ProofPresenter:
         return GatewayPin(self._gateway_id, url=url, file=self._known_gateways, met=self._met)
 
     def chains_for(self, scope: str, call: GuardedCall | None = None, verifier_id: str = "") -> tuple[Chain, ...]:
-        """Return the delegations to present, best first (rule 2); for "" the one that covers most."""
+        """Return the delegations to present, best first (rule 2); for "" the one that covers most. Only where a person
+        can be asked there may be none."""
         candidates = self._alive() or self._current()
+        if self._may_ask and call is not None:
+            candidates = tuple(held for held in candidates if not self._is_for_others(held.chain, call, verifier_id))
         covering = [held for held in candidates if scope in held.granted]
         if not covering:
-            return (max(candidates, key=lambda held: (len(held.granted), held.expires_at)).chain,)
+            most = sorted(candidates, key=lambda held: (len(held.granted), held.expires_at))
+            return tuple(held.chain for held in most[-1:])
         if call is not None and len(covering) > 1:
-            covering.sort(key=lambda held: self._is_refused(held.chain, call, verifier_id))
+            refused = [self._is_refused(held.chain, call, verifier_id) for held in covering]
+            good = [held for held, is_refused in zip(covering, refused, strict=True) if not is_refused]
+            # What was allowed last, perhaps for this very call, is tried in any case.
+            good = good if len(good) <= MAX_PRESENTED else [*good[: MAX_PRESENTED - 1], good[-1]]
+            covering = [*good, *(held for held, is_refused in zip(covering, refused, strict=True) if is_refused)]
         return tuple(held.chain for held in covering[:MAX_PRESENTED])
 
     def chain_for(self, scope: str) -> Chain:
-        """Return the first of `chains_for`."""
-        return self.chains_for(scope)[0]
+        """Return the first of `chains_for`. Raises `ConfigurationError` if there is none."""
+        chains = self.chains_for(scope)
+        if not chains:
+            raise _nothing_to_present()
+        return chains[0]
+
+    def allow(self, chain: Sequence[DelegationCert]) -> None:
+        """Present from now on what a person allowed when asked (rule 5). Raises `ConfigurationError` for a chain that
+        proves nothing; where it can't be written it is kept in memory, with a warning."""
+        held = self._take(tuple(chain))
+        self._allowed = [*(each for each in self._allowed if each.expires_at >= self._clock()), held][-MAX_GRANTS:]
+        if self._grants is None or this_call_only(held.chain[0].constraints):
+            return
+        file = self._grants / f"{hashlib.sha256(held.chain[0].cert_id.encode()).hexdigest()[:32]}.json"
+        try:
+            with suppress(OSError):  # then it can't be written, and that error says why
+                self._grants.mkdir(mode=0o700, exist_ok=True)
+            write_file(file, DelegationFile(held.chain).encode() + b"\n", private=True, replace=True)
+        except ConfigurationError as error:
+            _log.warning("%s; what was allowed is forgotten when this ends", error.what)
 
     def constraints_refused(self, scope: str, reason: str) -> tuple[Constraint, tuple[Constraint, ...]] | None:
         """Return the constraint that a verifier's reason is about, and the others of its delegation.
@@ -202,7 +269,22 @@ class ProofPresenter:
                 source.held = self._take(source.file)
             except ConfigurationError as error:
                 _log.warning("%s; the delegation that was read before is used", error.what)
-        return tuple(source.held for source in self._sources)
+        return (*(source.held for source in self._sources), *self._allowed)
+
+    def _read_grants(self) -> None:
+        """Read what a person allowed earlier, and delete what has expired."""
+        files = sorted(self._grants.glob("*.json")) if self._grants is not None else []
+        for file in files[:MAX_GRANTS]:
+            try:
+                chain = _read_chain(file)
+                if min(cert.expires_at for cert in chain) < self._clock():
+                    file.unlink(missing_ok=True)
+                    continue
+                self._allowed.append(self._take(chain))
+            except ConfigurationError as error:
+                _log.warning("%s; it is not presented", error.what)
+            except OSError as error:
+                _log.warning("can't delete %s, which has expired: %s", file, error.strerror)
 
     def _source(self, given: str | Path | Chain) -> _Source:
         file = Path(given) if isinstance(given, str | Path) else None
@@ -212,16 +294,18 @@ class ProofPresenter:
     def _is_refused(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
         """Return whether a constraint certainly refuses the call, by what is known here: the clock, and the call
         itself."""
-        facts = CallFacts(
-            verifier_id=verifier_id,
-            method=call.method,
-            target=call.target,
-            arguments=call.arguments,
-            params_digest=call.call_digest,
+        return refused_for_certain(chain, _context(call, verifier_id), self._clock()) is not None
+
+    def _is_for_others(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
+        """Return whether a chain is for certain calls, and this is none of them."""
+        context = _context(call, verifier_id)
+        return any(
+            isinstance(each, Extension)
+            and each.name == CALL
+            and evaluate_call(each, cert.cert_id, context, self._clock()) is not None
+            for cert in chain
+            for each in cert.constraints
         )
-        terms = Terms(now=self._clock(), context=VerifierContext(call=facts), constraint_evaluators=OWN_EVALUATORS)
-        fault = constraints_fault(chain, terms)
-        return fault is not None and fault.identity_status is IdentityStatus.CONSTRAINT_DENIED
 
     def _take(self, source: str | Path | Chain) -> _Held:
         if isinstance(source, str | Path):
@@ -242,6 +326,21 @@ class ProofPresenter:
         if not result.valid:
             raise ConfigurationError(f"{name} proves nothing: {result.error_reason}", "see `accredit inspect`")
         return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
+
+
+def _context(call: GuardedCall, verifier_id: str) -> VerifierContext:
+    facts = CallFacts(
+        verifier_id=verifier_id,
+        method=call.method,
+        target=call.target,
+        arguments=call.arguments,
+        params_digest=call.call_digest,
+    )
+    return VerifierContext(call=facts)
+
+
+def _nothing_to_present() -> ConfigurationError:
+    return ConfigurationError("there is no delegation to present", "name a file that `accredit grant` made")
 
 
 def _stamp(file: Path | None) -> object:

@@ -142,6 +142,12 @@ class Prover:
         Raises `ProofRefused` if the gateway asks for something that is not signed, does not say who it is, or is not
         the pinned one.
         """
+        had_scope = attempt.scope
+        params = self._again(attempt, code, data)
+        came_without, goes_without = had_scope is None, attempt.scope is None
+        return None if came_without and goes_without and attempt.method not in LISTS else params
+
+    def _again(self, attempt: Attempt, code: int, data: object) -> Params | None:
         if attempt.method in LISTS:
             refused = code in _LIST_REFUSALS and attempt.scope is not None
             attempt.scope, attempt.corrected = None, True
@@ -233,6 +239,9 @@ class Prover:
             raise self._pin.unknown()
         if attempt.scope != scope or not attempt.chains:
             attempt.chains = self._presenter.chains_for(scope, attempt.call, self._pin.id)
+        if not attempt.chains:  # a person may be asked for one
+            attempt.scope = None
+            return attempt.params
         attempt.scope = scope
         # To see a task needs no scope, but the delegation that it was made on.
         bound_to = scope if not attempt.call.about_tasks or attempt.method in TASK_CHANGES else ""

@@ -29,6 +29,7 @@ from accredit.ratify.constraints import MaxAmount, MaxRate, TimeWindow
 from accredit.refusals import BY_WORD, CODES
 
 _LIMIT = "LIMIT"
+_MARK = "[Not covered by this agent's delegation: needs "
 _MISMATCH = ("found", "url", "known_url")
 
 
@@ -129,8 +130,13 @@ def _free(path: Path) -> Path:
 def uncovered(item: dict[str, object]) -> dict[str, object]:
     """Return a list's item that no delegation covers, marked as such (`--show-uncovered`)."""
     meta = cast("dict[str, object]", item["_meta"]) if isinstance(item.get("_meta"), dict) else {}
-    mark = f"[Not covered by this agent's delegation: needs {excerpt(str(meta.get(SCOPE)))}]"
+    mark = f"{_MARK}{excerpt(str(meta.get(SCOPE)))}]"
     return {**item, "description": f"{mark} {item.get('description') or ''}".rstrip()}
+
+
+def unmarked(description: str) -> str:
+    """Return the server's own description of an item that may be marked."""
+    return description.partition("]")[2].lstrip() if description.startswith(_MARK) else description
 
 
 def public_data(data: Mapping[str, object]) -> dict[str, object]:

@@ -15,12 +15,13 @@ from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.client.pins import GatewayPin
 from accredit.client.presenter import Challenge
+from accredit.consent import CallTerms
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import SigningKey, make_key
 from accredit.limits import CLOCK_LEAD_SECONDS, MAX_PRESENTED
 from accredit.policy import GuardedCall, decide, drive, guarded_call_from_values
 from accredit.ratify import Grant, issue_delegation
-from accredit.ratify.constraints import TimeWindow
+from accredit.ratify.constraints import MaxRate, TimeWindow
 from accredit.stores import MemoryStore, RevocationLists
 
 DAY = 86_400
@@ -249,3 +250,86 @@ def test_a_delegation_that_the_clock_refuses_comes_last(trust: Trust) -> None:
         ("email:read",),
     ]
     assert len(ProofPresenter(signing_key(trust), chains * 4).chains_for("email:read", inbox())) == MAX_PRESENTED
+
+
+# --- what a person allowed when asked ---------------------------------------------------------------
+
+
+def for_calls(trust: Trust, *scope: str, **terms: Any) -> tuple[Any, ...]:
+    """A delegation for certain calls alone."""
+    named: dict[str, Any] = {"gateway": GATEWAY, "method": "tools/call", "target": ("list_inbox",)} | terms
+    return trust.chain(*scope, constraints=(CallTerms(**named).constraint(), MaxRate(5, 3_600)))
+
+
+def who_asks(trust: Trust, *chains: Any, **options: Any) -> ProofPresenter:
+    return ProofPresenter(signing_key(trust), chains, may_ask=True, **options)
+
+
+@pytest.mark.holds("client/presenter", 2)
+def test_one_for_certain_calls_is_presented_for_no_other(trust: Trust) -> None:
+    other, here = for_calls(trust, "email:read", target=("send_email",)), for_calls(trust, "email:read")
+    agent = who_asks(trust, other, here)
+    assert agent.chains_for("email:read", inbox(), GATEWAY) == (here,)
+    assert agent.chains_for("email:read", inbox(), "another") == ()
+    digest = inbox(folder="all").call_digest().hex()
+    agent = who_asks(trust, for_calls(trust, "email:read", params_sha256=digest))
+    assert agent.chains_for("email:read", inbox(folder="spam"), GATEWAY) == ()
+    assert len(agent.chains_for("email:read", inbox(folder="all"), GATEWAY)) == 1
+
+
+@pytest.mark.holds("client/presenter", 2)
+def test_where_nobody_is_asked_it_is_presented_all_the_same__its_refusal_says_why(trust: Trust) -> None:
+    chain = for_calls(trust, "email:read", target=("send_email",))
+    agent = ProofPresenter(signing_key(trust), [chain])
+    assert agent.chains_for("email:read", inbox(), GATEWAY) == (chain,)
+
+
+@pytest.mark.holds("client/presenter", 5)
+def test_delegations_that_were_named_come_before_what_was_allowed(trust: Trust) -> None:
+    named, allowed = trust.chain("email:read"), for_calls(trust, "email:read")
+    agent = who_asks(trust, named)
+    agent.allow(allowed)
+    assert agent.chains_for("email:read", inbox(), GATEWAY) == (named, allowed)
+
+
+@pytest.mark.holds("client/presenter", 2, 5)
+def test_what_was_allowed_last_is_tried_however_many_there_are(trust: Trust) -> None:
+    agent = who_asks(trust, *(trust.chain("email:read") for _ in range(MAX_PRESENTED + 2)))
+    agent.allow(last := for_calls(trust, "email:read"))
+    assert agent.chains_for("email:read", inbox(), GATEWAY)[-1] == last
+
+
+@pytest.mark.holds("client/presenter", 5)
+def test_a_yes_to_one_call_is_never_written_and_others_are_read_again(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust)
+    agent = ProofPresenter(files.key, (), may_ask=True)
+    agent.allow(for_calls(trust, "email:read", params_sha256=inbox().call_digest().hex()))
+    assert not (tmp_path / "grants").exists()
+    agent.allow(kept := for_calls(trust, "email:read"))
+    again = ProofPresenter(files.key, (), may_ask=True)
+    assert again.chains_for("email:read", inbox(), GATEWAY) == (kept,)
+    with pytest.raises(ConfigurationError):
+        ProofPresenter(files.key, ())  # not without asking
+
+
+@pytest.mark.holds("client/presenter", 5)
+def test_what_lies_among_the_grants_and_is_none_is_not_presented(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust)
+    folder = tmp_path / "grants"
+    folder.mkdir()
+    stranger = Trust()
+    save_delegation(folder / "stranger.json", stranger.chain("email:read"))
+    save_delegation(folder / "over.json", trust.chain("email:read", begins=-9, ends=-1))
+    (folder / "broken.json").write_text("{")
+    agent = ProofPresenter(files.key, (), may_ask=True)
+    assert agent.granted == frozenset()
+    assert sorted(each.name for each in folder.iterdir()) == ["broken.json", "stranger.json"]
+
+
+def test_what_proves_nothing_is_not_taken_for_an_answer(trust: Trust) -> None:
+    agent = who_asks(trust)
+    with pytest.raises(ConfigurationError):
+        agent.allow(Trust().chain("email:read"))
+    with pytest.raises(ConfigurationError):
+        agent.chain_for("email:read")
+    assert agent.granted == frozenset()

@@ -2,9 +2,10 @@
 
 # ruff: noqa: PLC0415 - what connects is loaded when it runs: `accredit --help` is quick without it
 
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,6 +26,7 @@ from accredit.cli.reaching import (
     read_reach,
 )
 from accredit.errors import ConfigurationError
+from accredit.limits import HOLD_SECONDS, MAX_HOLD_SECONDS
 
 
 def connect(
@@ -39,6 +41,15 @@ def connect(
     show_uncovered: Annotated[
         bool, typer.Option("--show-uncovered", help="List what no delegation covers too, with a note.")
     ] = False,
+    ask: Annotated[
+        Literal["auto", "off"] | None,
+        typer.Option(
+            "--ask", help="Ask a person for what is refused, where `accredit desk` runs.", show_default="auto"
+        ),
+    ] = None,
+    hold: Annotated[
+        float, typer.Option("--hold", metavar="SECONDS", help="How long a call waits while a person decides.")
+    ] = HOLD_SECONDS,
     modern: Annotated[
         bool, typer.Option("--modern", help="Speak revision 2026-07-28 to the gateway, also for an older host.")
     ] = False,
@@ -47,7 +58,8 @@ def connect(
 ) -> int:
     """Attaches proofs and the token for a host, as a stdio server that the host starts.
 
-    Tools that no delegation covers are hidden. A refused call says what would allow it.
+    Tools that no delegation covers are hidden. A refused call says what would allow it. Where a desk runs, such tools
+    are listed too, a person is asked for the call, and no delegation is needed to begin with.
 
     Examples:
 
@@ -58,7 +70,10 @@ def connect(
     {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp",
     "--key", "agent.key", "--delegation", "delegation.json"]}}}
     """
-    _check(url, key, delegation)
+    desk = None if key is None else _desk(ask)
+    _check(url, key, delegation, may_ask=desk is not None)
+    if not 0 < hold <= MAX_HOLD_SECONDS:
+        raise ConfigurationError(f"--hold {hold:g}: no time to wait", f"name from 1 to {MAX_HOLD_SECONDS:g} seconds")
     url, gateway_id = endpoint_of(url, server), id_at(gateway_id, server)
     reach = read_reach(header, token_env, timeout)
 
@@ -71,7 +86,9 @@ def connect(
     from accredit.client.connect import Connecting, run
     from accredit.gateway.front.host import Host
 
-    presenter = ProofPresenter(key, delegation, gateway_id=gateway_id) if key and delegation else None
+    presenter = None
+    if key is not None and (delegation or desk is not None):
+        presenter = ProofPresenter(key, delegation or (), gateway_id=gateway_id, may_ask=desk is not None)
     configure_logs(log_level, log_format)
     for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -82,16 +99,27 @@ def connect(
         token=reach.token,
         headers=reach.headers,
         timeout=reach.timeout,
-        show_uncovered=show_uncovered,
+        show_uncovered=show_uncovered or desk is not None,
         modern=modern,
+        desk=desk,
+        hold=hold,
     )
     return uvloop.run(run(connecting, Host))
 
 
-def _check(url: str, key: Path | None, delegation: list[Path] | None) -> None:
+def _desk(ask: str | None) -> Path | None:
+    """Return the socket of the desk to ask at; None if nobody is to be asked."""
+    from accredit.client.asking import desk_answers
+    from accredit.keys.places import desk_socket
+
+    path = desk_socket(os.environ)
+    return path if ask == "auto" or (ask is None and desk_answers(path)) else None
+
+
+def _check(url: str, key: Path | None, delegation: list[Path] | None, *, may_ask: bool) -> None:
     if not url.startswith(("http://", "https://")):
         raise ConfigurationError(f"{url} is not an http or https URL", "name the endpoint that `accredit serve` prints")
-    if bool(key) != bool(delegation):
+    if bool(key) != bool(delegation) and not (key and may_ask):
         have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
         raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")
 

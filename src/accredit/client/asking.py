@@ -1,0 +1,361 @@
+"""Asking a person for a call that the gateway refused, while the host waits. Speaks to the desk over its Unix socket.
+
+1. A refusal leads to an ask if a delegation could let the call pass, and the gateway is known. A call that was asked
+   for a short while ago has its ask still, so that the desk tells what became of it.
+2. The desk must be the same user's. What it says is bounded, and quoted only where it could be what it should be.
+3. While a person decides, the host hears every `ASK_PROGRESS_SECONDS` what is waited for, if it sent a token.
+4. An answer that allows the call is used only if it holds (`consent.answers`); a desk that lies wins nothing.
+5. When patience ends the model is told the code, and that the same call may be made again; a desk that wants no more
+   asks, the same without a code. A person's no is told as such.
+6. When the host withdraws its call, or goes, the ask is withdrawn, unless another call still waits for it.
+7. Without a desk, and when it goes, the refusal stands as it is.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import secrets
+import socket
+import stat
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from mcp_types import JSONRPCRequest
+from msgspec import UNSET, Struct, to_builtins
+
+from accredit.base.caching import RecentlyUsed
+from accredit.base.clock import unix_seconds
+from accredit.base.text import excerpt, one_line
+from accredit.canonical import canonical
+from accredit.client.presenter import ProofPresenter
+from accredit.client.proving import scope_in
+from accredit.client.refusals import unmarked
+from accredit.consent import Answer, Ask, chain_allowed, read_answer
+from accredit.consent.asks import ASKABLE, LEG_MEMBERS, AskedGateway, AskedRefusal, Asker, ServerWords
+from accredit.errors import ConfigurationError, ConsentError, ProofRefused
+from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.limits import (
+    ASK_PROGRESS_SECONDS,
+    ASK_SECONDS,
+    DESK_ANSWER_SECONDS,
+    MAX_CONSENT_ANSWER_BYTES,
+    MAX_KNOWN_TARGETS,
+    MAX_PRINCIPALS,
+    MAX_REMEMBERED_ASKS,
+    MAX_SERVER_WORDS_BYTES,
+    MAX_TOLD_REASON_CHARS,
+)
+from accredit.ratify import DelegationCert
+from accredit.refusals import BY_WORD, UNTRUSTED_ROOT
+
+_log = logging.getLogger("accredit.client")
+
+_URL = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}(?![^/])")
+_NAME_CHARS = 64
+_ID_BYTES = 16
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_EARLIER_SECONDS = 30
+"""An ask that ends sooner is not asked again: a new one is made."""
+
+Say = Callable[[float, float, str], Awaitable[None]]
+"""Tells the host how far the waiting is: seconds, seconds in all, and a text."""
+
+
+class Allowed(NamedTuple):
+    """The call is allowed by this chain, leaf first."""
+
+    chain: tuple[DelegationCert, ...]
+
+
+class Told(NamedTuple):
+    """The call is not made now; the model is told why."""
+
+    text: str
+
+
+class _Line(Struct, frozen=True):
+    """What a desk says: who it asks and where, an answer, or why it takes no ask."""
+
+    url: str = ""
+    person: str = ""
+    answer: dict[str, Any] | None = None
+    error: str = ""
+
+
+class _Waiting(Struct):
+    """An ask on its way, and how many calls wait for it now."""
+
+    ask: Ask
+    holds: int = 0
+    person: str = "Whoever has the key"
+    url: str = ""
+
+
+class DeskGone(Exception):
+    """There is no desk, or it says nothing that could be understood."""
+
+
+class Asking:
+    """Asks for the calls of one connection. `desk` is the desk's socket, `hold` how long the host waits, in seconds."""
+
+    def __init__(
+        self,
+        presenter: ProofPresenter,
+        gateway_url: str,
+        desk: Path,
+        hold: float,
+        *,
+        clock: Callable[[], int] = unix_seconds,
+        draw: Callable[[int], str] = secrets.token_hex,
+    ) -> None:
+        self._presenter = presenter
+        self._url = gateway_url
+        self._desk = desk
+        self._hold = hold
+        self._clock = clock
+        self._draw = draw
+        self._asks = RecentlyUsed[tuple[str, ...], _Waiting](MAX_REMEMBERED_ASKS)
+        self._words = RecentlyUsed[str, ServerWords](MAX_KNOWN_TARGETS)
+
+    def learn(self, method: str, result: Mapping[str, Any]) -> None:
+        """Learn from a list what the server says of its tools."""
+        tools = result.get("tools") if method == "tools/list" else None
+        for tool in cast("list[object]", tools) if isinstance(tools, list) else ():
+            members = cast("dict[str, object]", tool) if isinstance(tool, dict) else {}
+            name = members.get("name")
+            if isinstance(name, str):
+                self._words.put(name, _server_words(members))
+
+    def ask_for(self, request: JSONRPCRequest, refusal: ProofRefused) -> Ask | str:
+        """Return the ask for a call that was refused (rule 1), or why there is none: "" if that goes without saying."""
+        scope = scope_in(refusal.data.get("required_scope"))
+        row = BY_WORD.get(refusal.error)
+        if request.method not in ASKABLE or scope is None or row is None or not row.grant_helps:
+            return ""
+        if refusal.code == UNTRUSTED_ROOT and self._presenter.principals:
+            return ""  # the gateway does not trust the person
+        dumped = request.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        sent = cast("dict[str, Any]", dumped.get("params") or {})
+        params = {name: value for name, value in sent.items() if name not in LEG_MEMBERS}
+        try:
+            gateway = self._presenter.pin(self._url).id
+            ask = self._ask(request.method, params, AskedGateway(gateway, self._url), _refusal(refusal, scope))
+        except (ConsentError, ConfigurationError, ValueError) as error:
+            return f"Nobody can be asked for this call: {excerpt(str(error), MAX_TOLD_REASON_CHARS)}."
+        earlier = self._asks.get(ask.same_call)
+        if earlier is not None and earlier.ask.expires_at > self._clock() + _EARLIER_SECONDS:
+            return earlier.ask
+        self._asks.put(ask.same_call, _Waiting(ask))
+        return ask
+
+    async def hold(self, ask: Ask, say: Say | None) -> Allowed | Told | None:
+        """Wait for a person's answer; None if there is no desk (rule 7). Cancelled, it withdraws the ask (rule 6)."""
+        waiting = self._asks.get(ask.same_call) or _Waiting(ask)
+        waiting.holds += 1
+        desk = None
+        try:
+            async with asyncio.timeout(DESK_ANSWER_SECONDS):
+                desk = await _Desk.open(self._desk)
+            return await self._held(desk, waiting, say)
+        except (DeskGone, OSError):  # a TimeoutError is one
+            return None
+        except asyncio.CancelledError:
+            if desk is not None and waiting.holds == 1:
+                self._asks.forget(ask.same_call)
+                desk.say({"withdraw": ask.digest.hex()})
+            raise
+        finally:
+            waiting.holds -= 1
+            if desk is not None:
+                desk.close()
+
+    def _ask(self, method: str, params: dict[str, Any], gateway: AskedGateway, refusal: AskedRefusal) -> Ask:
+        now = self._clock()
+        target = str(params.get(TARGET_MEMBER[method]))
+        words = self._words.peek(target) if method == "tools/call" else None
+        ask = Ask(
+            accredit_ask=1,
+            id=self._draw(_ID_BYTES),
+            asked_at=now,
+            expires_at=now + ASK_SECONDS,
+            agent=Asker(self._presenter.name, self._presenter.public_key),
+            gateway=gateway,
+            principals=self._presenter.principals[:MAX_PRINCIPALS],
+            method=cast("Any", method),
+            target=target,
+            params=params,
+            refusal=refusal,
+            server_says=UNSET if words is None else words,
+        )
+        return self._presenter.sign_ask(ask)
+
+    async def _held(self, desk: "_Desk", waiting: _Waiting, say: Say | None) -> Allowed | Told | None:
+        loop, ask = asyncio.get_running_loop(), waiting.ask
+        began = loop.time()
+        desk.say({"ping": True})
+        desk.say({"ask": ask.to_dict()})
+        next_line = asyncio.ensure_future(desk.hear())
+        try:
+            while (left := self._hold - (loop.time() - began)) > 0:
+                await asyncio.wait({next_line}, timeout=min(left, ASK_PROGRESS_SECONDS))
+                if next_line.done():
+                    outcome = self._judged(next_line.result(), waiting)
+                    if outcome is not None:
+                        return outcome[0]
+                    next_line = asyncio.ensure_future(desk.hear())
+                elif say is not None and (passed := loop.time() - began) < self._hold:
+                    await say(passed, self._hold, _progress(waiting, self._hold - passed))
+        finally:
+            next_line.cancel()
+            with suppress(asyncio.CancelledError, DeskGone, OSError):
+                await next_line
+        return Told(_not_answered(waiting, ask.code))
+
+    def _judged(self, line: _Line, waiting: _Waiting) -> tuple[Allowed | Told | None] | None:
+        """Return what a line leads to, in a tuple; None if it only says that the ask waits. Raises `DeskGone`."""
+        if line.error == "rate":
+            return (Told(_not_answered(waiting, "")),)
+        if line.error:
+            _log.warning("the desk takes no ask: %s", excerpt(line.error))
+            return (None,)
+        if line.answer is None:
+            found = _URL.match(line.url)
+            waiting.person = one_line(line.person)[:_NAME_CHARS] or waiting.person
+            waiting.url = found[0] if found is not None else waiting.url
+            return None
+        return (self._answered(line.answer, waiting),)
+
+    def _answered(self, raw: dict[str, Any], waiting: _Waiting) -> Allowed | Told | None:
+        ask = waiting.ask
+        try:
+            answer: Answer = read_answer(json.dumps(raw, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+            if answer.ask != ask.digest.hex():
+                raise DeskGone
+            if answer.decision == "later":
+                self._asks.forget(ask.same_call)
+                return Told(_not_answered(waiting, ask.code))
+            if answer.decision == "deny":
+                text = f"{waiting.person} said no to this call (code {ask.code})."
+                return Told(f"{text} Do not try it again or another way round.")
+            chain = chain_allowed(answer, ask, self._clock())
+            self._presenter.allow(chain)
+        except (ConsentError, ConfigurationError) as error:
+            _log.warning("the desk's answer is not used: %s", excerpt(str(error), MAX_TOLD_REASON_CHARS))
+            return None
+        self._asks.forget(ask.same_call)
+        return Allowed(chain)
+
+
+class _Desk:
+    """A connection to the desk."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, path: Path) -> "_Desk":
+        """Connect. Raises `DeskGone` unless the socket is this user's alone (rule 2)."""
+        found = os.lstat(path)
+        if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
+            raise DeskGone
+        return cls(*await asyncio.open_unix_connection(str(path), limit=2 * MAX_CONSENT_ANSWER_BYTES))
+
+    def say(self, value: Mapping[str, object]) -> None:
+        self._writer.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
+
+    async def hear(self) -> _Line:
+        """Return the next line. Raises `DeskGone`."""
+        try:
+            line = await self._reader.readuntil(b"\n")
+            return _read_line(line)
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            raise DeskGone from None
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._writer.close()
+
+
+def _read_line(line: bytes) -> _Line:
+    try:
+        members: object = json.loads(line)
+    except (ValueError, RecursionError):
+        raise DeskGone from None
+    if not isinstance(members, dict):
+        raise DeskGone
+    said = cast("dict[str, object]", members)
+    person, answer = said.get("person"), said.get("answer")
+    if isinstance(person, dict):  # of a pong
+        person = cast("dict[str, object]", person).get("name")
+    return _Line(
+        url=_text(said.get("url")),
+        person=_text(person),
+        answer=cast("dict[str, Any]", answer) if isinstance(answer, dict) else None,
+        error=_text(said.get("error")),
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def desk_answers(path: Path) -> bool:
+    """Return whether a desk of this user listens at a socket."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(DESK_ANSWER_SECONDS)
+        if path.lstat().st_uid == os.geteuid():
+            connection.connect(str(path))
+            return True
+    return False
+
+
+def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
+    granted = refusal.data.get("granted_scope")
+    scopes = [scope_in(each) for each in cast("list[object]", granted)] if isinstance(granted, list) else []
+    reason = refusal.data.get("reason")
+    return AskedRefusal(
+        error=refusal.error[:64],
+        required_scope=scope,
+        granted_scope=tuple(each for each in scopes if each is not None),
+        reason=excerpt(reason, MAX_TOLD_REASON_CHARS) if isinstance(reason, str) else "",
+    )
+
+
+def _server_words(tool: Mapping[str, object]) -> ServerWords:
+    title, description, hints = tool.get("title"), tool.get("description"), tool.get("annotations")
+    told = cast("dict[str, object]", hints) if isinstance(hints, dict) else {}
+    annotations = {name: value for name in _HINTS if isinstance(value := told.get(name), bool)}
+    name = _text(title)[:_NAME_CHARS]
+    text = unmarked(_text(description))[:MAX_SERVER_WORDS_BYTES]
+    words = ServerWords(_sound(name), _sound(text), annotations)
+    while len(canonical(to_builtins(words))) > MAX_SERVER_WORDS_BYTES:  # a character may take six bytes
+        text = text[: len(text) // 2]
+        words = ServerWords(_sound(name), _sound(text), annotations)
+    return words
+
+
+def _sound(text: str) -> str:
+    """Return a text in which half a character, which nobody could sign, is a question mark."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _progress(waiting: _Waiting, left: float) -> str:
+    minutes, seconds = divmod(max(0, round(left)), 60)
+    ask = waiting.ask
+    return f"Waiting for {waiting.person}: {one_line(ask.target)}, code {ask.code}, {minutes}:{seconds:02} left"
+
+
+def _not_answered(waiting: _Waiting, code: str) -> str:
+    target = one_line(waiting.ask.target)
+    named = f" (code {code})" if code else ""
+    ways = [f"open {waiting.url}{f'/a/{code}' if code else ''}"] if waiting.url else []
+    ways.append(f"run: accredit approve {code}" if code else "run: accredit asked")
+    return (
+        f"{waiting.person} has not answered yet{named}. Tell the user: {', or '.join(ways)}\n"
+        f"When they say that it is allowed, call {target} again with exactly the same arguments."
+    )

@@ -1,0 +1,114 @@
+"""What an ask says comes from the call and the refusal, and only where a person could help."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import JSONRPCRequest
+from tests.world.authorization import GATEWAY, Trust
+
+from accredit.client import ProofPresenter
+from accredit.client.asking import Asking, desk_answers
+from accredit.client.refusals import uncovered
+from accredit.consent import Ask, check_ask
+from accredit.errors import ProofRefused
+from accredit.keys import SigningKey
+from accredit.limits import MAX_SERVER_WORDS_BYTES
+from accredit.refusals import BY_WORD
+
+pytestmark = pytest.mark.holds("client/asking", 1)
+
+URL = "http://127.0.0.1:8484/mcp"
+NOW = 1_800_000_000
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+@pytest.fixture
+def asking(trust: Trust) -> Asking:
+    key = SigningKey(trust.agent.public(), trust.agent.signer())
+    presenter = ProofPresenter(key, [trust.chain("email:read")], gateway_id=GATEWAY, may_ask=True)
+    return Asking(presenter, URL, Path("/nowhere"), 50, clock=lambda: NOW)
+
+
+def request(params: dict[str, Any], method: str = "tools/call") -> JSONRPCRequest:
+    return JSONRPCRequest(jsonrpc="2.0", id=7, method=method, params=params)
+
+
+def refused(word: str = "ratify_scope_denied", **data: Any) -> ProofRefused:
+    told = {"error": word, "required_scope": "email:send", "granted_scope": ["email:read"], "reason": "because"} | data
+    return ProofRefused(told, "refused", BY_WORD[word].code)
+
+
+def asked(found: Ask | str) -> Ask:
+    assert isinstance(found, Ask), found
+    return found
+
+
+def test_an_ask_has_the_call_without_what_belongs_to_one_leg(trust: Trust, asking: Asking) -> None:
+    call = {"name": "send_email", "arguments": {"to": "ada"}}
+    leg = {"_meta": {"progressToken": 1}, "requestState": "s", "inputResponses": {}}
+    ask = asked(asking.ask_for(request(call | leg), refused()))
+    check_ask(ask, NOW)
+    assert (ask.params, ask.agent_id, ask.principals) == (call, trust.agent.id, (trust.owner.id,))
+    assert (ask.gateway.id, ask.gateway.url) == (GATEWAY, URL)
+    assert (ask.refusal.error, ask.refusal.required_scope) == ("ratify_scope_denied", "email:send")
+    assert (ask.refusal.granted_scope, ask.refusal.reason) == (("email:read",), "because")
+
+
+def test_the_same_call_has_the_same_ask_and_another_one_its_own(asking: Asking) -> None:
+    first = asking.ask_for(request({"name": "send_email", "arguments": {"a": 1, "b": 2}}), refused())
+    assert asking.ask_for(request({"arguments": {"b": 2.0, "a": 1}, "name": "send_email"}), refused()) is first
+    assert asking.ask_for(request({"name": "send_email", "arguments": {"a": 1}}), refused()) != first
+
+
+@pytest.mark.parametrize("word", [word for word, row in BY_WORD.items() if not row.grant_helps])
+def test_nobody_is_asked_for_what_no_delegation_would_allow(word: str, asking: Asking) -> None:
+    assert asking.ask_for(request({"name": "send_email"}), refused(word)) == ""
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "data"),
+    [
+        ("tools/list", {}, {}),
+        ("tasks/cancel", {"taskId": "t"}, {}),
+        ("tools/call", {"name": "x"}, {"required_scope": None}),
+        ("tools/call", {"name": "x"}, {"required_scope": "*"}),
+        ("tools/call", {"name": "x"}, {"required_scope": ["email:send"]}),
+    ],
+)
+def test_only_calls_with_a_scope_are_asked_for(method: str, params: Any, data: Any, asking: Asking) -> None:
+    assert asking.ask_for(request(params, method), refused(**data)) == ""
+
+
+def test_a_person_whom_the_gateway_does_not_trust_is_not_asked(asking: Asking) -> None:
+    assert asking.ask_for(request({"name": "x"}), refused("ratify_untrusted_root")) == ""
+
+
+@pytest.mark.parametrize("arguments", [{"x": 2**53}, {"a": 1, "A": 2}, {"x": "y" * 65_536}, {"x": "\ud800"}])
+def test_what_can_t_be_signed_or_shown_says_so(arguments: Any, asking: Asking) -> None:
+    told = asking.ask_for(request({"name": "send_email", "arguments": arguments}), refused())
+    assert isinstance(told, str)
+    assert told.startswith("Nobody can be asked for this call: ")
+
+
+@pytest.mark.parametrize("text", ["Sends a message.", "\x00" * 2_000, "\U0001f600" * 2_000, "\ud800", '"' * 2_000])
+def test_the_server_s_words_are_repeated_within_their_bound(text: str, asking: Asking) -> None:
+    tool: dict[str, Any] = {"name": "x", "title": text, "description": text, "_meta": {"ratify_scope": "a:b"}}
+    hints = {"readOnlyHint": True, "destructiveHint": "yes", "own": True}
+    asking.learn("tools/list", {"tools": [uncovered(tool) | {"annotations": hints}, None, {"name": 7}]})
+    words = json.loads(asked(asking.ask_for(request({"name": "x"}), refused())).encode())["server_says"]
+    assert len(json.dumps(words, ensure_ascii=False, separators=(",", ":")).encode()) <= MAX_SERVER_WORDS_BYTES
+    assert words["annotations"] == {"readOnlyHint": True}
+    assert text.encode("utf-8", "replace").decode().startswith(words["description"])
+    assert words["description"]
+
+
+def test_a_path_without_a_desk_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "nothing", Path("/nowhere/at/all")):
+        assert not desk_answers(path)
