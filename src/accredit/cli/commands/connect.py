@@ -28,6 +28,20 @@ from accredit.cli.reaching import (
 from accredit.errors import ConfigurationError
 from accredit.limits import HOLD_SECONDS, MAX_HOLD_SECONDS
 
+_ShowUncovered = Annotated[
+    bool, typer.Option("--show-uncovered", help="List what no delegation covers too, with a note.")
+]
+_Ask = Annotated[
+    Literal["auto", "off"] | None,
+    typer.Option("--ask", help="Ask a person for what is refused, where `accredit desk` runs.", show_default="auto"),
+]
+_Hold = Annotated[
+    float, typer.Option("--hold", metavar="SECONDS", help="How long a call waits while a person decides.")
+]
+_Modern = Annotated[
+    bool, typer.Option("--modern", help="Speak revision 2026-07-28 to the gateway, also for an older host.")
+]
+
 
 def connect(
     url: Annotated[str, typer.Argument(metavar="URL", help="The gateway's endpoint.")],
@@ -38,21 +52,10 @@ def connect(
     header: HeaderOption = None,
     timeout: TimeoutOption = None,
     gateway_id: GatewayIdOption = "",
-    show_uncovered: Annotated[
-        bool, typer.Option("--show-uncovered", help="List what no delegation covers too, with a note.")
-    ] = False,
-    ask: Annotated[
-        Literal["auto", "off"] | None,
-        typer.Option(
-            "--ask", help="Ask a person for what is refused, where `accredit desk` runs.", show_default="auto"
-        ),
-    ] = None,
-    hold: Annotated[
-        float, typer.Option("--hold", metavar="SECONDS", help="How long a call waits while a person decides.")
-    ] = HOLD_SECONDS,
-    modern: Annotated[
-        bool, typer.Option("--modern", help="Speak revision 2026-07-28 to the gateway, also for an older host.")
-    ] = False,
+    show_uncovered: _ShowUncovered = False,
+    ask: _Ask = None,
+    hold: _Hold = HOLD_SECONDS,
+    modern: _Modern = False,
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "json",
 ) -> int:
@@ -70,10 +73,8 @@ def connect(
     {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp",
     "--key", "agent.key", "--delegation", "delegation.json"]}}}
     """
-    desk = None if key is None else _desk(ask)
+    desk = None if key is None else _desk(ask, hold)
     _check(url, key, delegation, may_ask=desk is not None)
-    if not 0 < hold <= MAX_HOLD_SECONDS:
-        raise ConfigurationError(f"--hold {hold:g}: no time to wait", f"name from 1 to {MAX_HOLD_SECONDS:g} seconds")
     url, gateway_id = endpoint_of(url, server), id_at(gateway_id, server)
     reach = read_reach(header, token_env, timeout)
 
@@ -107,10 +108,13 @@ def connect(
     return uvloop.run(run(connecting, Host))
 
 
-def _desk(ask: str | None) -> Path | None:
-    """Return the socket of the desk to ask at; None if nobody is to be asked."""
+def _desk(ask: str | None, hold: float) -> Path | None:
+    """Return the socket of the desk to ask at; None if nobody is to be asked. Raises `ConfigurationError`."""
     from accredit.client.asking import desk_answers
     from accredit.keys.places import desk_socket
+
+    if not 0 < hold <= MAX_HOLD_SECONDS:
+        raise ConfigurationError(f"--hold {hold:g}: no time to wait", f"name from 1 to {MAX_HOLD_SECONDS:g} seconds")
 
     path = desk_socket(os.environ)
     return path if ask == "auto" or (ask is None and desk_answers(path)) else None
