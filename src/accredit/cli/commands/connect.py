@@ -61,8 +61,8 @@ def connect(
 ) -> int:
     """Attaches proofs and the token for a host, as a stdio server that the host starts.
 
-    Tools that no delegation covers are hidden. A refused call says what would allow it. Where a desk runs, such tools
-    are listed too, a person is asked for the call, and no delegation is needed to begin with.
+    Tools that no delegation covers are hidden. A refused call says what would allow it. Where a desk runs, a person is
+    asked for it.
 
     Examples:
 
@@ -78,8 +78,6 @@ def connect(
     url, gateway_id = endpoint_of(url, server), id_at(gateway_id, server)
     reach = read_reach(header, token_env, timeout)
 
-    import logging
-
     import uvloop
 
     from accredit.base.log_events import configure_logs
@@ -88,11 +86,10 @@ def connect(
     from accredit.gateway.front.host import Host
 
     presenter = None
-    if key is not None and (delegation or desk is not None):
+    if key is not None:
         presenter = ProofPresenter(key, delegation or (), gateway_id=gateway_id, may_ask=desk is not None)
     configure_logs(log_level, log_format)
-    for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    _quiet()
     _announce(url)
     connecting = Connecting(
         url=url,
@@ -126,6 +123,14 @@ def _check(url: str, key: Path | None, delegation: list[Path] | None, *, may_ask
     if bool(key) != bool(delegation) and not (key and may_ask):
         have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
         raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")
+
+
+def _quiet() -> None:
+    """Silence the libraries' logs, which would hold proofs and results."""
+    import logging
+
+    for name in ("mcp", "httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _announce(url: str) -> None:
