@@ -357,6 +357,32 @@ def test_callers_of_a_server_that_hangs_fill_its_part_of_the_room_alone(
     run(main())
 
 
+def test_a_server_whose_room_is_full_is_left_out_of_lists_at_once(
+    trust: Trust, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accredit.gateway.room.MAX_CALLS", 2)
+    came = asyncio.Event()
+    left = asyncio.Event()
+
+    async def hang(connection: Connection) -> None:
+        await connection.request()
+        came.set()
+        await left.wait()
+
+    async def main() -> None:
+        several = Several(trust, required=False, merge=True, handlers={"files": hang})
+        async with several, asyncio.TaskGroup() as group:
+            held = group.create_task(several.send_merged(modern({"name": "files__x", "arguments": {}})))
+            await came.wait()
+            listed = result_of(await several.send_merged(modern({}, method="tools/list")))
+            assert listed["_meta"] == {UNAVAILABLE: ["files"]}
+            assert listed["tools"]
+            left.set()
+            assert (await held).status in (502, 503)
+
+    run(main())
+
+
 # --- headers ----------------------------------------------------------------------------------------
 
 

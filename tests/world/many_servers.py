@@ -85,6 +85,12 @@ class Several:
         for raw in self._raw.values():
             await raw.__aexit__(kind, error, trace)
 
+    @property
+    def gateway(self) -> Gateway:
+        """The gateway that runs."""
+        assert isinstance(self._gateway.app, Gateway)
+        return self._gateway.app
+
     async def get(self, path: str, method: str = "GET", *headers: tuple[str, str]) -> RawAnswer:
         """Ask for a path without a body."""
         async with RawClient(self.port) as client:
