@@ -80,6 +80,8 @@ def test_a_call_by_a_servers_name_is_for_its_gateway_alone__and_the_log_lists_it
         assert accredit("call", "list_inbox", *way, "--server", name, "--gateway-id", own, folder=made).returncode == 0
     wrong = accredit("call", "list_inbox", *way, "--server", "mail", "--gateway-id", f"{own}/mail", folder=made)
     assert (wrong.returncode, "gateway_changed" in wrong.stderr) == (1, True)
+    nowhere = accredit("call", "list_inbox", *way, folder=made)
+    assert (nowhere.returncode, "of several servers name one: --server NAME" in nowhere.stderr) == (1, True)
     rows = [json.loads(line) for line in accredit("log", "list", "--json", folder=made).stdout.splitlines()]
     assert {each["server"] for each in rows} == {"mail", "calendar"}
     only = accredit("log", "list", "--server", "calendar", "--json", folder=made).stdout.splitlines()

@@ -67,7 +67,7 @@ class AccessTokens:
 
     def __init__(self, grant: AccessGrant, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` returns seconds. Raises `ConfigurationError` for a URL that no secret may go to."""
-        check_url("upstream.auth.token_url", grant.token_url, "the client's secret would go there in the clear")
+        check_url("auth.token_url", grant.token_url, "the client's secret would go there in the clear")
         self._grant = grant
         self._clock = clock
         self._held = RecentlyUsed[bytes, _Held](MAX_ACCESS_TOKENS)

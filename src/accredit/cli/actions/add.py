@@ -178,11 +178,14 @@ def _notes(loaded: Loaded, addition: Addition, suggested: Sequence[Suggestion], 
     name, existing, path = addition.name, addition.existing, loaded.config.gateway.path.rstrip("/")
     if existing is not None:
         yield f"[upstream] is [servers.{existing}] now, with its catalog: clients find it at {path}/{existing}"
-        yield f"to proofs and agents its gateway is called ID/{existing} (--gateway-id); call.server of records says so"
+        yield f"an agent that names the gateway with --gateway-id ID says --server {existing} as well, or ID/{existing}"
+        timeout = loaded.origins.get(("gateway", "upstream_timeout_seconds"))
+        if timeout is not None and timeout.kind == "environment":
+            yield f"{timeout.name} is for servers without a timeout_seconds of their own"
         if loaded.config.upstream.identity == "jwt":
             yield f"its tokens in {loaded.config.upstream.identity_header} are for {existing} (aud), not for its URL"
     for scope, (mine, others) in _shared(loaded, existing or UPSTREAM, suggested).items():
-        yield f"whoever holds {scope}, for {_some(others)}, may call {_some(mine)} of {name} as well"
+        yield f"whoever holds {scope}, for tools of {', '.join(others)}, may call {_some(mine)} of {name} as well"
     if loaded.config.proofs.default_tool_scope:
         yield f"tools without a table have the scope {loaded.config.proofs.default_tool_scope} here, too"
     if not pinned:
@@ -192,16 +195,16 @@ def _notes(loaded: Loaded, addition: Addition, suggested: Sequence[Suggestion], 
 
 
 def _shared(loaded: Loaded, unnamed: str, suggested: Sequence[Suggestion]) -> dict[str, tuple[list[str], list[str]]]:
-    """Return the scopes of new tools that tools of other servers have as well: one delegation holds for both."""
+    """Return the scopes of new tools that tools of other servers have as well, with these tools and the servers: one
+    delegation holds for all of them."""
     mine: dict[str, list[str]] = {}
     for each in suggested:
         mine.setdefault(each.scope, []).append(each.tool)
     catalogs = {each.server or unnamed: build_catalog(each.config).tools for each in views(loaded)}
     others: dict[str, list[str]] = {}
     for server, tools in catalogs.items():
-        for tool, entry in tools.items():
-            if entry.scope in mine:
-                others.setdefault(entry.scope, []).append(f"{tool} of {server}")
+        for scope in mine.keys() & {entry.scope for entry in tools.values()}:
+            others.setdefault(scope, []).append(server)
     return {scope: (mine[scope], found) for scope, found in others.items()}
 
 

@@ -46,6 +46,7 @@ from accredit.limits import (
 _NEGATIVE = 1
 _TOOL_FAILED = "that is the tool's own word: see what it asks for, and what its server logs"
 _REFUSED = "docs/reference/refusals.md names the errors of gateways; the server's log says more of others"
+_NOT_THERE = "name the endpoint that `accredit serve` prints; of several servers name one: --server NAME"
 _ASKS = "call it from a host that can answer: a shell can't"
 _NOT_LISTED = "a gateway lists no tool that its catalog lacks: `accredit check --config FILE` names those"
 
@@ -153,7 +154,8 @@ def _trouble(error: BaseException, presenter: ProofPresenter | None) -> _Trouble
         case MCPError():
             data = error.error.data
             detail = f": {excerpt(data, MAX_TOLD_REASON_CHARS)}" if isinstance(data, str) else ""
-            return _Trouble(f"{excerpt(error.error.message, MAX_TOLD_REASON_CHARS)}{detail}", (_REFUSED,))
+            what = excerpt(error.error.message, MAX_TOLD_REASON_CHARS)
+            return _Trouble(f"{what}{detail}", (_NOT_THERE if what.startswith("Not found: ") else _REFUSED,))
         case RequestTimeout():
             return _Trouble(str(error), ("give it more time with --timeout",))
         case InputRequestError():

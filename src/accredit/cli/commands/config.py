@@ -22,6 +22,8 @@ from accredit.cli.options import (
 from accredit.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from accredit.config import Loaded, Shown
 
 config_app = typer.Typer(help="Checks and prints the configuration.", epilog="Example:  accredit config show")
@@ -139,8 +141,27 @@ def show(
         typer.echo(json.dumps(tables, indent=2))
         return
     for row in rows:
-        source = f" {row.source}" if row.source else ""
-        typer.echo(f"{row.section}.{row.key} = {json.dumps(row.value)}  # {row.origin}{source}")
+        for key, value, origin in _lines(row):
+            typer.echo(f"{key} = {json.dumps(value)}  # {origin}")
+
+
+def _lines(row: "Shown") -> "Iterator[tuple[str, object, str]]":
+    """Yield what is shown of a row, and where it comes from: of a server each key, and each entry of its catalog, as
+    for the only one."""
+    from accredit.config.schema import SECTIONS, Server
+
+    place, origin = f"{row.section}.{row.key}", f"{row.origin} {row.source}" if row.source else row.origin
+    if row.section != "servers":
+        yield place, row.value, origin
+        return
+    defaults = Server().members()
+    for key, value in cast("dict[str, object]", row.value).items():
+        here = "default" if value == defaults[key] else origin
+        if key in SECTIONS:
+            entries = cast("dict[str, object]", value).items()
+            yield from ((f"{place}.{key}.{name}", entry, here) for name, entry in entries)
+        else:
+            yield f"{place}.{key}", value, here
 
 
 def _identified(row: "Shown", loaded: "Loaded") -> "Shown":
