@@ -163,7 +163,8 @@ def _like(ask: Ask) -> Offer | None:
     if not kept:
         return None
     args = {f"/{name}": (hashlib.sha256(form).hexdigest(),) for name, form in kept.items()}
-    words = f"Calls like it: {', '.join(kept)} as in this one, anything in all other arguments"
+    stays = ", ".join(f"“{name}”" for name in kept)
+    words = f"Calls like it: {stays} as in this one, anything in all other arguments"
     return _several(ask, "like", words, (_terms(ask, args=args),), tuple(args))
 
 

@@ -1,0 +1,125 @@
+"""The whole way, with real processes: a host, `connect`, a gateway, its server, a desk, and a person in a terminal."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world.agents import AgentFiles, agent_files
+from tests.world.authorization import Trust
+from tests.world.command import Serving, wait_until
+from tests.world.connected import Connected
+from tests.world.desk import Desk
+from tests.world.terminal import Terminal
+
+from accredit.keys import lock_key, write_key
+from accredit.keys.passphrase import passphrase_bytes
+
+pytestmark = [pytest.mark.holds("client/asking"), pytest.mark.holds("console/socket")]
+
+PASSPHRASE = "correct horse battery staple"
+CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
+SLOW_TERMINAL = ("--hold", "120")
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+@pytest.fixture(scope="module")
+def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
+    files = agent_files(tmp_path_factory.mktemp("gateway"), trust)
+    with Serving("--config", "accredit.toml", folder=files.folder) as serving:
+        yield serving
+
+
+@pytest.fixture
+def files(trust: Trust, tmp_path: Path) -> AgentFiles:
+    return agent_files(tmp_path, trust, "email:read")
+
+
+@pytest.fixture
+def desk(trust: Trust, tmp_path: Path) -> Generator[Desk]:
+    folder = tmp_path / "person"
+    (folder / "config" / "accredit").mkdir(parents=True)
+    key = lock_key(trust.owner, passphrase_bytes(PASSPHRASE))
+    write_key(folder / "config" / "accredit" / "owner.key", key)
+    with Desk(folder) as desk:
+        yield desk
+
+
+def waiting(desk: Desk) -> list[str]:
+    return [each["code"] for each in desk.tell({"list": True})["asks"]]
+
+
+def test_a_person_allows_exactly_this_call_and_it_passes(gateway: Serving, files: AgentFiles, desk: Desk) -> None:
+    with Connected(files.folder, gateway.url, *files.options, *SLOW_TERMINAL, **desk.env) as host:
+        host.initialize()
+        host.say(id=7, method="tools/call", params=CALL)
+        wait_until(lambda: bool(waiting(desk)))
+        (code,) = waiting(desk)
+        with Terminal("approve", code, "--once", folder=desk.folder, env=desk.env) as terminal:
+            terminal.wait_for("assphrase")
+            assert not terminal.echoes()
+            terminal.types(f"{PASSPHRASE}\n")
+            assert terminal.end() == 0, terminal.seen
+        told = host.hear()
+        assert (told["id"], "sent to ada@example.org" in str(told["result"])) == (7, True)
+        # The same again, and another one, are asked for anew: one yes is for one call.
+        for number, params in enumerate((CALL, {**CALL, "arguments": {"to": "eve@example.org", "subject": "x"}}), 8):
+            host.say(id=number, method="tools/call", params=params)
+            wait_until(lambda: bool(waiting(desk)))
+            desk.tell({"deny": waiting(desk)[0]})
+            assert "said no to this call" in str(host.hear()["result"])
+    assert PASSPHRASE not in desk.journal + desk.stderr + host.stderr
+
+
+def test_approved_after_patience_ended_the_same_call_passes_at_once(
+    trust: Trust, gateway: Serving, files: AgentFiles, desk: Desk
+) -> None:
+    with Connected(files.folder, gateway.url, *files.options, "--hold", "0.5", **desk.env) as host:
+        host.initialize()
+        told = host.ask("tools/call", CALL)["result"]["content"][0]["text"]
+        (code,) = waiting(desk)
+        assert told.startswith(f"{trust.owner.name} has not answered yet (code {code}). Tell the user: open ")
+        assert f"open {desk.url}/a/{code}, or run: accredit approve {code}\n" in told
+        with Terminal("approve", code, "--once", folder=desk.folder, env=desk.env) as terminal:
+            terminal.wait_for("assphrase")
+            terminal.types(f"{PASSPHRASE}\n")
+            assert terminal.end() == 0, terminal.seen
+        assert "sent to ada@example.org" in str(host.ask("tools/call", CALL, id=8)["result"])
+
+
+def test_a_call_that_the_host_takes_back_waits_at_the_desk_no_more(
+    gateway: Serving, files: AgentFiles, desk: Desk
+) -> None:
+    with Connected(files.folder, gateway.url, *files.options, *SLOW_TERMINAL, **desk.env) as host:
+        host.initialize()
+        host.say(id=7, method="tools/call", params=CALL)
+        wait_until(lambda: bool(waiting(desk)))
+        host.say(method="notifications/cancelled", params={"requestId": 7})
+        wait_until(lambda: not waiting(desk))
+
+
+def test_a_desk_that_is_killed_leaves_nobody_waiting(gateway: Serving, files: AgentFiles, desk: Desk) -> None:
+    with Connected(files.folder, gateway.url, *files.options, *SLOW_TERMINAL, **desk.env) as host:
+        host.initialize()
+        host.say(id=7, method="tools/call", params=CALL)
+        wait_until(lambda: bool(waiting(desk)))
+        desk.kill()
+        assert "accredit grant" in str(host.hear()["result"])
+
+
+def test_the_fourth_call_that_waits_has_no_code(gateway: Serving, files: AgentFiles, desk: Desk) -> None:
+    with Connected(files.folder, gateway.url, *files.options, *SLOW_TERMINAL, **desk.env) as host:
+        host.initialize()
+        for number in range(3):
+            params = {**CALL, "arguments": {"to": "ada", "subject": str(number)}}
+            host.say(id=number, method="tools/call", params=params)
+        wait_until(lambda: len(waiting(desk)) == 3)
+        codes = waiting(desk)
+        told = host.ask("tools/call", CALL, id=9)["result"]["content"][0]["text"]
+        assert "has not answered yet. Tell the user: open " in told
+        assert "accredit asked" in told
+        assert not any(code in told for code in codes)
