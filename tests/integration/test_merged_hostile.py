@@ -150,7 +150,7 @@ def initialize() -> Posted:
 
 @pytest.mark.holds("gateway/upstream/merged/stateful", 1)
 def test_a_server_that_hangs_is_left_out_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.merged.stateful.MERGED_ASK_SECONDS", 0.3)
+    monkeypatch.setattr("accredit.gateway.upstream.merged.ways.MERGED_ASK_SECONDS", 0.3)
 
     async def hangs(_: Scripted, connection: Connection, __: Any) -> None:
         await connection.peer_closed()
@@ -341,5 +341,40 @@ def test_outside_of_a_session_nothing_is_asked() -> None:
             ):
                 bare = [pair for pair in session.headers if pair[0] != "Mcp-Session-Id"]
                 assert (await merged.send(Posted(bare, json.dumps(message).encode()))).status == 400
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/merged/aside")
+def test_a_server_that_answers_initialize_without_an_end_is_left_out() -> None:
+    async def endless(server: Scripted, connection: Connection, _: Any) -> None:
+        await server.stream(connection)
+        while True:
+            await connection.send(sse(told("x" * 10_000)))
+
+    async def main() -> None:
+        loud = Scripted({"initialize": endless})
+        async with (
+            RawServer(loud) as one,
+            Merged({"loud": one.url, "files": STDIO}, max_event_bytes=100_000) as merged,
+        ):
+            answer = await merged.send(initialize())
+            assert json.loads(answer.body)["result"]["_meta"] == {UNAVAILABLE: ["loud"]}
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/merged/aside")
+def test_what_a_server_says_beside_its_answer_to_initialize_reaches_nobody() -> None:
+    async def chatters(server: Scripted, connection: Connection, message: Any) -> None:
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}
+        ping = {"jsonrpc": "2.0", "id": message["id"], "method": "ping"}
+        await server.stream(connection, sse(told(1)), sse(ping))
+        await server.streams[-1].send(sse({"jsonrpc": "2.0", "id": message["id"], "result": hello}))
+
+    async def main() -> None:
+        async with RawServer(Scripted({"initialize": chatters})) as one, Merged({"chatters": one.url}) as merged:
+            answer = await merged.send(initialize())
+            assert json.loads(answer.body)["result"]["capabilities"] == {"tools": {}}
 
     run(main())

@@ -27,7 +27,7 @@ MODES = pytest.mark.parametrize("mode", [LEGACY, MODERN])
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that take their time to start, beside other tests, are waited for."""
-    for module in ("stateful", "lists", "streams"):
+    for module in ("ways", "lists", "streams"):
         monkeypatch.setattr(f"accredit.gateway.upstream.merged.{module}.MERGED_ASK_SECONDS", PATIENCE)
 
 

@@ -12,6 +12,7 @@ from tests.world.running import run
 from tests.world.stdio_bridge import next_event
 
 from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
+from accredit.limits import MAX_STREAMS
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/subscription")
 
@@ -61,7 +62,7 @@ class Listening:
     def __init__(self, *, refuses: bool = False, hangs: bool = False) -> None:
         self.asked: list[Any] = []
         self.streams: list[Connection] = []
-        self._refuses = refuses
+        self.refuses = refuses
         self._hangs = hangs
 
     async def __call__(self, connection: Connection) -> None:
@@ -70,7 +71,7 @@ class Listening:
             return
         message = json.loads(got.body)
         self.asked.append(message)
-        if self._refuses:
+        if self.refuses:
             body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no"}})
             head = f"HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
             await connection.send((head + body).encode())
@@ -210,5 +211,48 @@ def test_the_stream_ends_with_the_gateway() -> None:
             answer = await told(client)
             assert (answer["id"], answer["error"]["message"]) == (5, "Upstream unavailable")
             assert await told(client) is None
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/merged/subscription", 4)
+def test_the_answer_comes_when_no_server_is_left_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.merged.streams.REOPEN_FIRST_SECONDS", 0.01)
+
+    async def main() -> None:
+        mail = Listening()
+        async with RawServer(mail) as one, Merged({"mail": one.url}) as merged, RawClient(merged.port) as client:
+            await opened(client, listen(5, toolsListChanged=True))
+            mail.refuses = True
+            mail.streams[-1].reset()
+            answer = await told(client)
+            assert (answer["id"], answer["result"]["resultType"]) == (5, "complete")
+            assert answer["result"]["_meta"] == {META_SUBSCRIPTION: 5}
+            assert await told(client) is None
+
+    run(main())
+
+
+class Greedy:
+    """Who holds places in a room."""
+
+    peer, proved = "", False
+
+
+def test_who_fills_one_servers_room_for_streams_keeps_nobody_from_the_others() -> None:
+    async def main() -> None:
+        mail, files = Listening(), Listening()
+        async with (
+            RawServer(mail) as one,
+            RawServer(files) as two,
+            Merged({"mail": one.url, "files": two.url}) as merged,
+            RawClient(merged.port) as client,
+        ):
+            rooms = next(each for each in merged.gateway.app.routes.servers if each.name == "files").rooms
+            monopoly = [rooms.streams.take(Greedy()) for _ in range(MAX_STREAMS // 2)]
+            assert len(monopoly) == MAX_STREAMS // 2
+            wanted = {"toolsListChanged": True}
+            assert await opened(client, listen(5, **wanted)) == acknowledged(5, wanted, **{UNAVAILABLE: ["files"]})
+            assert files.asked == []
 
     run(main())

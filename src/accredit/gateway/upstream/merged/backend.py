@@ -33,6 +33,7 @@ from accredit.gateway.upstream.merged.member import ONE_SERVER, MemberReply, Mer
 from accredit.gateway.upstream.merged.results import failure_edit, with_merged_uris, with_merged_uris_anywhere
 from accredit.gateway.upstream.merged.stateful import Stateful
 from accredit.gateway.upstream.merged.tasks import with_merged_tasks, with_merged_tasks_anywhere
+from accredit.gateway.upstream.merged.ways import Ways
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, to_json
 from accredit.jsonrpc.frames import Frame, Request, Success
@@ -68,7 +69,8 @@ class MergedBackend:
         self._lists = MergedLists(servers)
         self._info = {"name": _own_name(settings), "version": __version__}
         begun = before._stateful if isinstance(before, MergedBackend) else None
-        self._stateful = Stateful(settings, servers, counters, self._info, begun)
+        self._ways = Ways(settings, servers, counters)
+        self._stateful = Stateful(self._ways, self._info, begun)
         self._older: set[str] = before._older if isinstance(before, MergedBackend) else set()
         """The servers that speak none but the legacy revisions, as far as is known."""
 
@@ -125,7 +127,7 @@ class MergedBackend:
         server = self._servers[name]
         place = server.rooms.calls.take(reply)
         try:
-            head = self._stateful.head(reply.head, name)
+            head = self._ways.head(reply.head, name)
             return await server.backend.ask(MemberReply(reply, head), era, server.request(request), most)
         finally:
             place.leave()
@@ -136,7 +138,7 @@ class MergedBackend:
         if server is None:
             return None
         try:
-            head = self._stateful.head(reply.head, name)
+            head = self._ways.head(reply.head, name)
         except UpstreamUnavailable:
             return None
         return await server.backend.ask(MemberReply(reply, head), era, server.request(request), most)
@@ -209,8 +211,8 @@ class MergedBackend:
         """Forward a request to the one server that it is for."""
         edit = with_merged_uris(server.name, request.method, with_merged_tasks(server.name, request.method, edit))
         edits = {request.id: edit} if edit is not None else {}
-        member = self._stateful.reply_of(reply, request, server.name, own)
-        toward = self._stateful.toward(server.request(request), server.name, reply.head)
+        member = self._ways.reply_of(reply, request, server.name, own)
+        toward = self._ways.toward(server.request(request), server.name, reply.head)
         member.failed = failure_edit(server.name, request.method)
         place = server.rooms.calls.take(reply)
         try:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 from accredit.errors import AccreditError, RequestError
 from accredit.gateway.headers import RequestHead
-from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import EventIds, longest_event_id
+from accredit.gateway.upstream.merged.member import MergedMember
 from accredit.gateway.upstream.merged.streams import LISTS, Part, SharedStream, told
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -30,15 +30,14 @@ class StandingStream(SharedStream):
         self,
         reply: Reply,
         heads: Mapping[str, RequestHead],
-        backends: Mapping[str, Backend],
+        members: Mapping[str, MergedMember],
         mapper: Callable[[str, Callable[[bytes], bytes | None]], EventMapper],
         resumed: EventIds | None,
         id_of: Callable[[EventIds], bytes],
         max_bytes: int,
     ) -> None:
-        super().__init__(reply, heads.keys())
+        super().__init__(reply, heads.keys(), members)
         self._heads = heads
-        self._backends = backends
         self._mapper = mapper
         self._id_of = id_of
         self._max_bytes = max_bytes
@@ -62,7 +61,7 @@ class StandingStream(SharedStream):
         return part
 
     async def _serve(self, part: Part) -> None:
-        await self._backends[part.name].get(part, None)
+        await self._members[part.name].backend.get(part, None)
 
     def _failed(self, part: Part) -> None:
         if part.opened or not 400 <= part.status < 500:

@@ -16,9 +16,8 @@ servers or answer one of them. I/O through the servers' backends.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import Any
 
 from msgspec import Raw
 
@@ -26,45 +25,38 @@ from accredit import __version__
 from accredit.base.log_events import log_event
 from accredit.errors import (
     AccreditError,
-    AnswerError,
     FrameError,
     MessageId,
     RequestError,
-    UpstreamTimeout,
     UpstreamUnavailable,
 )
-from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RequestHead
 from accredit.gateway.recording.open_calls import ResumedCalls
-from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
-from accredit.gateway.upstream.merged.ids import EventIds, ProgressTokens, digest_of, longest_event_id, merged_ring
+from accredit.gateway.upstream.merged.ids import EventIds, digest_of
 from accredit.gateway.upstream.merged.initialize import hello_in, initialized, revision_of
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE
-from accredit.gateway.upstream.merged.member import MemberReply, MergedMember, member_head
-from accredit.gateway.upstream.merged.messages import Outward, addressee, cancelled
+from accredit.gateway.upstream.merged.messages import addressee, cancelled
 from accredit.gateway.upstream.merged.sessions import (
     MemberSession,
     MemberSessions,
     in_session,
     longest_id,
     packed,
-    sessions_in,
 )
 from accredit.gateway.upstream.merged.standing import LAST_EVENT, StandingStream
 from accredit.gateway.upstream.merged.streams import Part, SharedStream
 from accredit.gateway.upstream.merged.subscription import Subscription, shares
+from accredit.gateway.upstream.merged.ways import Ways, session_id
 from accredit.gateway.upstream.reply import Reply, WhileConnected
-from accredit.gateway.upstream.stdio.pending_calls import progress_token
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success
-from accredit.jsonrpc.methods import LEGACY_REVISIONS, LISTEN, META_PROGRESS, Era
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, LISTEN, Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Edit
-from accredit.limits import MERGED_ASK_SECONDS
 
 _log = logging.getLogger("accredit.gateway.merged")
 _PING = b'{"jsonrpc":"2.0","id":"check","method":"ping"}'
@@ -89,50 +81,22 @@ class Stateful:
 
     def __init__(
         self,
-        settings: GatewaySettings,
-        members: Mapping[str, MergedMember],
-        counters: Counters,
+        ways: Ways,
         info: Mapping[str, str],
         before: "Stateful | None" = None,
     ) -> None:
         """`info` is what the merged endpoint says of itself; what `before` has begun goes on."""
+        self._ways = ways
         self._info = info
-        self._members = members
-        self._counters = counters
-        self._max_bytes = settings.max_event_bytes
-        self._added = frozenset(name.lower().encode() for name in settings.forward_headers)
-        self._ring = merged_ring(settings.rounds.ring)
+        self._members = ways.members
         self._under_way: dict[tuple[bytes, MessageId], str] = before._under_way if before is not None else {}
         self._streams: set[SharedStream] = before._streams if before is not None else set()
         self._chores: set[asyncio.Task[None]] = before._chores if before is not None else set()
 
-    # --- what single calls need --------------------------------------------------------------------
-
-    def toward(self, request: Request, name: str, head: RequestHead) -> Request:
-        """Return a request with the progress token that a server gets; `head` is the client's."""
-        token = progress_token(request)
-        if token is None:
-            return request
-        own = self._tokens(name, head).outside_in(token)
-        return request.with_meta({META_PROGRESS: Raw(to_json(own))})
-
-    def reply_of(self, reply: Reply, request: Request, name: str, own: str | None = None) -> MemberReply:
-        """Return what a server answers a request into; `own` is its own name for the target. Raises
-        `UpstreamUnavailable` where it is not in the session."""
-        return self._member_reply(reply, name, digest_of(request.id), own=own)
-
-    def head(self, head: RequestHead, name: str, own: str | None = None) -> RequestHead:
-        """Return a client's head as it goes to a server, in its own session. Raises `UpstreamUnavailable`."""
-        sessions = sessions_in(head)
-        session = sessions.get(name)
-        if sessions and session is None:
-            raise UpstreamUnavailable(f"{name} did not answer when this session began")
-        return in_session(member_head(head, self._added, own), session)
-
     @contextlib.contextmanager
     def under_way(self, head: RequestHead, id: MessageId, name: str) -> Generator[None]:
         """Remember which server has a request, for as long as it is under way."""
-        key = _session(head), id
+        key = session_id(head), id
         self._under_way[key] = name
         try:
             yield
@@ -145,7 +109,7 @@ class Stateful:
         `AccreditError`."""
         request = decode_request(_INITIALIZE)
         assert isinstance(request, Request)  # noqa: S101 - it was built as one
-        aside = self._aside(reply, name)
+        aside = self._ways.aside(reply, name)
         aside.head = aside.head.without(_OF_THE_STATELESS_ERA)
         try:
             await self._members[name].backend.post(aside, request, Era.LEGACY, {})
@@ -183,14 +147,14 @@ class Stateful:
             await self._ask_all(reply, request)
         else:
             if era is Era.LEGACY:
-                self._session_of(reply)
+                self._ways.sessions_of(reply)
             return False
         return True
 
     async def check(self, reply: Reply) -> None:
         """Raise the refusal of a session that is over at all of its servers."""
-        asides = {name: self._aside(reply, name) for name in self._session_of(reply)}
-        await self._to_all(asides, Request("check", "ping", None, _PING))
+        asides = {name: self._ways.aside(reply, name) for name in self._ways.sessions_of(reply)}
+        await self._ways.ask(asides, Request("check", "ping", None, _PING))
         if all(aside.status == 404 for aside in asides.values()):
             raise _none_of(asides)
 
@@ -198,12 +162,12 @@ class Stateful:
         if SESSION_HEADER in reply.head.headers:
             detail = "Invalid Request: this session is initialized already"
             raise RequestError(INVALID_REQUEST, detail, id=request.id)
-        asides = {name: self._aside(reply, name) for name in self._members}
+        asides = {name: self._ways.aside(reply, name) for name in self._members}
         sessions: MemberSessions = {}
         begun = False
         try:
             with WhileConnected(reply):
-                await self._to_all(asides, request)
+                await self._ways.ask(asides, request)
             hellos = {name: hello for name, aside in asides.items() if (hello := self._hello(aside, request))}
             if not hellos:
                 raise UpstreamUnavailable("none of the servers has answered")
@@ -237,9 +201,9 @@ class Stateful:
         return hello_in(response.result)
 
     async def _ask_all(self, reply: Reply, request: Request) -> None:
-        asides = {name: self._aside(reply, name) for name in self._session_of(reply)}
+        asides = {name: self._ways.aside(reply, name) for name in self._ways.sessions_of(reply)}
         with WhileConnected(reply):
-            await self._to_all(asides, request)
+            await self._ways.ask(asides, request)
         answers = {name: aside.response(request.id) for name, aside in asides.items()}
         failures = [
             answer for name, answer in answers.items() if isinstance(answer, Failure) and asides[name].status < 400
@@ -257,7 +221,7 @@ class Stateful:
 
     async def _told(self, reply: Reply, message: Notification | Success | Failure) -> None:
         """Pass on what is owed no answer (rules 2 to 4)."""
-        sessions = self._session_of(reply)
+        sessions = self._ways.sessions_of(reply)
         try:
             found = addressee(message)
         except FrameError as error:
@@ -267,15 +231,15 @@ class Stateful:
         if found is not None:
             name, own = found
             if name in sessions:
-                await self._members[name].backend.post(self._member_reply(reply, name, b""), own, Era.LEGACY, {})
+                await self._members[name].backend.post(self._ways.member_reply(reply, name, b""), own, Era.LEGACY, {})
                 return
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no server of the session")
         else:
             id = cancelled(message) if isinstance(message, Notification) else None
-            at = self._under_way.get((_session(reply.head), id)) if id is not None else None
+            at = self._under_way.get((session_id(reply.head), id)) if id is not None else None
             names = [at] if at is not None and at in sessions else list(sessions)
             with WhileConnected(reply):
-                await self._to_all({each: self._aside(reply, each) for each in names}, message)
+                await self._ways.ask({each: self._ways.aside(reply, each) for each in names}, message)
         await reply.reply(202)
 
     # --- streams -------------------------------------------------------------------------------------
@@ -285,10 +249,10 @@ class Stateful:
         there."""
         if reply.head.is_modern:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
-        sessions = self._session_of(reply)
+        sessions = self._ways.sessions_of(reply)
         last = reply.head.headers.get(LAST_EVENT)
-        own = _session(reply.head)
-        resumed = EventIds.read(last, self._ring, own) if last is not None else None
+        own = session_id(reply.head)
+        resumed = EventIds.read(last, self._ways.ring, own) if last is not None else None
         if last is not None and (resumed is None or not resumed.of.keys() <= sessions.keys()):
             raise RequestError(INVALID_REQUEST, "Last-Event-ID names no event of this session")
         if resumed is not None and resumed.answered:
@@ -296,11 +260,10 @@ class Stateful:
             await self._resume(reply, name, id, resumed.answered, otherwise(name))
             return
         bare = reply.head.without((LAST_EVENT,))
-        heads = {name: self.head(bare, name) for name in sessions}
-        backends = {name: self._members[name].backend for name in sessions}
-        mapper = partial(self._mapper, reply, answered=_nobody)
-        id_of = partial(EventIds.text, ring=self._ring, session=own)
-        await self._serve(StandingStream(reply, heads, backends, mapper, resumed, id_of, self._max_bytes))
+        heads = {name: self._ways.head(bare, name) for name in sessions}
+        mapper = partial(self._ways.mapper, reply, answered=_nobody)
+        id_of = partial(EventIds.text, ring=self._ways.ring, session=own)
+        await self._serve(StandingStream(reply, heads, self._members, mapper, resumed, id_of, self._ways.max_bytes))
 
     async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
         """Go on with the stream that answers one request: what the server says there answers no other."""
@@ -308,7 +271,7 @@ class Stateful:
         def may_answer(id: MessageId) -> bool:
             return digest_of(id) == answered
 
-        member = self._member_reply(reply, name, answered, may_answer=may_answer)
+        member = self._ways.member_reply(reply, name, answered, may_answer=may_answer)
         member.head = member.head.with_field(LAST_EVENT, id)
         if isinstance(member.calls, ResumedCalls):
             member.calls = member.calls.only(may_answer)
@@ -316,9 +279,9 @@ class Stateful:
 
     async def delete(self, reply: Reply) -> None:
         """End a session, at all of its servers."""
-        asides = {name: self._aside(reply, name) for name in self._session_of(reply)}
+        asides = {name: self._ways.aside(reply, name) for name in self._ways.sessions_of(reply)}
         with WhileConnected(reply):
-            await self._each(asides, lambda name, aside: self._members[name].backend.delete(aside))
+            await self._ways.each(asides, lambda name, aside: self._members[name].backend.delete(aside))
         if not any(200 <= aside.status < 300 for aside in asides.values()):
             raise _none_of(asides)
         await reply.reply(204)
@@ -340,11 +303,10 @@ class Stateful:
         except FrameError as error:
             raise RequestError(INVALID_PARAMS, f"Invalid params: {error.detail}", id=request.id) from None
         asked = {name: self._members[name].request(share) for name, share in shared.items()}
-        heads = {name: self.head(reply.head, name) for name in asked}
-        backends = {name: self._members[name].backend for name in asked}
+        heads = {name: self._ways.head(reply.head, name) for name in asked}
 
         def mapper(name: str, stream: Subscription, part: Part) -> EventMapper:
-            return self._mapper(
+            return self._ways.mapper(
                 reply,
                 name,
                 _no_id,
@@ -353,7 +315,7 @@ class Stateful:
                 seen=partial(stream.heard, part),
             )
 
-        await self._serve(Subscription(reply, request, asked, heads, backends, mapper, self._max_bytes))
+        await self._serve(Subscription(reply, request, asked, heads, self._members, mapper, self._ways.max_bytes))
 
     async def _serve(self, stream: SharedStream) -> None:
         self._streams.add(stream)
@@ -362,87 +324,16 @@ class Stateful:
         finally:
             self._streams.discard(stream)
 
-    # --- parts -----------------------------------------------------------------------------------------
-
-    def _session_of(self, reply: Reply) -> Mapping[str, MemberSession]:
-        """Return the sessions that a request names, with servers that are still there. Raises `RequestError`."""
-        if SESSION_HEADER not in reply.head.headers:
-            raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id is missing")
-        found = sessions_in(reply.head)
-        return {name: session for name, session in found.items() if name in self._members}
-
-    def _mapper(self, reply: Reply, name: str, id_outside: Callable[[bytes], bytes | None], **more: Any) -> EventMapper:
-        outward = Outward(name, self._tokens(name, reply.head))
-        return EventMapper(
-            outward,
-            id_outside,
-            max_event_bytes=self._max_bytes,
-            counters=self._counters,
-            hears=reply.hears,
-            **more,
-        )
-
-    def _tokens(self, name: str, head: RequestHead) -> ProgressTokens:
-        session = sessions_in(head).get(name)
-        return ProgressTokens(self._ring, name, session.id if session is not None else b"")
-
-    def _member_reply(
-        self, reply: Reply, name: str, answered: bytes, *, own: str | None = None, **more: Any
-    ) -> MemberReply:
-        session, longest = _session(reply.head), longest_event_id(1)
-
-        def id_outside(id: bytes) -> bytes:
-            if len(id) > longest:
-                raise AnswerError(f"an event's id of more than {longest} bytes", bound=True)
-            return EventIds({name: id}, answered).text(self._ring, session)
-
-        mapper = self._mapper(reply, name, id_outside, **more)
-        member = MemberReply(reply, self.head(reply.head, name, own), mapper.feed)
-        member.hears = None  # the mapper asks, by the client's names
-        return member
-
-    def _aside(self, reply: Reply, name: str) -> Aside:
-        head = self.head(reply.head, name).with_field(b"accept-encoding", b"identity")
-        return Aside(reply, head, self._max_bytes)
-
-    async def _to_all(self, asides: Mapping[str, Aside], message: Request | Notification | Success | Failure) -> None:
-        def post(name: str, aside: Aside) -> Coroutine[Any, Any, None]:
-            return self._members[name].backend.post(aside, message, Era.LEGACY, {})
-
-        await self._each(asides, post)
-
-    async def _each(self, asides: Mapping[str, Aside], work: Callable[[str, Aside], Coroutine[Any, Any, None]]) -> None:
-        """Do something at several servers at once. What fails at one is between it and the gateway."""
-
-        async def one(name: str, aside: Aside) -> None:
-            try:
-                async with asyncio.timeout(MERGED_ASK_SECONDS):
-                    await work(name, aside)
-            except TimeoutError:
-                self._counters.refused(UpstreamTimeout(f"no answer for {MERGED_ASK_SECONDS:g} s"))
-            except RequestError as error:
-                aside.status = error.status
-            except AccreditError as error:
-                self._counters.refused(error)
-
-        async with asyncio.TaskGroup() as group:
-            for name, aside in asides.items():
-                group.create_task(one(name, aside))
-
     def _end(self, name: str, aside: Aside) -> None:
         """End a session that a server has begun and no client learns of."""
         head = in_session(aside.head, MemberSession(aside.session, aside.replica, ""))
         head.method = "DELETE"
-        ending = Aside(aside, head, self._max_bytes)
+        ending = Aside(aside, head, self._ways.max_bytes)
         chore = asyncio.create_task(
-            self._each({name: ending}, lambda name, aside: self._members[name].backend.delete(aside))
+            self._ways.each({name: ending}, lambda name, aside: self._members[name].backend.delete(aside))
         )
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
-
-
-def _session(head: RequestHead) -> bytes:
-    return head.headers.get(SESSION_HEADER, b"")
 
 
 def _begun(aside: Aside, revision: str) -> MemberSession:

@@ -3,7 +3,8 @@
 1. Each server's stream is followed by itself. What comes of it goes on at once, one event at a time; a client that is
    slow to read makes all of them wait, so nothing gathers here.
 2. One that ends, or could not be opened, is opened again, after a pause that grows: the client knows of one stream
-   only, and can't do it. The others go on meanwhile. One whose server does not offer it stays away.
+   only, and can't do it. The others go on meanwhile. One whose server does not offer it stays away. Each takes a place
+   in its server's room for streams: who has filled that keeps nobody from the others' streams.
 3. The client's stream begins when each server has opened its own or refused to, after `MERGED_ASK_SECONDS` at the
    latest. It is refused if all have refused.
 4. Where messages of a server may be lost for good, the client is told that what it knows may have changed.
@@ -22,6 +23,7 @@ from accredit.errors import AccreditError, ClientGone, RequestError, UpstreamUna
 from accredit.gateway.headers import EVENT_STREAM, RawHeaders, RequestHead
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
+from accredit.gateway.upstream.merged.member import MergedMember
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
@@ -59,8 +61,9 @@ class Part(Aside):
 class SharedStream(ABC):
     """Runs once, in the task of the client's request."""
 
-    def __init__(self, reply: Reply, names: Collection[str]) -> None:
+    def __init__(self, reply: Reply, names: Collection[str], members: Mapping[str, MergedMember]) -> None:
         self._reply = reply
+        self._members = members
         self._names = names
         self._unsettled = set(names)
         self._settled = asyncio.Event()
@@ -161,7 +164,8 @@ class SharedStream(ABC):
     async def _attempt(self, part: Part) -> AccreditError:
         """Follow a server's stream until it ends, and return why."""
         try:
-            await self._serve(part)
+            with self._members[part.name].rooms.streams.held(part, yields=True):
+                await self._serve(part)
         except ClientGone:
             raise
         except AccreditError as error:

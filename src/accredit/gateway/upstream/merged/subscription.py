@@ -15,8 +15,8 @@ from msgspec import Raw
 from accredit.errors import AccreditError, RequestError, UpstreamUnavailable
 from accredit.gateway.headers import RequestHead
 from accredit.gateway.replies import refusal
-from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.merged.events import EventMapper
+from accredit.gateway.upstream.merged.member import MergedMember
 from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, CANCELLED, list_of
 from accredit.gateway.upstream.merged.streams import LISTS, Part, SharedStream, told
 from accredit.gateway.upstream.reply import Reply
@@ -58,15 +58,14 @@ class Subscription(SharedStream):
         request: Request,
         asked: Mapping[str, Request],
         heads: Mapping[str, RequestHead],
-        backends: Mapping[str, Backend],
+        members: Mapping[str, MergedMember],
         mapper: "Callable[[str, Subscription, Part], EventMapper]",
         max_bytes: int,
     ) -> None:
-        super().__init__(reply, asked.keys())
+        super().__init__(reply, asked.keys(), members)
         self._request = request
         self._asked = asked
         self._heads = heads
-        self._backends = backends
         self._mapper = mapper
         self._max_bytes = max_bytes
         self._honored: dict[str, dict[str, Raw]] = {}
@@ -102,7 +101,7 @@ class Subscription(SharedStream):
         return part
 
     async def _serve(self, part: Part) -> None:
-        await self._backends[part.name].post(part, self._asked[part.name], Era.MODERN, {})
+        await self._members[part.name].backend.post(part, self._asked[part.name], Era.MODERN, {})
         response = part.response(self._request.id)
         if isinstance(response, Failure):
             self._answer(part, response.text)
