@@ -149,6 +149,7 @@ def initialize() -> Posted:
 
 
 @pytest.mark.holds("gateway/upstream/merged/stateful", 1)
+@pytest.mark.holds("gateway/upstream/merged/ways", 3)
 def test_a_server_that_hangs_is_left_out_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.merged.ways.MERGED_ASK_SECONDS", 0.3)
 
@@ -165,6 +166,7 @@ def test_a_server_that_hangs_is_left_out_of_the_session(monkeypatch: pytest.Monk
 
 
 @pytest.mark.holds("gateway/upstream/merged/initialize", 1)
+@pytest.mark.holds("gateway/upstream/merged/ways", 1)
 def test_each_server_hears_its_own_session_and_revision_and_no_cookie_or_id_of_one_comes_back() -> None:
     async def streams(server: Scripted, connection: Connection, message: Any) -> None:
         await server.stream(connection, sse({"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}))

@@ -169,6 +169,7 @@ def test_an_answer_to_a_forged_id_reaches_nobody() -> None:
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/merged/ways", 2)
 def test_no_server_tells_of_the_progress_of_a_call_that_another_has_got() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged, RawClient(merged.port) as client:
