@@ -96,9 +96,6 @@ MERGED_ID_BYTES = 72
 """Bytes that a server takes in the id of a merged session beside its own id: names have 32 characters at most, replicas
 16, revisions 10, and the rest is how they are packed. So there is room for the UUIDs of 37 servers."""
 
-MERGED_ASK_SECONDS = 5.0
-"""How long each of several servers may take to answer what all of them are asked (contract: 5 s)."""
-
 REOPEN_FIRST_SECONDS = 1.0
 """How long after the end of one server's part of a merged stream it is opened again; twice as long each time that this
 fails. Servers' own `retry` is about as long."""
@@ -924,7 +921,7 @@ MAX_BOOTSTRAP_TTL_SECONDS = 86_400
 
 # --- accredit init, accredit check --------------------------------------------------------------------
 
-ASK_SECONDS = 60.0
+SERVER_LISTS_SECONDS = 60.0
 """The time for a server to start and to list all its tools. One that is installed when it is first run takes half of
 that."""
 

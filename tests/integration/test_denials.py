@@ -258,7 +258,7 @@ def test_a_body_that_does_not_come_is_not_waited_for_long(
                     head = await client.reader.readuntil(b"\r\n\r\n")
                     assert head.startswith(b"HTTP/1.1 401")  # and no 100 before
             assert calls_of(route.log) == []
-            assert route.app._counters.counts["denial_unrecorded"] == 1  # pyright: ignore[reportPrivateUsage]
+            assert route.app.refused["denial_unrecorded"] == 1
 
     run(main())
 
@@ -323,7 +323,7 @@ def test_a_log_that_fails_is_told_by_the_count(world: Tokened, trust: Trust, tmp
         log = FailingRecords(decisions=False)
         async with guarded("http-modern", world, trust, tmp_path, log) as route:
             await answers(route, [(calling(route), None)])
-            assert route.app._counters.counts["denial_unrecorded"] == 1  # pyright: ignore[reportPrivateUsage]
+            assert route.app.refused["denial_unrecorded"] == 1
 
     run(main())
 

@@ -227,7 +227,7 @@ SLOW_BODY = request("POST", post(Era.LEGACY, "tools/call", INBOX), length=1_000)
 def test_bodies_that_strangers_send_slowly_leave_room_for_a_good_token(tokened: Tokened) -> None:
     async def main() -> None:
         async with RawServer(upstream) as server, with_tokens(server, tokened) as gateway, Crowd(gateway.port) as crowd:
-            bodies = gateway.app.rooms.bodies
+            bodies = gateway.app.routes.rooms.bodies
             await crowd.join(6, SLOW_BODY)
             await until(lambda: bodies.taken == 6 * 65_536)
             assert [await member.status() for member in await crowd.join(2, SLOW_BODY)] == [503] * 2
@@ -251,7 +251,7 @@ def test_one_address_with_all_slow_bodies_gives_some_to_another() -> None:
             Crowd(gateway.port) as crowd,
             Crowd(gateway.port, "127.0.0.2") as other,
         ):
-            bodies = gateway.app.rooms.bodies
+            bodies = gateway.app.routes.rooms.bodies
             first = (await crowd.join(8, SLOW_BODY))[0]
             await until(lambda: bodies.taken == 8 * 65_536)
             await other.join(1, SLOW_BODY)
@@ -269,7 +269,7 @@ def test_a_body_that_comes_too_slowly_gives_its_room_up(monkeypatch: pytest.Monk
         async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
             (slow,) = await crowd.join(1, request("POST", SLOW, length=100_000))
             assert await slow.status() == 408
-            assert gateway.app.rooms.bodies.taken == 0
+            assert gateway.app.routes.rooms.bodies.taken == 0
 
     run(main())
 

@@ -37,7 +37,7 @@ from accredit.config import Loaded, build_upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
-from accredit.limits import ASK_NOTICE_SECONDS, ASK_SECONDS, MAX_OVERHEARD_LINES, MAX_TOOL_LIST_BYTES
+from accredit.limits import ASK_NOTICE_SECONDS, MAX_OVERHEARD_LINES, MAX_TOOL_LIST_BYTES, SERVER_LISTS_SECONDS
 from accredit.pins import ListReader
 
 _ENDPOINT, _STREAM = "http://127.0.0.1/mcp", "http://127.0.0.1/sse"
@@ -84,13 +84,13 @@ def ask_configured(loaded: Loaded, reach: Reach) -> Offer:
 def ask_object(place: str) -> Offer:
     """Import `module:name` and return what that server object offers. Raises `ConfigurationError`."""
     server = imported(place)
-    return _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, ASK_SECONDS)
+    return _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, SERVER_LISTS_SECONDS)
 
 
 def _ask_upstream(
     upstream: _Upstream, *, follow: bool = False, seconds: float | None = None, place: str = "upstream"
 ) -> tuple[Offer, _Upstream]:
-    seconds = seconds or ASK_SECONDS
+    seconds = seconds or SERVER_LISTS_SECONDS
     if isinstance(upstream, HttpUpstream):
         upstream = asyncio.run(authenticated(upstream, place))
         door = asyncio.run(knock(upstream, follow=follow, seconds=seconds, place=place))
@@ -176,13 +176,13 @@ async def _through_gateway(door: Door, capabilities: Capabilities) -> AsyncGener
         door.upstream,
         max_response_bytes=MAX_TOOL_LIST_BYTES,
         max_event_bytes=MAX_TOOL_LIST_BYTES,
-        upstream_timeout_seconds=ASK_SECONDS,
+        upstream_timeout_seconds=SERVER_LISTS_SECONDS,
     )
     reader = ListReader()
     app = create_app(settings, on_tools=reader.add)
 
     def client_of(**_sdks_own: object) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(transport=InProcess(app), timeout=ASK_SECONDS)
+        return httpx2.AsyncClient(transport=InProcess(app), timeout=SERVER_LISTS_SECONDS)
 
     try:
         async with client_of() as http:

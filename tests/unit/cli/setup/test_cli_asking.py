@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.holds("cli/asking/server"), pytest.mark.holds("cli/ask
 def test_a_server_that_never_lists_is_waited_for_aloud_and_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(asking, "ASK_SECONDS", 1.0)
+    monkeypatch.setattr(asking, "SERVER_LISTS_SECONDS", 1.0)
     monkeypatch.setattr(asking, "ASK_NOTICE_SECONDS", 0.0)
     upstream = StdioUpstream((sys.executable, listing_server.__file__, "--mute"), cwd=str(tmp_path))
     with pytest.raises(ConfigurationError, match="in 1 s") as caught:
@@ -28,7 +28,7 @@ def test_a_server_that_never_lists_is_waited_for_aloud_and_given_up(
 
 @pytest.mark.parametrize("silent", ["while read -r line; do :; done", "while read -r line; do echo hello; done"])
 def test_a_command_that_speaks_no_mcp_is_told_how_to_find_out(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "ASK_SECONDS", 1.0)
+    monkeypatch.setattr(asking, "SERVER_LISTS_SECONDS", 1.0)
     with pytest.raises(ConfigurationError, match="did not list its tools") as caught:
         asking._ask_upstream(StdioUpstream(("sh", "-c", silent)))
     assert caught.value.remedy.startswith("run the command by hand")
