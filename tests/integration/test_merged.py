@@ -556,6 +556,14 @@ def test_a_token_for_one_server_is_not_good_for_all__and_what_it_denies_is_denie
             assert await status(CALL, allowed_tools=["list_inbox"]) == 403
             assert await status(CALL, allowed_tools=["mail__list_inbox"]) == 200
             assert [await status(each) for each in (pay, files_pay)] == [403, 200]
+            unknown = await several.send_merged(modern(CALL))
+            assert (unknown.status, "oauth-protected-resource/mcp" in (unknown.header("www-authenticate") or "")) == (
+                401,
+                True,
+            )
+            for path in ("", "/mcp"):
+                document = await several.get(f"/.well-known/oauth-protected-resource{path}")
+                assert json.loads(document.body)["resource"] == base
             assert await status(pay, scope="pay") == 200
             listed = await names_in(several, token=world.token(denied_tools=["list_inbox", "files__pay"]))
             assert {"mail__list_inbox", "files__list_inbox", "files__pay"}.isdisjoint(listed)

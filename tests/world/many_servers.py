@@ -58,7 +58,12 @@ class Several:
         """Return a gateway before the servers."""
         settings = [self.settings(name) for name in NAMES]
         if self._merge:
-            settings.append(merged_settings(settings, path="/mcp", gateway_id=GATEWAY, pins=self._merged_pins))
+            tokens = settings[0].tokens
+            resource = tokens.resource.removesuffix(f"/{NAMES[0]}") if tokens is not None else ""
+            whole = merged_settings(
+                settings, path="/mcp", gateway_id=GATEWAY, resource=resource, pins=self._merged_pins
+            )
+            settings.append(whole)
         return create_app(settings, revocations=RevocationLists((), {}), **self._ports)
 
     def settings(self, name: str) -> GatewaySettings:

@@ -138,19 +138,19 @@ class RequestHead:
     @Once
     def without_credentials(self) -> "RequestHead":
         """The head without the Authorization fields."""
-        return self._with_fields(without_authorization(self.raw_headers))
+        return self.with_fields(without_authorization(self.raw_headers))
 
     def without(self, names: Collection[bytes]) -> "RequestHead":
         """Return the head without these fields."""
-        if not names:
+        if not any(name in self.headers for name in names):
             return self
-        return self._with_fields([pair for pair in self.raw_headers if pair[0] not in names])
+        return self.with_fields([pair for pair in self.raw_headers if pair[0] not in names])
 
     def with_field(self, name: bytes, value: bytes) -> "RequestHead":
         """Return the head with this value wherever it has the field, or with the field at its end."""
         if name not in self.headers:
-            return self._with_fields([*self.raw_headers, (name, value)])
-        return self._with_fields([(each, value if each == name else old) for each, old in self.raw_headers])
+            return self.with_fields([*self.raw_headers, (name, value)])
+        return self.with_fields([(each, value if each == name else old) for each, old in self.raw_headers])
 
     def check_post(self) -> None:
         """Raise `RequestError` for a POST that is not JSON (415), or that names twice where it goes (400)."""
@@ -159,7 +159,8 @@ class RequestHead:
             check_once(self.headers, SESSION_HEADER, b"last-event-id")
             self._is_good_post = True
 
-    def _with_fields(self, fields: RawHeaders) -> "RequestHead":
+    def with_fields(self, fields: RawHeaders) -> "RequestHead":
+        """Return a head with these fields in place of its own."""
         head = RequestHead(self.method, self.path, fields, query=self.query, root=self.root, raw_path=self.raw_path)
         head.replica = self.replica
         return head

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, MergedUpstream, ProofSettings, TokenSettings
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.objects import members
@@ -23,8 +24,11 @@ from accredit.policy.merging import MergedCatalog, merged_name
 def merged_settings(
     servers: Sequence[GatewaySettings], *, path: str, gateway_id: str, resource: str = "", pins: Pins | None = None
 ) -> GatewaySettings:
-    """Return the settings of `servers` as one, at `path`. `resource` is the URL of that as clients know it, where
+    """Return the settings of `servers` as one, at `path`. `resource` is the URL of that as clients know it, for where
     tokens are on; `pins` are those of all tools, by their merged names. Raises `ConfigurationError`."""
+    if servers[0].tokens is not None and not resource:
+        what = "tokens are on, and nobody says for which URL they are at the endpoint of all servers"
+        raise ConfigurationError(what, "give merged_settings the resource")
     return replace(
         servers[0],
         upstream=MergedUpstream({each.server: each for each in servers}),
@@ -63,7 +67,7 @@ def _tokens(servers: Sequence[GatewaySettings], resource: str) -> TokenSettings 
     return replace(
         tokens,
         issuers=tuple(structs.replace(each, server_audience="") for each in tokens.issuers),
-        resource=resource or tokens.resource,
+        resource=resource,
         tool_scopes=scopes,
         bootstrap=None,
         servers=tuple(each.server for each in servers),

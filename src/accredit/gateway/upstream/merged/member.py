@@ -11,6 +11,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from accredit.base.caching import remembered
 from accredit.errors import UpstreamRefuses
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.forwarding import TO_UPSTREAM, Fate
@@ -51,12 +52,14 @@ class MergedMember(NamedTuple):
 
 def member_head(head: RequestHead, added: frozenset[bytes] = frozenset(), own: str | None = None) -> RequestHead:
     """Return a client's head as it goes to one server, by rules 1 and 2. `added` are the names of `forward_headers`."""
-    dropped = {name for name in head.headers if not _goes_on(name, added)}
-    if own is None or NAME_HEADER not in head.headers:
-        return head.without(dropped)
-    return head.without(dropped).with_field(NAME_HEADER, encode_header(own))
+    goes = [pair for pair in head.raw_headers if _goes_on(pair[0], added)]
+    if own is not None and NAME_HEADER in head.headers:
+        mirrored = NAME_HEADER, encode_header(own)
+        goes = [mirrored if pair[0] == NAME_HEADER else pair for pair in goes]
+    return head.with_fields(goes)
 
 
+@remembered(512)
 def _goes_on(name: bytes, added: frozenset[bytes]) -> bool:
     if name in added or name == b"connection":  # which may take some of the added ones off
         return True

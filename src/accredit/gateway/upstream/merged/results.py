@@ -4,7 +4,7 @@
    of a prompt, and those of `contents` that were read: what a client may ask for by them. So is the URI in the error
    that a read is answered with.
 2. Nothing else is: neither `structuredContent`, nor what a text says, nor the address of an icon.
-3. A result without such a URI stays byte for byte. One that has any, and more than `MAX_SPLIT_BYTES`, is none.
+3. A result without such a URI stays byte for byte. One with more than `MAX_SPLIT_BYTES` where there are some is none.
 
 A server can't name another's resource so: whatever it says is taken for its own.
 """
@@ -77,13 +77,13 @@ def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None) -> Edi
 
 def _mapped(server: str, places: Mapping[str, _Mapped], response: Success) -> Steps[Success]:
     """Return the response with its URIs mapped. Raises `FrameError` by rule 3."""
-    if len(response.result) > MAX_SPLIT_BYTES:
-        raise FrameError(f"a result with URIs of more than {MAX_SPLIT_BYTES} bytes", bound=True)
     yield
     result = yield from _split(response.result)
     changes: dict[str, object] = {}
     for name, mapped in places.items():
         if name in result and may_hold(result[name], _URI):
+            if len(result[name]) > MAX_SPLIT_BYTES:
+                raise FrameError(f"{name} with URIs, of more than {MAX_SPLIT_BYTES} bytes", bound=True)
             changed = yield from _each(server, result[name], mapped)
             if changed is not result[name]:
                 changes[name] = changed

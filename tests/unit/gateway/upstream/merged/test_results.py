@@ -129,7 +129,8 @@ def test_a_result_that_is_too_long_to_be_mapped_is_none__one_without_a_uri_passe
     long = {"type": "text", "text": "A" * MAX_SPLIT_BYTES}
     with pytest.raises(FrameError, match="more than"):
         mapped("tools/call", {"content": [long, LINK]})
-    assert mapped("tools/call", {"content": [long]}) == {"content": [long]}
+    for passes in ({"content": [long]}, {"content": [], "structuredContent": [long, LINK]}):
+        assert mapped("tools/call", passes) == passes
 
 
 JSON = st.recursive(
