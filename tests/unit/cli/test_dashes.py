@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from accredit.cli.dashes import CommandAfterDashes, command_of
+from accredit.cli.dashes import CommandAfterDashes, NameAndCommandAfterDashes, command_of
 from accredit.errors import ConfigurationError
 
 SEEN: list[Any] = []
@@ -23,6 +23,11 @@ def serve(ctx: typer.Context, url: str | None = typer.Argument(None), config: st
     SEEN.append((config, url, command_of(ctx)))
 
 
+@app.command(cls=NameAndCommandAfterDashes)
+def add(ctx: typer.Context, name: str, url: str | None = typer.Argument(None), config: str | None = None) -> None:
+    SEEN.append((config, name, url, command_of(ctx)))
+
+
 def parsed(*words: str) -> Any:
     SEEN.clear()
     command = get_command(app)
@@ -35,6 +40,12 @@ def parsed(*words: str) -> Any:
     ("words", "expected"),
     [
         ("wrap -- node x --config y", (None, False, ["node", "x", "--config", "y"])),
+        ("add mail -- node x --config y", (None, "mail", None, ["node", "x", "--config", "y"])),
+        ("add mail node x -y", (None, "mail", None, ["node", "x", "-y"])),
+        ("add --config c mail node x", ("c", "mail", None, ["node", "x"])),
+        ("add mail --config c node x", ("c", "mail", None, ["node", "x"])),
+        ("add mail http://x", (None, "mail", "http://x", None)),
+        ("add mail http://x --config c", ("c", "mail", "http://x", None)),
         ("wrap node x", (None, False, ["node", "x"])),
         ("wrap node", (None, False, ["node"])),
         ("wrap --config c --quiet node x -y", ("c", True, ["node", "x", "-y"])),

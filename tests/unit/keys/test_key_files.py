@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accredit.errors import ConfigurationError
-from accredit.keys import read_file, write_file
+from accredit.keys import read_file, replace_file, write_file
 
 pytestmark = pytest.mark.holds("keys/files")
 
@@ -111,3 +111,43 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> N
 def test_what_can_not_be_read_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="can't read"):
         read_file(tmp_path / name, 4)
+
+
+@pytest.mark.parametrize("old_mode", [0o600, 0o640, 0o664])
+def test_a_file_that_gets_other_bytes_keeps_its_mode__whatever_the_umask(old_mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    path.chmod(old_mode)
+    replace_file(path, b"new", old=b"old")
+    assert (path.read_bytes(), mode(path)) == (b"new", old_mode)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_somebody_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"theirs")
+    with pytest.raises(ConfigurationError, match="was changed meanwhile"):
+        replace_file(path, b"new", old=b"old")
+    with pytest.raises(ConfigurationError, match="can't replace"):
+        replace_file(tmp_path / "nothing", b"new", old=b"")
+    assert path.read_bytes() == b"theirs"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_other_bytes_go_where_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/file").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("there/file")
+    replace_file(tmp_path / "link", b"new", old=b"old")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there/file").read_bytes() == b"new"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_it_keeps_its_owner__who_has_to_go_on_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    path.chmod(0o600)
+    os.chown(path, 12345, 54321)
+    replace_file(path, b"new", old=b"old")
+    assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (12345, 54321, 0o600)

@@ -238,7 +238,7 @@ def _report(
     steps = [
         f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
         f"accredit check {name} --config {config}",
-        f"accredit serve --config {config}",
+        f"accredit reload --config {config}    # or, where none runs: accredit serve --config {config}",
     ]
     if as_json:
         tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]

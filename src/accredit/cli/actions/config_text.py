@@ -26,7 +26,7 @@ _Headers = Mapping[str, str | Mapping[str, str]]
 _HEAD = """\
 # The configuration of the gateway in front of {server}.
 # Made by `accredit init` from what the server says of itself. Nobody has checked that: read it before you serve.
-# Every key: `accredit config schema`. A gateway that runs takes changes when it is started again.
+# Every key: `accredit config schema`. `accredit reload` has a gateway that runs take changes.
 
 [gateway]
 host = "127.0.0.1"

@@ -58,7 +58,9 @@ def pin_offer(approval: Approval, offer: Offer, *, as_json: bool) -> int:
     elif taken and not different and approval.server in lock:
         say(f"nothing has changed: {len(found.tools)} tools are as they are pinned")
     elif taken:
-        say(f"wrote {approval.path}: {len(found.tools)} tools pinned; a gateway takes it at its next start")
+        say(
+            f"wrote {approval.path}: {len(found.tools)} tools pinned; `accredit reload` has a gateway that runs take it"
+        )
     return 0 if taken else 1
 
 

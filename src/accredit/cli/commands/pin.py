@@ -27,7 +27,7 @@ def pin(
 
     What is shown is what a model would read: characters that don't show are written as their code points, and names
     that look like others are marked. Without a yes, nothing is written, and the exit code is 1. A gateway reads the
-    lock at its start.
+    lock at its start, and at a reload.
 
     Examples:
 
