@@ -253,6 +253,16 @@ IDLE_SECONDS = 4.0
 """How long a connection is kept for the next request. Common servers (Node, uvicorn) close after five seconds of
 silence, and a request that meets their FIN is lost, as it can't be sent again."""
 
+LARGE_ANSWER_BYTES = 1_048_576
+"""Bytes of an answer, or of an event, that take no room: few are larger."""
+
+MAX_ANSWERS_BYTES = 268_435_456
+"""Bytes of larger ones in memory at once, until each has gone on: two of the default `max_response_bytes`."""
+
+MAX_WAITING_ANSWERS = 64
+"""Answers of one server that wait for such room, each with up to twice `HIGH_WATER_BYTES` that were read already, or
+with as much as it holds."""
+
 MAX_PREPARED_HEADS = 256
 """Heads of clients' requests for which it is remembered what goes to the server: a client sends the same each time.
 Each has at most `MAX_REMEMBERED_HEAD_BYTES`, and is held twice."""

@@ -90,7 +90,7 @@ class MemoryAnswer:
     def whole(self, limit: int) -> bytes | None:
         """As `Answer.whole`, of an answer that is still to come."""
 
-    async def read(self, limit: int, *, timeout: float) -> bytes:
+    async def read(self, limit: int, *, timeout: float, grow: object = None) -> bytes:
         """As `Answer.read`."""
         whole = b""
         while piece := await self.chunk(timeout=timeout):

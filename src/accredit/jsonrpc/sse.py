@@ -65,6 +65,11 @@ class SseParser:
         self._check(len(self._buffer))
 
     @property
+    def size(self) -> int:
+        """How many bytes of an event have come that is not whole yet."""
+        return len(self._buffer)
+
+    @property
     def pending(self) -> bool:
         """Whether the stream is in the middle of an event."""
         return bool(self._buffer)

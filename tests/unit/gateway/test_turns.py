@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Generator
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from tests.world.running import run
 
 from accredit.gateway.turns import about, in_turns, next_turn, turn
@@ -34,6 +35,7 @@ async def all_of(*works: Coroutine[Any, Any, None]) -> None:
             group.create_task(each)
 
 
+@pytest.mark.holds("gateway/turns", 1)
 def test_forty_floods_hold_the_loop_for_no_longer_than_one__in_each_of_its_turns_one_step_is_done() -> None:
     done: list[str] = []
     seen: list[int] = []
@@ -49,6 +51,7 @@ def test_forty_floods_hold_the_loop_for_no_longer_than_one__in_each_of_its_turns
     assert max(after - before for before, after in pairwise(seen)) == 1
 
 
+@pytest.mark.holds("gateway/turns", 2)
 def test_a_server_with_much_to_do_keeps_no_other_waiting__they_have_their_steps_in_rotation() -> None:
     done: list[str] = []
 

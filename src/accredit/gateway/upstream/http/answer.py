@@ -1,13 +1,18 @@
 """An upstream's answer: its head, and its body at the reader's pace. I/O through its connection."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from io import BytesIO
+from typing import Any
 
 from accredit.errors import AnswerError, UpstreamTimeout
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.upstream.http.connection import Connection
 from accredit.gateway.upstream.http.heads import AnswerHead
 from accredit.gateway.upstream.http.parsing import Response
+from accredit.limits import LARGE_ANSWER_BYTES
+
+Grow = Callable[[int], Coroutine[Any, Any, None]]
 
 
 class Answer:
@@ -43,8 +48,10 @@ class Answer:
             raise _too_large(limit)
         return body
 
-    async def read(self, limit: int, *, timeout: float) -> bytes:
+    async def read(self, limit: int, *, timeout: float, grow: Grow | None = None) -> bytes:
         """Return the whole body as it came, within `timeout` seconds in all, and close the answer.
+
+        `grow` makes room for so many bytes.
 
         Raises `AnswerError` as soon as it is known to exceed `limit` bytes, `UpstreamTimeout`, and
         `UpstreamUnavailable` if it is cut off.
@@ -56,7 +63,7 @@ class Answer:
                 return body
             if response.length is not None and response.length > limit:
                 raise _too_large(limit)
-            return await self._gather(limit, asyncio.get_running_loop().time() + timeout)
+            return await self._gather(limit, asyncio.get_running_loop().time() + timeout, grow)
         finally:
             self.close()
 
@@ -89,13 +96,15 @@ class Answer:
         if response.pieces:
             response.take()
 
-    async def _gather(self, limit: int, deadline: float) -> bytes:
+    async def _gather(self, limit: int, deadline: float, grow: Grow | None) -> bytes:
         response = self._response
         whole = BytesIO()  # grows in place, and returns its bytes without a copy
         while True:
             whole.write(response.take())
             if whole.tell() > limit:
                 raise _too_large(limit)
+            if grow is not None and whole.tell() > LARGE_ANSWER_BYTES:
+                await grow(max(whole.tell(), response.length or 0))
             if response.complete:
                 return whole.getvalue()
             if asyncio.get_running_loop().time() >= deadline:

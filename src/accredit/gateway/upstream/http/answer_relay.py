@@ -28,7 +28,8 @@ from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import traced
 from accredit.gateway.turns import in_turns
-from accredit.gateway.upstream.http.client import Answer
+from accredit.gateway.upstream.http.answer import Answer, Grow
+from accredit.gateway.upstream.http.large_answers import LargeAnswers
 from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
 from accredit.gateway.upstream.http.representation import as_it_came, charset_problem, decoded, error_type
 from accredit.gateway.upstream.http.sending import Sender
@@ -53,8 +54,10 @@ class AnswerRelay:
         counters: Counters,
         *,
         looked_after: bool,
+        large: LargeAnswers,
         standing: LongLivedStreams | None = None,
     ) -> None:
+        self.large = large
         self._settings = settings
         self._max_bytes = settings.max_response_bytes
         self._patience = settings.patience
@@ -72,20 +75,31 @@ class AnswerRelay:
             return self.error(reply, answer, expected, requests)
         if answer.head.is_stream and expected.waiting and 200 <= answer.status < 300:
             return self.stream(reply, answer, expected, requests)
-        return self._whole(reply, answer, expected, requests)
+        if answer.has_come and b"content-encoding" not in answer.head.fields:
+            return self._whole(reply, answer, expected, requests, None)
+        return self._growing(reply, answer, expected, requests)
 
     async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
         """Pass on an answer of status 400 and above (rules 1 and 5)."""
+        held = self.large.of(reply)
+        try:
+            await self._error(reply, answer, expected, requests, held.grow)
+        finally:
+            held.leave()
+
+    async def _error(
+        self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request], grow: Grow
+    ) -> None:
         if answer.status == 401 and self._looked_after:
             raise UpstreamRefuses
         text, headers = b"", self._forwarding.unread_to_client(answer.headers)
         outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
         try:
-            text = raw = await answer.read(self._max_bytes, timeout=self._patience)
+            text = raw = await answer.read(self._max_bytes, timeout=self._patience, grow=grow)
             problem = charset_problem(answer)
             if problem is not None:
                 raise problem
-            body = await decoded(answer, raw, self._max_bytes)
+            body = await decoded(answer, raw, self._max_bytes, grow)
             said = error_type(answer, raw, body.text, expected)
             text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
             headers = [*self._passed_on(answer), *said, *coding]
@@ -103,6 +117,7 @@ class AnswerRelay:
 
     async def stream(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
         """Apply rule 4 to a stream, also to a standing one."""
+        held = self.large.of(reply)
         stands = not requests or any(request.method == LISTEN for request in requests)
         relay = EventRelay(
             reply,
@@ -114,8 +129,12 @@ class AnswerRelay:
             learn=partial(self._learn, reply, answer, requests),
             idle_seconds=None if stands else self._patience,
             hold=any(request.method == "initialize" for request in requests),
+            held=held,
         )
-        await (self.standing.run(relay) if stands else relay.run())
+        try:
+            await (self.standing.run(relay) if stands else relay.run())
+        finally:
+            held.leave()
         if relay.late:
             self._sender.take_back(reply, expected)
 
@@ -131,19 +150,29 @@ class AnswerRelay:
         self._observe(problem)
         return [pair for pair in self._forwarding.unread_to_client(answer.headers) if pair[0] != b"content-encoding"]
 
-    async def _whole(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
+    async def _growing(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
+        """Apply them to one that may come to be large."""
+        held = self.large.of(reply)
+        try:
+            await self._whole(reply, answer, expected, requests, held.grow)
+        finally:
+            held.leave()
+
+    async def _whole(
+        self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request], grow: Grow | None
+    ) -> None:
         """Apply rules 2 to 4 to an answer with one body."""
         problem = self._head_problem(answer, expected)
         if problem is not None and self._settings.enforce:
             raise problem
         raw = answer.whole(self._max_bytes)
         if raw is None:
-            raw = await answer.read(self._max_bytes, timeout=self._patience)
+            raw = await answer.read(self._max_bytes, timeout=self._patience, grow=grow)
         text = raw
         try:
             if problem is not None:
                 raise problem
-            body = await decoded(answer, raw, self._max_bytes)
+            body = await decoded(answer, raw, self._max_bytes, grow)
             judged = await self._judged(body.text, expected)
             for response, _ in expected.answers.members:
                 self._learn(reply, answer, requests, response)

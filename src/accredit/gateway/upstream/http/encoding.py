@@ -71,23 +71,23 @@ class Decoded(Struct, frozen=True):
     coding: bytes = b""
 
 
-def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Generator[None, None, Decoded]:
-    """Return a whole body, decoded in steps of some milliseconds. Raises `AnswerError` as soon as that exceeds `limit`
-    bytes."""
+def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Generator[int, None, Decoded]:
+    """Return a whole body, decoded in steps of some milliseconds, each of which gives its size so far. Raises
+    `AnswerError` as soon as that exceeds `limit` bytes."""
     decoder = open_decoder(coding)
     if decoder is None:
         return Decoded(raw)
     body, step_ends = BytesIO(), DECODED_STEP_BYTES
     for start in range(0, len(raw), ENCODED_STEP_BYTES):
         if start:
-            yield
+            yield body.tell()
         for piece in decoder.feed(raw[start : start + ENCODED_STEP_BYTES]):
             if body.tell() + len(piece) > limit:
                 raise AnswerError(f"decoded, the answer is larger than {limit} bytes", bound=True)
             body.write(piece)
             if body.tell() >= step_ends:
                 step_ends += DECODED_STEP_BYTES
-                yield
+                yield body.tell()
     decoder.finish()
     return Decoded(body.getvalue(), decoder.coding_of(raw))
 

@@ -17,6 +17,7 @@ from accredit.gateway.room import ALONE, Parts, Place
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.answer_relay import AnswerRelay
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer
+from accredit.gateway.upstream.http.large_answers import LargeAnswers
 from accredit.gateway.upstream.http.own_calls import own_call, whole_response
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.gateway.upstream.http.replicas import route_of
@@ -55,6 +56,7 @@ class HttpRelay:
             self.sender,
             counters,
             looked_after=upstream.looked_after,
+            large=before.answers.large if before is not None else LargeAnswers(settings, parts),
             standing=before.answers.standing if before is not None else None,
         )
         self._tools = tools
@@ -63,6 +65,7 @@ class HttpRelay:
     def begin(self) -> None:
         """Bound what is under way by these settings from now on."""
         self.sender.begin()
+        self.answers.large.fit(self._settings)
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Forward a message, and judge its answer."""

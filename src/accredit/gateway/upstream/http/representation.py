@@ -13,8 +13,8 @@ import codecs
 from accredit.errors import AnswerError, FrameError
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
-from accredit.gateway.turns import in_turns
-from accredit.gateway.upstream.http.answer import Answer
+from accredit.gateway.turns import next_turn
+from accredit.gateway.upstream.http.answer import Answer, Grow
 from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, decode_answer
 from accredit.jsonrpc.frames import decode_error
 from accredit.jsonrpc.responses import Expected
@@ -27,10 +27,20 @@ def charset_problem(answer: Answer) -> AnswerError | None:
     return None if answer.head.in_utf8 else AnswerError("a charset other than utf-8")
 
 
-async def decoded(answer: Answer, raw: bytes, limit: int) -> Decoded:
-    """Return the decoded body of an answer. Raises `AnswerError`."""
+async def decoded(answer: Answer, raw: bytes, limit: int, grow: Grow | None = None) -> Decoded:
+    """Return the decoded body of an answer; `grow` makes room for so many bytes. Raises `AnswerError`."""
     coding = answer.head.fields.get(b"content-encoding")
-    return Decoded(raw) if coding is None else await in_turns(decode_answer(raw, coding, limit))
+    if coding is None:
+        return Decoded(raw)
+    steps = decode_answer(raw, coding, limit)
+    while True:
+        try:
+            size = next(steps)
+        except StopIteration as last:
+            return last.value
+        if grow is not None:
+            await grow(max(len(raw), size))
+        await next_turn()
 
 
 def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes, RawHeaders]:

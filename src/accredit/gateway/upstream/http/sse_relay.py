@@ -32,6 +32,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.encoding import open_decoder
+from accredit.gateway.upstream.http.large_answers import Held
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Notification
 from accredit.jsonrpc.methods import Era
@@ -70,6 +71,7 @@ class EventRelay:
         idle_seconds: float | None,
         hold: bool = False,
         endpoint: Callable[[bytes], bytes] | None = None,
+        held: Held | None = None,
     ) -> None:
         self._reply = reply
         self._answer = answer
@@ -89,6 +91,7 @@ class EventRelay:
         self._judged_one = False
         self._has_ids = False
         self._endpoint = endpoint
+        self._room = held
         self._observed: AnswerError | None = None
         self.late = False
         """Whether the upstream was silent for too long."""
@@ -168,6 +171,8 @@ class EventRelay:
                     self._since_turn = 0
                     await next_turn()
                 await self._relay(self._parser.feed(piece))
+                if self._room is not None:
+                    await self._room.fit(self._parser.size)
 
     async def _next_chunk(self) -> bytes | None:
         """Return the next bytes, b"" at the end, or None when the head or a comment is due. Raises

@@ -1,0 +1,77 @@
+"""Room for the large answers of one server, over HTTP: a hundred of 100 MiB would take the memory of all others.
+
+1. An answer, or an event of a stream, takes no room up to `LARGE_ANSWER_BYTES`; beyond, it takes as much again each
+   time that it has outgrown what it has, and gives all back when it has gone on.
+2. There is `MAX_ANSWERS_BYTES` for all servers, and of several an equal part for each; two of the largest fit in any.
+3. An answer that finds none waits for `BODY_ROOM_SECONDS`, unread, and is then refused as one that is too large.
+"""
+
+from accredit.errors import AnswerError, RequestError
+from accredit.gateway.room import Parts, Place, Room
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.reply import Reply
+from accredit.limits import (
+    BODY_ROOM_SECONDS,
+    LARGE_ANSWER_BYTES,
+    MAX_ANSWERS_BYTES,
+    MAX_WAITING_ANSWERS,
+    RESERVED_SHARE,
+)
+
+
+class LargeAnswers:
+    """The room of one server."""
+
+    def __init__(self, settings: GatewaySettings, parts: Parts) -> None:
+        self._parts = parts
+        self.room = Room("large answers", 0, waiting=MAX_WAITING_ANSWERS)
+        self.fit(settings)
+
+    def fit(self, settings: GatewaySettings) -> None:
+        """Have the room that these settings ask for from now on."""
+        self._largest = max(settings.max_response_bytes, settings.max_event_bytes)
+        most = max(self._parts.of(MAX_ANSWERS_BYTES), 2 * self._largest)
+        self.room.fit(most, int(most * RESERVED_SHARE) if settings.proving else 0)
+
+    def of(self, reply: Reply) -> "Held":
+        """Return what one answer holds, which is nothing yet. Its owner must give it back."""
+        return Held(self.room, reply, self._largest)
+
+
+class Held:
+    """The room that one answer holds."""
+
+    __slots__ = ("_largest", "_places", "_reply", "_room", "_size")
+
+    def __init__(self, room: Room, reply: Reply, largest: int) -> None:
+        self._largest = largest
+        self._room = room
+        self._reply = reply
+        self._places: list[Place] = []
+        self._size = LARGE_ANSWER_BYTES
+
+    async def grow(self, size: int) -> None:
+        """Have room for so many bytes. Raises `AnswerError` (rule 3)."""
+        if size <= self._size:
+            return
+        # All at once: of many that each hold a part and wait for the next, none would go on.
+        wanted = max(size, min(2 * self._size, self._largest))
+        try:
+            self._places.append(await self._room.wait(self._reply, wanted - self._size, BODY_ROOM_SECONDS))
+            self._size = wanted
+        except RequestError:
+            raise AnswerError("too many large answers of this server at once", bound=True) from None
+
+    async def fit(self, size: int) -> None:
+        """Have room for so many bytes, and none if they take none. Raises `AnswerError` (rule 3)."""
+        if size > self._size:
+            await self.grow(size)
+        elif self._places and size <= LARGE_ANSWER_BYTES:
+            self.leave()
+
+    def leave(self) -> None:
+        """Give all back."""
+        for place in self._places:
+            place.leave()
+        self._places.clear()
+        self._size = LARGE_ANSWER_BYTES

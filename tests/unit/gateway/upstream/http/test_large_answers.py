@@ -1,0 +1,182 @@
+"""Large answers of one server take no more memory than their room, and none of anybody else's."""
+
+import asyncio
+import gzip
+
+import pytest
+from tests.world.asgi import Told
+from tests.world.calls import STREAM_HEAD, chunk, event, http, post, response
+from tests.world.raw_client import RawClient
+from tests.world.raw_server import Connection, RawServer, until
+from tests.world.running import RunningGateway, run
+
+from accredit.errors import AnswerError
+from accredit.gateway import GatewaySettings, HttpUpstream, create_app
+from accredit.gateway.room import Parts, Room
+from accredit.gateway.upstream.http.large_answers import LargeAnswers
+from accredit.jsonrpc.methods import Era
+from accredit.limits import LARGE_ANSWER_BYTES, MAX_ANSWERS_BYTES
+
+pytestmark = pytest.mark.holds("gateway/upstream/http/large_answers")
+LIMIT = 4 * LARGE_ANSWER_BYTES
+UPSTREAM = HttpUpstream("http://127.0.0.1:9/mcp")
+LARGE = response(text="x" * 3 * LARGE_ANSWER_BYTES)
+HALF = LARGE[: 2 * LARGE_ANSWER_BYTES]
+LARGE_KINDS = {
+    "a length": (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(LARGE), HALF),
+    "chunks": (STREAM_HEAD.replace(b"text/event-stream", b"application/json"), chunk(HALF)),
+    "an event": (STREAM_HEAD, chunk(b"data: " + HALF)),
+}
+
+
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.http.large_answers.BODY_ROOM_SECONDS", 0.05)
+    monkeypatch.setattr("accredit.gateway.upstream.http.large_answers.MAX_ANSWERS_BYTES", 1)
+
+
+def settings(upstream: HttpUpstream = UPSTREAM) -> GatewaySettings:
+    return GatewaySettings(upstream, max_response_bytes=LIMIT, max_event_bytes=LIMIT)
+
+
+@pytest.mark.holds("gateway/upstream/http/large_answers", 1)
+def test_what_is_not_large_takes_no_room__and_what_is_gives_all_back() -> None:
+    async def main() -> None:
+        large = LargeAnswers(settings(), Parts())
+        held = large.of(Told().exchange)
+        await held.grow(LARGE_ANSWER_BYTES)
+        assert large.room.taken == 0
+        await held.grow(LIMIT)
+        assert large.room.taken == 3 * LARGE_ANSWER_BYTES
+        await held.fit(LARGE_ANSWER_BYTES)
+        assert large.room.taken == 0
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/http/large_answers", 2)
+def test_each_of_many_servers_has_room_for_two_of_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.http.large_answers.MAX_ANSWERS_BYTES", MAX_ANSWERS_BYTES)
+
+    async def main() -> None:
+        for servers in (1, 2, 1_000):
+            large = LargeAnswers(settings(), Parts(servers))
+            two = [large.of(Told().exchange) for _ in range(2)]
+            for held in two:
+                await held.grow(LIMIT)
+            assert large.room.taken == 2 * (LIMIT - LARGE_ANSWER_BYTES)
+            assert large.room._most == max(MAX_ANSWERS_BYTES // servers, 2 * LIMIT)
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/http/large_answers", 3)
+@pytest.mark.parametrize("kind", LARGE_KINDS)
+def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_next_one_is_refused(kind: str) -> None:
+    head, half = LARGE_KINDS[kind]
+
+    async def never_ends(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(head, half)
+        await connection.peer_closed()
+
+    async def main() -> None:
+        async with RawServer(never_ends) as server:
+            app = create_app(settings(HttpUpstream(server.url)))
+            async with RunningGateway(app) as gateway:
+                clients = [RawClient(gateway.port) for _ in range(24)]
+                for client in clients:
+                    await client.__aenter__()
+                    posted = post(Era.LEGACY)
+                    await client.ask("POST", "/mcp", posted.headers, posted.body)
+                room = room_of(app)
+                heads = [asyncio.ensure_future(client.reader.readuntil(b"\r\n")) for client in clients]
+                await until(lambda: any(each.done() for each in heads))
+                refused = [each.result() for each in heads if each.done()]
+                assert set(refused) <= {b"HTTP/1.1 502 Bad Gateway\r\n", b"HTTP/1.1 200 OK\r\n"}
+                assert 0 < room.taken <= room._most
+                for each in heads:
+                    each.cancel()
+                for client in clients:
+                    await client.close()
+                await until(lambda: room.taken == 0)
+
+    run(main())
+
+
+def test_a_bomb_takes_room_as_it_grows__and_gives_it_back_when_it_is_refused() -> None:
+    bomb = http(gzip.compress(response(text="x" * 8 * LIMIT)), headers=(("Content-Encoding", "gzip"),))
+    sound = http(gzip.compress(LARGE), headers=(("Content-Encoding", "gzip"),))
+    told = iter([sound, bomb, sound, bomb, sound])
+
+    async def answers(connection: Connection) -> None:
+        while await connection.request() is not None:
+            await connection.send(next(told))
+
+    async def main() -> None:
+        async with RawServer(answers) as server:
+            app = create_app(settings(HttpUpstream(server.url)))
+            async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
+                statuses: list[int] = []
+                for _ in range(5):
+                    posted = post(Era.LEGACY)
+                    await client.ask("POST", "/mcp", posted.headers, posted.body)
+                    statuses.append((await client.answer()).status)
+                    assert room_of(app).taken == 0
+                assert statuses == [200, 502, 200, 502, 200]
+
+    run(main())
+
+
+def test_room_that_is_there_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.http.large_answers.BODY_ROOM_SECONDS", 30)
+
+    async def main() -> None:
+        large = LargeAnswers(settings(), Parts())
+        held = [large.of(Told().exchange) for _ in range(6)]
+        growing = [asyncio.create_task(each.grow(LIMIT)) for each in held]
+        await asyncio.sleep(0)
+        assert [each.done() for each in growing].count(True) < 6
+        for each, task in zip(held, growing, strict=True):
+            await task
+            each.leave()
+        assert large.room.taken == 0
+
+    run(main())
+
+
+def test_past_its_room_an_answer_is_refused_as_one_that_is_too_large() -> None:
+    async def main() -> None:
+        large = LargeAnswers(settings(), Parts())
+        held = [large.of(Told().exchange) for _ in range(6)]
+        with pytest.raises(AnswerError, match="too many large answers") as refused:
+            await asyncio.gather(*(each.grow(LIMIT) for each in held))
+        assert refused.value.bound
+
+    run(main())
+
+
+def room_of(app: object) -> Room:
+    return app.routes.servers[0].backend.answers.large.room  # type: ignore[attr-defined]
+
+
+def test_an_event_that_has_gone_on_keeps_no_room() -> None:
+    large = event(LARGE.replace(b'"id":7,"result"', b'"method":"notifications/message","params"'))
+
+    async def streams(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(STREAM_HEAD, chunk(large))
+        await connection.peer_closed()
+
+    async def main() -> None:
+        async with RawServer(streams) as server:
+            app = create_app(settings(HttpUpstream(server.url)))
+            async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
+                posted = post(Era.LEGACY)
+                await client.ask("POST", "/mcp", posted.headers, posted.body)
+                size = 0
+                while size < len(LARGE):
+                    size += len(await client.reader.read(1 << 16))
+                await until(lambda: room_of(app).taken == 0)
+
+    run(main())
