@@ -47,8 +47,7 @@ class Merged:
             elif kind != STDIO:
                 upstream = HttpUpstream(kind)
             self.members[name] = GatewaySettings(upstream, name, f"/mcp/{name}", **self._settings)
-        whole = GatewaySettings(MergedUpstream(self.members), **self._settings)
-        self.gateway = RunningGateway(create_app([*self.members.values(), whole]))
+        self.gateway = RunningGateway(create_app(self._all()))
         await self._stack.enter_async_context(self.gateway)
         self.port = self.gateway.port
         return self
@@ -57,6 +56,15 @@ class Merged:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
+
+    def reload(self) -> None:
+        """Lets the gateway read its settings again; they are as they were."""
+        app = self.gateway.app
+        app.swap(app.prepare(self._all(), app.routes.shared), 0.1)
+
+    def _all(self) -> list[GatewaySettings]:
+        whole = GatewaySettings(MergedUpstream(self.members), **self._settings)
+        return [*self.members.values(), whole]
 
     async def send(self, posted: Posted, method: str = "POST", path: str = "/mcp") -> RawAnswer:
         """One request on a connection of its own, and its whole answer."""

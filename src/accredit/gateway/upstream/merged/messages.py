@@ -9,6 +9,8 @@ Of a server's message:
 3. the URI of a resource, the id of a task and the name of a logger become the server's, by its name;
 4. of what the acknowledgement of a subscription names the same holds.
 
+What a client answers goes back under the server's own names, and to no server with another's task in it.
+
 A notification that names nothing in the way that its method demands is dropped: nobody knows whose it is. What of it
 has no id keeps its bytes.
 """
@@ -24,8 +26,8 @@ from accredit.gateway.upstream.merged.ids import ProgressTokens, inner_id, outer
 from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_PROGRESS, TASK_MEMBER, TASK_NOTIFICATION
-from accredit.jsonrpc.objects import as_string, is_object, members
-from accredit.policy.merging import merged_name, merged_uri
+from accredit.jsonrpc.objects import as_string, is_object, may_name, members
+from accredit.policy.merging import member_of_name, merged_name, merged_uri
 
 RELATED_TASK = "io.modelcontextprotocol/related-task"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -125,14 +127,17 @@ def addressee(message: Success | Failure | Notification) -> tuple[str, Success |
         found = inner_id(_id_in(message, "progressToken"))
         if found is None:
             raise FrameError("progress of no server's request")
-        return found[0], message.with_params({"progressToken": Raw(to_json(found[1]))})
+        inner = message.with_params({"progressToken": Raw(to_json(found[1]))})
+        related = message.in_meta(RELATED_TASK)
+        return found[0], inner.with_meta({RELATED_TASK: _own_task(found[0], related)}) if related is not None else inner
     found = inner_id(message.id)
     if found is None:
         raise FrameError("a response to no server's request")
     name, id = found
-    text = with_members(members(message.text), {"id": id})
     if isinstance(message, Success):
-        return name, Success(id, message.result, text)
+        result = _with_own_task(name, message.result)
+        return name, Success(id, result, with_members(members(message.text), {"id": id, "result": result}))
+    text = with_members(members(message.text), {"id": id})
     return name, Failure(id, message.code, message.message, message.error, text)
 
 
@@ -149,6 +154,27 @@ def with_task(name: str, named: Raw) -> Raw:
     if task is None:
         raise FrameError("a task without an id")
     return Raw(with_members(found, {TASK_MEMBER: merged_name(name, task)}))
+
+
+def _with_own_task(name: str, result: Raw) -> Raw:
+    """Return a client's result with the task that it is related to under the server's own id."""
+    if not is_object(result) or not may_name(result, TASK_MEMBER.encode()):
+        return result
+    found = members(result)
+    meta = found.get("_meta")
+    in_meta = members(meta) if meta is not None and is_object(meta) else {}
+    if RELATED_TASK not in in_meta:
+        return result
+    own = {**in_meta, RELATED_TASK: _own_task(name, in_meta[RELATED_TASK])}
+    return Raw(with_members(found, {"_meta": own}))
+
+
+def _own_task(name: str, named: Raw) -> Raw:
+    found = members(named) if is_object(named) else {}
+    member = member_of_name(as_string(found.get(TASK_MEMBER)) or "")
+    if member is None or member.server != name:
+        raise FrameError("a task that is not the server's")
+    return Raw(with_members(found, {TASK_MEMBER: member.own}))
 
 
 def list_of(raw: Raw) -> list[Raw]:

@@ -120,6 +120,27 @@ def test_a_clients_answer_goes_to_who_asked_with_the_id_that_it_gave(name: str, 
         assert type(json.loads(found[1].text)["id"]) is type(id)
 
 
+def test_an_answer_that_belongs_to_a_task_names_it_as_its_server_does() -> None:
+    def answered(task: Any) -> Any:
+        result = {"x": [1.50], "_meta": {"y": 1, RELATED_TASK: {"taskId": task}}}
+        message = decode_frame(json.dumps({"jsonrpc": "2.0", "id": "mail:7", "result": result}).encode())
+        assert isinstance(message, Success)
+        found = addressee(message)
+        assert found is not None
+        assert isinstance(found[1], Success)
+        assert json.loads(found[1].text)["result"] == json.loads(bytes(found[1].result))
+        return json.loads(bytes(found[1].result))
+
+    assert answered("mail__1") == {"x": [1.50], "_meta": {"y": 1, RELATED_TASK: {"taskId": "1"}}}
+    for strange in ("1", "files__1", 7):
+        with pytest.raises(FrameError):
+            answered(strange)
+    meta = {RELATED_TASK: {"taskId": "mail__1"}}
+    told = addressee(frame("notifications/progress", {"progressToken": "mail:7", "progress": 1, "_meta": meta}))
+    assert told is not None
+    assert json.loads(told[1].text)["params"]["_meta"] == {RELATED_TASK: {"taskId": "1"}}
+
+
 @pytest.mark.parametrize("id", [7, "7", "mail", "mail:", None])
 def test_an_answer_to_nobodys_request_is_for_nobody(id: Any) -> None:
     message = decode_frame(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": ""}}).encode())
