@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from tests.world.browser import chromium, faults
-from tests.world.desk import CALL, GATEWAY, Agent, Desk, Line
+from tests.world.desk import CALL, GATEWAY, PASSPHRASE, Agent, Desk, Line
 
 from accredit.consent.asks import Ask
 from accredit.console.names import set_name
+from accredit.keys import lock_key, make_key, write_key
 
 ALLOW, DENY = "button[data-allow]", "button[data-deny]"
 READY = f"{ALLOW}:not([disabled])"
@@ -214,6 +215,33 @@ def test_calls_like_it_are_signed_as_they_are_chosen(desk: Desk, signed_in: Open
         cert = line.next()["answer"]["certificates"][0]
         rates = [each for each in cert["constraints"] if each["type"] == "max_rate"]
         assert [(each["count"], each["window_s"]) for each in rates] == [(3, 600)]
+
+
+def test_a_locked_key_signs_once_the_passphrase_was_given_elsewhere__and_the_page_never_asks_for_it(
+    browser: Any, tmp_path: Path
+) -> None:
+    config = tmp_path / "config" / "accredit"
+    config.mkdir(parents=True)
+    owner = make_key("human", "Ada", 1_700_000_000)
+    write_key(config / "owner.key", lock_key(owner, bytearray(PASSPHRASE.encode())))
+    ask = Agent().ask()
+    with Desk(tmp_path, owner=owner) as desk, ask_for(desk, ask) as line:
+        page = browser.new_page()
+        page.goto(desk.new_link())
+        page.wait_for_selector("text=key locked")
+        page.goto(f"{desk.url}/a/{ask.code}")
+        page.click(READY)
+        page.wait_for_selector("text=Type your passphrase")
+        assert page.locator("input[type=password], main input:not([type=radio])").count() == 0
+        assert desk.tell({"unlock": "wrong"})["error"] == "passphrase"
+        assert page.is_disabled(ALLOW)
+        assert desk.tell({"unlock": PASSPHRASE}) == {"key": "unlocked"}
+        page.wait_for_selector(".over")
+        assert line.next()["answer"]["decision"] == "allow"
+        page.click("text=Lock")
+        page.wait_for_selector("text=key locked")
+        assert PASSPHRASE not in desk.journal + desk.stderr
+        page.close()
 
 
 def test_a_page_that_is_not_signed_in_shows_nothing(browser: Any, desk: Desk) -> None:

@@ -78,6 +78,7 @@ class KeyHolder:
         self._closing: asyncio.TimerHandle | None = None
         self._once: HybridSigner | None = None
         self._asking = asyncio.Lock()
+        self._trying = asyncio.Lock()
         self._wanted: asyncio.Future[HybridSigner] | None = None
 
     @property
@@ -85,7 +86,7 @@ class KeyHolder:
         """`open` for a key without a passphrase, `asking` while somebody should type it."""
         if not self._key.is_encrypted:
             return "open"
-        if self._wanted is not None:
+        if self._wanted is not None and not self._wanted.done():
             return "asking"
         return "unlocked" if self._open or self._once or self._passphrase is not None else "locked"
 
@@ -110,7 +111,8 @@ class KeyHolder:
     async def unlock(self, passphrase: str) -> None:
         """Open the key for whoever waits for it, else for as long as it stays open, or for the next signature. Raises
         `ConfigurationError` for a wrong passphrase."""
-        opened = await asyncio.to_thread(self._key.open, passphrase)
+        async with self._trying:  # each try takes 64 MiB, and any program of the user may try
+            opened = await asyncio.to_thread(self._key.open, passphrase)
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(opened)
         elif self._unlock_seconds is None:

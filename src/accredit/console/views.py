@@ -47,7 +47,7 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     until: int = 0
 
 
-class Warning(Struct, frozen=True):
+class Caution(Struct, frozen=True):
     """What a person should know before they allow a call. `lead` is its first words."""
 
     lead: str
@@ -74,7 +74,7 @@ class Described(Struct, frozen=True, kw_only=True):
     gateway_is_named: bool
     fields: tuple[Field, ...]
     folded: bool
-    warnings: tuple[Warning, ...]
+    warnings: tuple[Caution, ...]
     who: tuple[Fact, ...]
     server_says: str
     asked_at: int
@@ -93,7 +93,7 @@ def describe(ask: Ask, known: Circumstances) -> Described:
     """Return an ask in words."""
     agent, gateway = known.names.get(ask.agent_id), known.names.get(ask.gateway.id)
     call = shown_call(ask, known.known_tools)
-    marks = [Warning("Look closely:", each) for each in call.marks]
+    marks = [Caution("Look closely:", each) for each in call.marks]
     return Described(
         code=ask.code,
         agent=shown(agent or ask.agent.name or short(ask.agent_id)),
@@ -165,28 +165,28 @@ def timestamp(at: int) -> str:
     return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
 
 
-def _firsts(ask: Ask, known: Circumstances) -> list[Warning]:
+def _firsts(ask: Ask, known: Circumstances) -> list[Caution]:
     if known.is_new:
         text = "nothing was allowed to this agent at this gateway yet. Only this one call can be allowed."
-        return [Warning("New:", text)]
+        return [Caution("New:", text)]
     verb = {"tools/call": "called", "resources/read": "read", "prompts/get": "used"}[ask.method]
     if known.is_first:
-        return [Warning("First time:", f"this agent has not {verb} {shown(ask.target)} before.")]
+        return [Caution("First time:", f"this agent has not {verb} {shown(ask.target)} before.")]
     if known.first_values:
         names = " and ".join(f"“{shown(each)}”" for each in known.first_values)
-        return [Warning("First time:", f"this agent has not {verb} {shown(ask.target)} with this {names} before.")]
+        return [Caution("First time:", f"this agent has not {verb} {shown(ask.target)} with this {names} before.")]
     return []
 
 
-def _impostors(ask: Ask, known: Circumstances) -> list[Warning]:
+def _impostors(ask: Ask, known: Circumstances) -> list[Caution]:
     """Name the person's own names that an unnamed agent's name could be taken for."""
     if ask.agent_id in known.names:
         return []
     own = list(known.names.values())
     if ask.agent.name in own:
-        return [Warning("Look closely:", f"“{shown(ask.agent.name)}” is your name for another key.")]
+        return [Caution("Look closely:", f"“{shown(ask.agent.name)}” is your name for another key.")]
     found = look_alikes(ask.agent.name, own)
-    return [Warning("Look closely:", each.replace("is another tool", "is your name for another key")) for each in found]
+    return [Caution("Look closely:", each.replace("is another tool", "is your name for another key")) for each in found]
 
 
 def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None) -> tuple[Fact, ...]:
