@@ -1401,3 +1401,20 @@ PID_FILE_TRIES = 10
 
 PID_FILE_PAUSE_SECONDS = 0.02
 """How long it waits between two of these."""
+
+CALLS_A_PAGE = 50
+"""Calls that the desk's page shows at once; there are more at the end of the list."""
+
+CALLS_LOOKED_AT = 20_000
+"""Entries of the log that are looked at for one page of calls (some 0.3 s): a filter that few calls pass goes on from
+there when the reader asks for more."""
+
+OUTCOMES_LOOKED_AT = 512
+"""Entries after the end of the page before that are looked at for outcomes of its calls: of calls that others overtook
+by more, the page says only that they have ended."""
+
+MAX_CALL_FILTER_CHARS = 500
+"""Characters of a filter of calls: it is in the page's address."""
+
+MAX_LOG_LOOKS = 2
+"""Pages of the log that are read at one time: each is a thread and a connection to the store."""

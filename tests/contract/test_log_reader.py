@@ -282,3 +282,10 @@ def test_a_user_of_neither_role_may_not(written: Written) -> None:
         assert isinstance(store, PostgresDatabase)
         with pytest.raises(StoreUnavailable, match="42501"), open_log(cluster().named(store.database, a_user())):
             pass
+
+
+def test_a_list_goes_on_where_it_ended(log: LogReader) -> None:
+    numbers = [each.number for each in log.newest_first()]
+    middle = numbers[len(numbers) // 2]
+    assert [each.number for each in log.newest_first(middle)] == [each for each in numbers if each < middle]
+    assert list(log.newest_first(numbers[-1])) == []

@@ -7,16 +7,14 @@ goes out. The page is never asked for the passphrase, and is never given a key.
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from functools import partial
 from importlib.resources import files
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl
 
 from accredit.console.admission import EVERY_ANSWER, PageRefusal, PageRequest, api_fault, host_fault
-from accredit.console.desk import Choice, Desk
 from accredit.console.live import Changes
-from accredit.console.page_views import Views
 from accredit.console.sessions import Sessions
 from accredit.errors import DeskError
 from accredit.limits import (
@@ -40,38 +38,64 @@ _TYPES = {
     "svg": b"image/svg+xml",
 }
 _SHELL = "index.html"
-_PAGES = re.compile(r"/|/a/[0-9A-Za-z-]{1,16}")
-_LOGIN, _EVENTS = "/api/login", "/api/events"
+_PAGES = re.compile(r"/|/a/[0-9A-Za-z-]{1,16}|/calls|/calls/[0-9a-f]{1,64}")
+_LOGIN, _LOGOUT, _EVENTS = "/api/login", "/api/logout", ("GET", "/api/events")
 _NUMBER = re.compile(rb"[0-9]{1,16}")
-_STATUS = {"unknown": 404, "over": 409, "deciding": 409, "nonce": 403, "locked": 423, "unavailable": 503}
+_STATUS = {
+    "unknown": 404,
+    "over": 409,
+    "deciding": 409,
+    "nonce": 403,
+    "locked": 423,
+    "unavailable": 503,
+    "damaged": 500,
+}
 """HTTP status of a `DeskError`, else 400."""
 
 
-class _Part(NamedTuple):
+class _File(NamedTuple):
     type: bytes
     body: bytes
 
 
-def read_parts() -> Mapping[str, _Part]:
+def read_files() -> Mapping[str, _File]:
     """Return the shell and its modules by their names; nothing else can be asked for."""
     folder = files("accredit.console") / "static"
     return {
-        each.name: _Part(_TYPES[each.name.rpartition(".")[2]], each.read_bytes())
+        each.name: _File(_TYPES[each.name.rpartition(".")[2]], each.read_bytes())
         for each in folder.iterdir()
         if each.name.rpartition(".")[2] in _TYPES
     }
 
 
-class Page:
-    """The application. `address` is `127.0.0.1:PORT`."""
+Route = Callable[[Said], Awaitable[Said]]
 
-    def __init__(self, desk: Desk, views: Views, sessions: Sessions, changes: Changes, address: str) -> None:
-        self._desk = desk
-        self._views = views
+
+class Part(Protocol):
+    """A part of what the page can do: it has answers for some paths below `/api/`, and members of the state that pages
+    are told."""
+
+    def route(self, method: str, steps: tuple[str, ...]) -> Route | None:
+        """Return what answers a request, or None."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Return what pages are told of it."""
+        ...
+
+
+class Page:
+    """The application. `address` is `127.0.0.1:PORT`; `clock` gives unix seconds."""
+
+    def __init__(
+        self, parts: Sequence[Part], sessions: Sessions, changes: Changes, address: str, clock: Callable[[], int]
+    ) -> None:
+        self._parts = parts
         self._sessions = sessions
         self._changes = changes
         self._address = address
-        self._parts = read_parts()
+        self._clock = clock
+        self._files = read_files()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -83,31 +107,31 @@ class Page:
         if fault is not None:
             await answer.refuse(fault)
         elif not request.path.startswith("/api/"):
-            await self._serve_part(request, answer)
+            await self._serve_file(request, answer)
         else:
             await self._serve_api(request, scope, receive, answer)
 
-    async def _serve_part(self, request: PageRequest, answer: "_Answer") -> None:
+    async def _serve_file(self, request: PageRequest, answer: "_Answer") -> None:
         name = _SHELL if _PAGES.fullmatch(request.path) else request.path.removeprefix("/static/")
-        part = self._parts.get(name) if name == _SHELL or request.path.startswith("/static/") else None
-        if part is None:
+        file = self._files.get(name) if name == _SHELL or request.path.startswith("/static/") else None
+        if file is None:
             await answer.refuse(PageRefusal(404, "unknown"))
         elif request.method not in ("GET", "HEAD"):
             await answer.refuse(PageRefusal(405, "method"))
         else:
-            await answer.send(200, part.type, b"" if request.method == "HEAD" else part.body, len(part.body))
+            await answer.send(200, file.type, b"" if request.method == "HEAD" else file.body, len(file.body))
 
     async def _serve_api(self, request: PageRequest, scope: Scope, receive: Receive, answer: "_Answer") -> None:
-        now = self._desk.now()
+        now = self._clock()
         route = self._route(request)
-        if route is None:
+        if route is None and (request.method, request.path) != _EVENTS:
             await answer.refuse(PageRefusal(404, "unknown"))
             return
         is_login = request.path == _LOGIN
         fault = api_fault(request, self._address, lambda bearer: self._sessions.knows(bearer, now), login=is_login)
         if fault is not None:
             await answer.refuse(fault)
-        elif request.path == _EVENTS:
+        elif route is None:
             await self._stream(request, receive, answer)
         else:
             try:
@@ -117,62 +141,27 @@ class Page:
                 status = _STATUS.get(error.error, 400)
                 await answer.json(status, {"error": error.error, "reason": error.reason})
 
-    def _route(self, request: PageRequest) -> Callable[[Said], Awaitable[Said]] | None:
-        """Return what a request asks for, or None."""
-        match (request.method, *request.path.split("/")[2:]):
-            case ("POST", "login"):
-                return self._log_in
-            case ("POST", "logout"):
-                return partial(self._log_out, request.bearer())
-            case ("POST", "lock"):
-                return self._lock
-            case ("GET", "events"):
-                return self._lock  # never called: it is a stream
-            case ("GET", "asks", code):
-                return partial(self._show, code)
-            case ("GET", "asks", code, "signs"):
-                return partial(self._preview, code)
-            case ("POST", "asks", code):
-                return partial(self._decide, code)
-            case _:
-                return None
+    def _route(self, request: PageRequest) -> Route | None:
+        if (request.method, request.path) == ("POST", _LOGIN):
+            return self._log_in
+        if (request.method, request.path) == ("POST", _LOGOUT):
+            return partial(self._log_out, request.bearer())
+        steps = tuple(request.path.split("/")[2:])
+        return next((route for part in self._parts if (route := part.route(request.method, steps))), None)
 
     async def _log_in(self, said: Said) -> Said:
-        bearer = self._sessions.log_in(_text(said, "key"), self._desk.now())
+        bearer = self._sessions.log_in(text_in(said, "key"), self._clock())
         if bearer is None:
             raise DeskError("link", "this link has been used, or is older than a minute")
         return {"bearer": bearer, "seconds": PAGE_SESSION_SECONDS}
 
     async def _log_out(self, bearer: str, _said: Said) -> Said:
-        self._sessions.log_out(bearer, self._desk.now())
+        self._sessions.log_out(bearer, self._clock())
         self._changes.note()
         return {}
 
-    async def _lock(self, _said: Said) -> Said:
-        self._desk.keys.lock()
-        return {"key": self._desk.keys.state}
-
-    async def _show(self, code: str, _said: Said) -> Said:
-        return self._views.ask(self._desk.find(code))
-
-    async def _preview(self, code: str, said: Said) -> Said:
-        return {"signs": self._views.signs(self._desk.find(code), _choice(said))}
-
-    async def _decide(self, code: str, said: Said) -> Said:
-        asked = self._desk.find(code, _text(said, "ask"))
-        nonce = _text(said, "nonce")
-        match said.get("decision"):
-            case "deny":
-                self._desk.check_nonce(asked, nonce)
-                self._desk.deny(asked)
-            case "keep":
-                self._desk.check_nonce(asked, nonce)
-                self._desk.keep_open(asked)
-            case "allow":
-                await self._desk.allow(asked, nonce, _choice(said))
-            case _:
-                raise DeskError("decision", "a decision is allow, deny or keep")
-        return {"state": asked.state}
+    def _state(self) -> Said:
+        return {name: value for part in self._parts for name, value in part.state().items()}
 
     async def _stream(self, request: PageRequest, receive: Receive, answer: "_Answer") -> None:
         """Tell a page the state whenever it is another one, until it is gone or signed out."""
@@ -186,12 +175,12 @@ class Page:
         try:
             await answer.begin(200, b"text/event-stream")
             while not gone.done() and not self._changes.is_over:
-                self._desk.expire()
-                if not self._sessions.knows(request.bearer(), self._desk.now()):
+                if not self._sessions.knows(request.bearer(), self._clock()):
                     break
+                state = self._state()
                 if self._changes.number != number:
                     number = self._changes.number
-                    await answer.write(f"id: {number}\ndata: {json.dumps(self._views.state())}\n\n".encode())
+                    await answer.write(f"id: {number}\ndata: {json.dumps(state)}\n\n".encode())
                 waiting = asyncio.ensure_future(self._changes.after(number, PAGE_STREAM_SECONDS))
                 await asyncio.wait([gone, waiting], return_when=asyncio.FIRST_COMPLETED)
                 if waiting.done() and not waiting.result():
@@ -255,18 +244,12 @@ def _query(scope: Scope) -> Said:
     return {name: int(value) if _NUMBER.fullmatch(value.encode()) else value for name, value in pairs}
 
 
-def _text(said: Said, name: str) -> str:
+def text_in(said: Said, name: str) -> str:
+    """Return a member that is a text. Raises `DeskError`."""
     value = said.get(name)
     if not isinstance(value, str):
         raise DeskError("not_json", f"{name} is missing")
     return value
-
-
-def _choice(said: Said) -> Choice:
-    calls, seconds = said.get("calls", 0), said.get("seconds", 0)
-    if type(calls) is not int or type(seconds) is not int:
-        raise DeskError("choice", "calls and seconds are whole numbers")
-    return Choice(_text(said, "offer"), calls, seconds)
 
 
 async def _gone(receive: Receive) -> None:

@@ -15,7 +15,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -23,11 +23,12 @@ from msgspec import Struct
 
 from accredit.base.clock import unix_ms, unix_seconds
 from accredit.console import browser
-from accredit.console.api import Page
-from accredit.console.book import Asked
+from accredit.console.api import Page, Part
 from accredit.console.desk import Desk
 from accredit.console.journal import Journal
 from accredit.console.live import Changes
+from accredit.console.log_pages import LogPages
+from accredit.console.page_parts import AskedPart, CallsPart
 from accredit.console.page_views import Views
 from accredit.console.sessions import Sessions
 from accredit.console.socket import DeskSocket, listen
@@ -70,30 +71,18 @@ def open_page_listener(port: int) -> socket.socket:
     raise ConfigurationError(f"no port from {port} on is free", "choose another: --port 0 finds one")
 
 
-class DeskProcess:
-    """A desk that is ready to run. `tell` prints a line for whoever started it."""
+class PageServer:
+    """The page on 127.0.0.1, and the links to it. `folder` is the user's alone; `tell` prints a line for whoever
+    started the process."""
 
     def __init__(
-        self,
-        person: KeyFile,
-        keys: Callable[[Callable[[], None]], KeyHolder],
-        places: DeskPlaces,
-        *,
-        port: int,
-        environ: Mapping[str, str],
-        wants_browser: bool,
-        tell: Callable[[str], None],
+        self, port: int, environ: Mapping[str, str], folder: Path, tell: Callable[[str], None], *, wants_browser: bool
     ) -> None:
-        """Open everything that can fail. Raises `ConfigurationError`."""
-        self._places = places
-        self._tell = tell
-        self._changes = Changes(unix_ms())
+        """Listen. Raises `ConfigurationError`."""
+        self.changes = Changes(unix_ms())
         self._sessions = Sessions()
-        self._journal = Journal(places.state)
-        self._desk = Desk(person, keys(self._changes.note), self._journal, unix_seconds, self._changes.note)
-        self._views = Views(self._desk, places.keys)
-        self._control = listen(places.socket)
-        browser.clear(places.socket.parent)
+        self._tell = tell
+        self._folder = folder
         self._listener = open_page_listener(port)
         self._address = f"{_LOOPBACK}:{self._listener.getsockname()[1]}"
         self._has_browser = wants_browser and browser.has_browser(environ)
@@ -105,47 +94,46 @@ class DeskProcess:
         """The page's address."""
         return f"http://{self._address}"
 
-    async def run(self) -> int:
-        """Serve until told to stop; return the exit code."""
-        page = Page(self._desk, self._views, self._sessions, self._changes, self._address)
-        server = _Server(
-            uvicorn.Config(
-                page,
-                http="h11",
-                ws="none",
-                interface="asgi3",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                date_header=False,
-                limit_concurrency=MAX_PAGE_CONNECTIONS,
-                timeout_graceful_shutdown=_GRACE_SECONDS,
-            ),
-            self._announce,
-            self._changes.end,
+    async def run(self, parts: Sequence[Part]) -> None:
+        """Serve until told to stop."""
+        page = Page(parts, self._sessions, self.changes, self._address, unix_seconds)
+        config = uvicorn.Config(
+            page,
+            http="h11",
+            ws="none",
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            limit_concurrency=MAX_PAGE_CONNECTIONS,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        control = DeskSocket(
-            self._desk,
-            self.url,
-            circumstances=self._views.circumstances,
-            show=self._show,
-            open_page=self._open_page,
-        )
-        accepting = await control.serve(self._control)
+        browser.clear(self._folder)
         try:
-            await server.serve([self._listener])
+            await _Server(config, self._announce, self.changes.end).serve([self._listener])
         finally:
-            accepting.close()
-            control.close()
-            self._desk.keys.lock()
-            self._journal.close()
             self._listener.close()
-            with contextlib.suppress(OSError):
-                self._places.socket.unlink(missing_ok=True)
-            browser.clear(self._places.socket.parent)
-        return 0
+            browser.clear(self._folder)
+
+    def show(self, code: str) -> None:
+        """Show an ask that nobody sees: pages that are open show it by themselves."""
+        path = f"/a/{code}"
+        if self.changes.watched:
+            return
+        if self._has_browser and unix_seconds() - self._opened_at >= BROWSER_SECONDS:
+            self._open(path)
+        else:
+            self._tell(f"asked: code {code}; `accredit approve {code}`, or {self.url}{path}")
+
+    async def open_page(self) -> str:
+        """Open the page for somebody who asked for it; the link itself stays with this process."""
+        if self._has_browser and await browser.open_browser(self._folder, self._link("/")):
+            return "browser"
+        self._tell(f"desk: {self._link('/')}")
+        return "terminal"
 
     def _announce(self) -> None:
         self._tell(f"desk: {self._link('/')}")
@@ -155,29 +143,60 @@ class DeskProcess:
     def _link(self, path: str) -> str:
         return f"{self.url}{path}#k={self._sessions.new_link(unix_seconds())}"
 
-    def _show(self, asked: Asked) -> None:
-        """Show an ask that nobody sees: pages that are open show it by themselves."""
-        path = f"/a/{asked.ask.code}"
-        if self._changes.watched:
-            return
-        now = unix_seconds()
-        if self._has_browser and now - self._opened_at >= BROWSER_SECONDS:
-            self._open(path)
-        else:
-            self._tell(f"asked: code {asked.ask.code}; `accredit approve {asked.ask.code}`, or {self.url}{path}")
-
     def _open(self, path: str) -> None:
         self._opened_at = unix_seconds()
-        task = asyncio.ensure_future(browser.open_browser(self._places.socket.parent, self._link(path)))
+        task = asyncio.ensure_future(browser.open_browser(self._folder, self._link(path)))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    async def _open_page(self) -> str:
-        """Open the page for somebody who asked for it; the link itself stays with this process."""
-        if self._has_browser and await browser.open_browser(self._places.socket.parent, self._link("/")):
-            return "browser"
-        self._tell(f"desk: {self._link('/')}")
-        return "terminal"
+
+class DeskProcess:
+    """A desk that is ready to run: its key, its socket, and its page; with a log, the page shows that, too."""
+
+    def __init__(
+        self,
+        person: KeyFile,
+        keys: Callable[[Callable[[], None]], KeyHolder],
+        places: DeskPlaces,
+        server: PageServer,
+        log: LogPages | None = None,
+    ) -> None:
+        """Open everything that can fail. Raises `ConfigurationError`."""
+        self._socket = places.socket
+        self._server = server
+        self._journal = Journal(places.state)
+        changed = server.changes.note
+        self._desk = Desk(person, keys(changed), self._journal, unix_seconds, changed)
+        self._views = Views(self._desk, places.keys)
+        self._control = listen(places.socket)
+        self._parts: list[Part] = [AskedPart(self._desk, self._views), *([CallsPart(log)] if log is not None else [])]
+
+    async def run(self) -> int:
+        """Serve until told to stop; return the exit code."""
+        control = DeskSocket(
+            self._desk,
+            self._server.url,
+            circumstances=self._views.circumstances,
+            show=lambda asked: self._server.show(asked.ask.code),
+            open_page=self._server.open_page,
+        )
+        accepting = await control.serve(self._control)
+        try:
+            await self._server.run(self._parts)
+        finally:
+            accepting.close()
+            control.close()
+            self._desk.keys.lock()
+            self._journal.close()
+            with contextlib.suppress(OSError):
+                self._socket.unlink(missing_ok=True)
+        return 0
+
+
+async def run_read_only(server: PageServer, log: LogPages) -> int:
+    """Serve the pages of a log until told to stop, without a key and without a socket; return the exit code."""
+    await server.run([CallsPart(log)])
+    return 0
 
 
 class _Server(uvicorn.Server):

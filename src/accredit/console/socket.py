@@ -44,7 +44,7 @@ def listen(path: Path) -> socket.socket:
     `ConfigurationError`."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        _own_folder(path.parent)
+        make_own_folder(path.parent)
         if _answers(path):
             raise ConfigurationError(
                 f"a desk is running already: it listens at {path}",
@@ -70,7 +70,8 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
-def _own_folder(folder: Path) -> None:
+def make_own_folder(folder: Path) -> None:
+    """Make a folder that only the user can enter, or make it so. Raises `ConfigurationError` and `OSError`."""
     folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():

@@ -44,6 +44,8 @@ def parse(words: list[str]) -> None:
     while hasattr(command, "commands"):
         if words[:1] in (["--version"], ["--help"]):
             return
+        if command.invoke_without_command and (not words or words[0].startswith("-")):
+            break
         name, *words = words
         assert name in command.commands, f"there is no command {name}"
         command = command.commands[name]

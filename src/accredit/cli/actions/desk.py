@@ -8,17 +8,22 @@ from typing import Any
 
 import typer
 
+from accredit.cli.actions.log_names import known_names as log_names
+from accredit.cli.actions.log_place import log_store, public_keys, understood
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.passphrases import passphrase_source
 from accredit.console.client import tell_desk
-from accredit.console.names import read_names
+from accredit.console.log_pages import LogPages
+from accredit.console.names import known_names, read_names
 from accredit.console.prompts import find_prompt
-from accredit.console.serving import DeskPlaces, DeskProcess, keep_memory_private
+from accredit.console.serving import DeskPlaces, DeskProcess, PageServer, keep_memory_private, run_read_only
 from accredit.console.settings import find_key, read_settings
+from accredit.console.socket import make_own_folder
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import KeyFile
-from accredit.keys.places import desk_socket, state_folder
+from accredit.keys.places import config_folder, desk_socket, runtime_folder, state_folder
+from accredit.stores import InMemory, StoreUrl, open_log, parse_store_url
 
 _NEGATIVE = 1
 
@@ -32,9 +37,7 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
     path = find_key(settings)
     key = KeyInFile.read(path)
     if key.person.kind != "human":
-        raise ConfigurationError(
-            f"{path} is the key of {key.person.kind}s", "name a human's key in desk.toml: key_file"
-        )
+        raise ConfigurationError(f"{path} is no human's key", "name one in desk.toml: key_file")
     passphrase = _passphrase(key.person, passphrase_file) if key.is_encrypted and passphrase_file is not None else None
     if not key.is_encrypted:
         tell(f"warning: {path} has no passphrase: any program of yours can sign with it")
@@ -50,16 +53,37 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
             on_change=on_change,
         )
 
-    process = DeskProcess(
-        key.person,
-        holder,
-        DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder),
-        port=port,
-        environ=environ,
-        wants_browser=wants_browser,
-        tell=lambda line: typer.echo(line, err=True),
-    )
-    return asyncio.run(process.run())
+    places = DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder)
+    log = _log(parse_store_url(settings.store, settings.folder), settings.folder) if settings.store else None
+    server = PageServer(port, environ, places.socket.parent, _print_link, wants_browser=wants_browser)
+    return asyncio.run(DeskProcess(key.person, holder, places, server, log).run())
+
+
+def run_read_only_desk(port: int, store: str | None, config: Path | None, *, wants_browser: bool) -> int:
+    """Show a log until told to stop, without any key; return the exit code. Raises `ConfigurationError`."""
+    place = log_store(store, config)
+    with understood(), open_log(place):
+        pass  # a log that is not there is told now
+    try:
+        keys = public_keys((), config, look_here=store is None) if store is None else ()
+    except ConfigurationError:
+        keys = ()
+    folder = runtime_folder(os.environ)
+    make_own_folder(folder)
+    server = PageServer(port, os.environ, folder, _print_link, wants_browser=wants_browser)
+    names = log_names((), store, config)
+    pages = LogPages(place, lambda: {**known_names(config_folder(os.environ)), **names}, keys)
+    return asyncio.run(run_read_only(server, pages))
+
+
+def _log(url: StoreUrl, folder: Path) -> LogPages:
+    if isinstance(url, InMemory):
+        raise ConfigurationError("desk.toml: desk.store: a store in memory has no log", "name the gateway's store")
+    return LogPages(url, lambda: known_names(folder))
+
+
+def _print_link(line: str) -> None:
+    typer.echo(line, err=True)
 
 
 def open_desk(*, as_json: bool) -> int:

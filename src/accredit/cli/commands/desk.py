@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from accredit.cli.options import JsonOption
+from accredit.cli.options import ConfigOption, JsonOption
 from accredit.cli.passphrases import PassphraseFileOption
+from accredit.errors import ConfigurationError
 
 desk_app = typer.Typer(
     help="Holds your key, shows what agents ask you for, and signs what you allow.",
@@ -24,6 +25,13 @@ def desk(
     ] = 8686,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser, only print the link.")] = False,
     passphrase_file: PassphraseFileOption = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Only show a gateway's log, of --store or --config: no key, no asks.")
+    ] = False,
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="URL", help="The log to show, with --read-only.")
+    ] = None,
+    config: ConfigOption = None,
 ) -> int:
     """Holds your key, shows what agents ask you for, and signs what you allow.
 
@@ -36,9 +44,19 @@ def desk(
     accredit desk
 
     accredit desk --port 8700 --no-browser
+
+    accredit desk --read-only --config accredit.toml
     """
     if ctx.invoked_subcommand is not None:
         return 0
+    if read_only:
+        from accredit.cli.actions.desk import run_read_only_desk
+
+        return run_read_only_desk(port, store, config, wants_browser=not no_browser)
+    if store is not None or config is not None:
+        raise ConfigurationError(
+            "--store and --config are for --read-only", "the desk's own log is `store` in desk.toml"
+        )
     from accredit.cli.actions.desk import run_desk
 
     return run_desk(port, wants_browser=not no_browser, passphrase_file=passphrase_file)

@@ -19,6 +19,7 @@ let shown = null;
 
 export const asked = {
   home: "/",
+  isHere: (state) => state.asks !== undefined,
   label: (state) => `Asked (${state.asks.length})`,
   matches: (path) => path === "/" || CODE.test(path),
   title: () => (shown ? `Asked: ${shown.target}` : "Asked"),

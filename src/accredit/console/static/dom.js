@@ -18,9 +18,13 @@ export function rows(pairs) {
 
 /** A time of day, as this person writes it; with seconds where they matter. */
 export function clock(seconds, precise = false) {
-  const options = { hour: "2-digit", minute: "2-digit", ...(precise ? { second: "2-digit" } : {}) };
+  const options = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...(precise ? { second: "2-digit" } : {}) };
   return new Date(seconds * 1000).toLocaleTimeString([], options);
 }
+
+/** A day and a time, from a record's RFC 3339. */
+export const moment = (text) =>
+  new Date(text).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
 /** `1 call`, `2 calls`. */
 export const several = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;

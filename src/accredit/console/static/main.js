@@ -1,46 +1,52 @@
 // The page: which of its parts an address shows, what stands at its top, and what is announced.
 //
-// A part is { matches(path), title(state), show(main, path, state), update(state) }: to add one, write its module and
-// name it in `parts`. `show` is called when the part is opened, `update` whenever the desk's state is another one.
+// A part is { home, isHere(state), label(state), matches(path), title(state), show(main, path, state), update(state) }:
+// to add one, write its module and name it in `parts`. `show` is called when the part is opened, `update` whenever the
+// desk's state is another one; `isHere` says whether this desk has it.
 
 import { asked } from "./asked.js";
+import { calls } from "./calls.js";
 import { follow, isSignedIn, send, signIn } from "./desk.js";
 import { make } from "./dom.js";
 
-const parts = [asked];
+const parts = [asked, calls];
 const main = document.querySelector("main");
+const waiting = (state) => state.asks ?? [];
 const KEY = { open: "key without a passphrase", unlocked: "key unlocked", asking: "waiting for the passphrase", locked: "key locked" };
 
 let open = null;
 let known = null;
 
 function showPart(state) {
-  const part = parts.find((each) => each.matches(location.pathname)) ?? asked;
+  const here = parts.filter((each) => each.isHere(state));
+  const part = here.find((each) => each.matches(location.pathname)) ?? here[0];
   if (part !== open) {
     open = part;
     main.replaceChildren();
+    main.classList.remove("wide");
     part.show(main, location.pathname, state);
   }
   part.update(state);
-  document.title = `${state.asks.length ? `(${state.asks.length}) ` : ""}${part.title(state)} – accredit desk`;
+  document.title = `${waiting(state).length ? `(${waiting(state).length}) ` : ""}${part.title(state)} – accredit desk`;
 }
 
 function showTop(state) {
-  const links = parts.map((part) => {
+  const links = parts.filter((each) => each.isHere(state)).map((part) => {
     const link = make("a", { href: part.home }, part.label(state));
     if (part === open) link.setAttribute("aria-current", "page");
     return link;
   });
   document.querySelector("nav").replaceChildren(...links);
-  const lock = make("button", { type: "button", className: "small", onclick: () => send("/api/lock", {}) }, "Lock");
   const key = document.getElementById("key");
+  if (!state.person) return key.replaceChildren("read-only");
+  const lock = make("button", { type: "button", className: "small", onclick: () => send("/api/lock", {}) }, "Lock");
   key.replaceChildren(`${state.person} · ${KEY[state.key]} `, ...(state.key === "unlocked" ? [lock] : []));
 }
 
 /** Say what is new to those who don't see it. Focus stays where it is. */
 function announce(state) {
-  const before = new Set((known ?? state).asks.map((each) => each.code));
-  const news = state.asks.filter((each) => !before.has(each.code));
+  const before = new Set(waiting(known ?? state).map((each) => each.code));
+  const news = waiting(state).filter((each) => !before.has(each.code));
   if (news.length) {
     document.getElementById("news").textContent = news.map((each) => `${each.agent} asks for ${each.target}.`).join(" ");
   }

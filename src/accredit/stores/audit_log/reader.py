@@ -118,9 +118,10 @@ class LogFile(LogReader):
         for row in self._rows(f"{self._read} WHERE entry > ? ORDER BY entry", after):
             yield _numbered(row)
 
-    def newest_first(self) -> Iterator[Numbered]:
-        """Yield all entries in reverse order."""
-        for row in self._rows(f"{self._read} ORDER BY entry DESC"):
+    def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
+        """Yield all entries in reverse order, or those with a smaller number than `before`."""
+        condition, values = ("", ()) if before is None else ("WHERE entry < ?", (before,))
+        for row in self._rows(f"{self._read} {condition} ORDER BY entry DESC", *values):
             yield _numbered(row)
 
     def open_calls(self) -> Iterator[Numbered]:

@@ -99,8 +99,9 @@ class LogReader(ABC):
         """Yield all entries, those of each chain in order."""
 
     @abstractmethod
-    def newest_first(self) -> Iterator[Numbered]:
-        """Yield all records, and maybe other entries, in reverse order: an outcome comes before its decision."""
+    def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
+        """Yield all records, and maybe other entries, in reverse order: an outcome comes before its decision. With
+        `before`, only those whose number is smaller."""
 
     @abstractmethod
     def position(self) -> object:

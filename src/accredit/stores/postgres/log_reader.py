@@ -148,8 +148,12 @@ class LogDatabase(LogReader):
         """Return the first checkpoint that counts a writer's record, or None."""
         return next(map(self._numbered, self._snapshot.fetch(_COVERING, writer, sequence)), None)
 
-    def newest_first(self) -> Iterator[Numbered]:
-        """Yield all records in reverse order, day by day."""
+    def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
+        """Yield all records in reverse order, day by day. Those from `before` on are read, and left out."""
+        every = self._newest_first()
+        return every if before is None else filter(lambda each: each.number < before, every)
+
+    def _newest_first(self) -> Iterator[Numbered]:
         days: list[datetime.date] = [day for (day,) in self._snapshot.rows(DAYS)]
         for day in sorted(days, reverse=True):
             writers = [writer for (writer,) in self._snapshot.rows(_WRITERS_OF, day)]

@@ -1,0 +1,65 @@
+// A call's story: what was decided, on whose word, and what each record of the log says.
+
+import { ask as askDesk } from "./desk.js";
+import { make, moment, rows } from "./dom.js";
+
+const VERDICTS = { allow: "allowed", deny: "refused", challenge: "asked for a proof" };
+
+export async function showStory(main, call) {
+  try {
+    const found = await askDesk(`/api/calls/${call}`);
+    main.replaceChildren(...story(main, found));
+    document.title = `${found.target}, ${moment(found.received)} – accredit desk`;
+  } catch (error) {
+    main.replaceChildren(make("h1", {}, "There is nothing to tell"), make("p", {}, `${error.message}.`), back());
+  }
+}
+
+const back = () => make("p", {}, make("a", { href: "/calls" }, "All calls"));
+
+function story(main, found) {
+  const verdict = VERDICTS[found.decision] ?? found.decision;
+  const ended = found.outcome ? `, ${found.outcome}` : "";
+  const again = make("button", { type: "button", onclick: () => showStory(main, found.call) }, "Verify again");
+  const facts = [["decision", `${verdict}${found.enforced ? "" : " (only observed)"}`]];
+  if (found.error) facts.push(["because", [found.error, found.reason ? make("span", { className: "mute" }, ` (${found.reason})`) : ""]]);
+  if (found.agent) facts.push(["agent", found.agent], ["on the word of", found.principal]);
+  if (found.server) facts.push(["server", found.server]);
+  return [
+    make("h1", {}, make("code", {}, found.target), " ", make("span", { className: found.decision === "deny" ? "bad" : "good" }, `${verdict}${ended}`)),
+    make("p", { className: "mute" }, `call ${found.call} · ${moment(found.received)} · ${found.method}`),
+    rows(facts),
+    make("h2", {}, "On whose word"),
+    found.chain.length ? chain(found.chain) : make("p", { className: "mute" }, "The log holds no certificates of this call."),
+    make("h2", {}, "Told by the log"),
+    records(found.records),
+    found.checked ? make("p", {}, again) : make("p", { className: "mute" }, "Signatures are not checked: this desk was given no key of the gateway's."),
+    make("p", { className: "mute" }, "Without this page: ", make("code", {}, `accredit log show ${found.call} --key GATEWAY.pub`)),
+    back(),
+  ];
+}
+
+function table(caption, heads, lines) {
+  const head = make("tr", {}, heads.map((each) => make("th", { scope: "col" }, each)));
+  const body = lines.map((cells) => make("tr", {}, cells.map((cell) => make("td", {}, cell))));
+  const whole = make("table", {}, make("caption", { className: "unseen" }, caption), make("thead", {}, head), make("tbody", {}, body));
+  return make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption }, whole);
+}
+
+const chain = (links) =>
+  table("Chain of certificates, the human first", ["who", "lets", "do", "if", "until", "certificate"], links.map((each) => [
+    each.who,
+    each.lets,
+    make("code", {}, each.scopes),
+    each.constraints || "–",
+    moment(each.until),
+    make("code", {}, `${each.certificate.slice(0, 8)}…`),
+  ]));
+
+const records = (found) =>
+  table("Records, in order", ["time", "record", "says", "signature"], found.map((each) => [
+    moment(each.at),
+    each.place,
+    each.says,
+    make("span", { className: each.signature === "good" ? "good" : each.signature.startsWith("BAD") ? "bad" : "mute" }, each.signature),
+  ]));
