@@ -525,6 +525,33 @@ def test_a_state_of_one_server_opens_for_no_other__and_nowhere_else(trust: Trust
     run(main())
 
 
+def test_a_batch_is_refused_before_a_proof_in_it_is_looked_at(trust: Trust, tmp_path: Path) -> None:
+    calls = [
+        {
+            "jsonrpc": "2.0",
+            "id": id,
+            "method": "tools/call",
+            "params": proved(trust, {**CALL, "name": f"{name}__list_inbox"}),
+        }
+        for id, name in enumerate(NAMES)
+    ]
+    legacy = post(Era.LEGACY).without_header("Mcp-Session-Id").without_header("MCP-Protocol-Version")
+
+    async def main() -> None:
+        async with Several(trust, merge=True, records=records_at(tmp_path / "log.db")) as several:
+            refused = await several.send_merged(
+                Posted([*legacy.headers, ("MCP-Protocol-Version", "2025-03-26")], compact(calls))
+            )
+            assert (refused.status, "no batches" in error_of(refused)["message"]) == (400, True)
+            alone = modern(calls[0]["params"])
+            assert "result" in messages_of(await several.send_merged(alone))[-1]
+
+    run(main())
+    verdicts = [each.decision.verdict for each in records_of(tmp_path / "log.db") if each.decision is not None]
+    assert verdicts[-1] == "allow"
+    assert verdicts.count("allow") == 1
+
+
 # --- tokens -----------------------------------------------------------------------------------------
 
 

@@ -256,8 +256,9 @@ class GatewaySettings:
 
     @property
     def one_caller(self) -> bool:
-        """Whether a request to the server tells in its head who calls, so that one head can't serve for a batch."""
-        return self.signs_identity or self.exchanges
+        """Whether each request goes on with a head of its own, so that one can't serve for a batch: it tells who calls,
+        or is for one of several servers."""
+        return self.signs_identity or self.exchanges or bool(self.members)
 
     @property
     def guards(self) -> bool:

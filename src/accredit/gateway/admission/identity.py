@@ -75,5 +75,5 @@ class Identity:
 def check_single(message: Frame | Batch) -> None:
     """Check rule 4. Raises `RequestError`."""
     if isinstance(message, Batch) and any(isinstance(frame, Request) for frame in message.frames):
-        detail = "Invalid Request: no batches here: each request goes on with a header that says whose it is"
+        detail = "Invalid Request: no batches here: each request goes on with a head of its own"
         raise RequestError(INVALID_REQUEST, detail, word="batch")
