@@ -74,7 +74,7 @@ def test_what_passes_directly_passes_through_the_gateway_too() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("node")
-@pytest.mark.parametrize("target", ["stdio", "named-http", "named-stdio"])
+@pytest.mark.parametrize("target", ["stdio", "named-http", "named-stdio", "merged-http", "merged-stdio"])
 def test_what_passes_directly_passes_over_stdio_and_as_one_of_several_servers_too(target: str) -> None:
     printed = suite("--only", target)
     assert f"2025-11-25   direct 30/30   {target} 30/30" in printed
@@ -83,7 +83,7 @@ def test_what_passes_directly_passes_over_stdio_and_as_one_of_several_servers_to
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("target", ["named-http", "named-stdio"])
+@pytest.mark.parametrize("target", ["named-stdio", "merged-http"])
 def test_sessions_and_requests_of_the_servers_own_pass_as_one_of_several_servers(
     target: str, node: Node, tmp_path: Path
 ) -> None:

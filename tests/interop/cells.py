@@ -80,9 +80,10 @@ def read(folder: Path) -> Transcript:
     plan = json.loads((folder / PLAN).read_text("utf-8"))
     loose = {step["name"] for step in plan["steps"] if step["loosely"]}
     text = (folder / TRANSCRIPT).read_text("utf-8")
-    lines = [json.loads(_settled(line, plan["data"])) for line in text.split("\n")[:-1]]
+    texts = text.split("\n")[:-1]
     if name := plan.get("merged"):
-        lines = [unmerged(line, name) for line in lines]
+        texts = [json.dumps(unmerged(json.loads(line), name)) for line in texts]
+    lines = [json.loads(_settled(line, plan["data"])) for line in texts]
     named = [(line.pop("step"), line) for line in lines]
     return {name: _loosened(line) if name in loose else line for name, line in named}
 

@@ -1,4 +1,5 @@
-"""Plays the official SDKs' clients at all servers behind one gateway, and compares each with the direct way.
+"""Plays the official SDKs' clients at all servers behind one gateway, at each one's own path and at that where they are
+all one, and compares with the direct way.
 
 I/O: processes, files, and once the environments. What can't be installed is left out, and named.
 """
@@ -15,7 +16,7 @@ from tests.interop.clients import CLIENTS
 from tests.interop.compare import Verdict, Where, compare, joined
 from tests.interop.differences import DIFFERENCES
 from tests.interop.environments import Environments
-from tests.interop.one_gateway import WAY, OneGateway
+from tests.interop.one_gateway import ALL, WAY, OneGateway
 from tests.interop.servers import BY_ROOTS, SERVERS
 from tests.interop.ways import baselines
 
@@ -52,15 +53,14 @@ def _row(gateway: OneGateway, environments: Environments, cells: list[Cell]) -> 
 
 
 def _played(gateway: OneGateway, environments: Environments, cell: Cell) -> list[Verdict]:
-    names, began = (cell.client.name, cell.server.name), time.monotonic()
-    try:
-        direct = cell.play(gateway.run, environments, baselines("connect", cell.server))
-        through = gateway.play(cell)
-    except Exception as error:  # the others are played all the same
-        return [Verdict(Where(*names, WAY, "all"), through=f"{type(error).__name__}: {error}")]
-    verdicts = compare(*names, WAY, joined(*direct.values()), through, DIFFERENCES)
+    client, server, began = cell.client.name, cell.server.name, time.monotonic()
+    verdicts: list[Verdict] = []
+    for way in (WAY, ALL):
+        try:
+            direct = joined(*cell.play(gateway.run, environments, baselines("connect", cell.server)).values())
+            verdicts += compare(client, server, way, direct, gateway.play(cell, way), DIFFERENCES)
+        except Exception as error:  # the others are played all the same
+            verdicts.append(Verdict(Where(client, server, way, "all"), through=f"{type(error).__name__}: {error}"))
     failed, took = sum(verdict.failed for verdict in verdicts), time.monotonic() - began
-    print(
-        f"{names[0]:18} {names[1]:18} {WAY}: {len(verdicts):3} steps, {failed:3} unexplained, {took:4.0f} s", flush=True
-    )
+    print(f"{client:18} {server:20} {len(verdicts):3} steps, {failed:3} unexplained, {took:4.0f} s", flush=True)
     return verdicts

@@ -9,7 +9,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -40,7 +40,8 @@ class OneGateway:
     """`with OneGateway(run, environments, servers) as gateway`: a gateway before these servers.
 
     What a server has on the disk is made anew for each cell, so that the cells of one server are played one after the
-    other; those of the others meanwhile, at the same gateway.
+    other; those of the others meanwhile, at the same gateway. A session with all servers starts all that are commands,
+    and each has a few seconds to answer: there is one such cell at a time.
     """
 
     def __init__(self, run: Path, environments: Environments, servers: Iterable[Server]) -> None:
@@ -50,6 +51,7 @@ class OneGateway:
         self.running = ExitStack()
         self._servers = {server.name: server for server in servers}
         self._turns = {name: threading.Lock() for name in self._servers}
+        self._all = threading.Lock()
         self._processes: dict[str, Process] = {}
         self._url = ""
 
@@ -69,7 +71,7 @@ class OneGateway:
     def play(self, cell: Cell, way: str = WAY) -> Transcript:
         """The transcript of a cell's client at its server. One that is there whole is taken as it is."""
         name, folder = cell.server.name, cell.folder(self.run, way)
-        with self._turns[name]:
+        with self._turns[name], self._all if way == ALL else nullcontext():
             if not cell.played(self.run, way):
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
@@ -98,7 +100,7 @@ class OneGateway:
         for each in records_of(self.folder / "accredit.db"):
             call = each.call
             if call.method == "tools/call" and each.decision is not None and each.decision.verdict == "allow":
-                pinned = lock[call.server]["tools"][call.target]["sha256"]
+                pinned = lock[call.server]["tools"][(call.target or "").removeprefix(f"{call.server}__")]["sha256"]
                 if call.definition != pinned:
                     found.append(f"{call.server}: {call.target} was called as {call.definition}")
         return found

@@ -24,13 +24,16 @@ def write_page(page: Path, verdicts: Sequence[Verdict], differences: Iterable[Di
 def write_one_gateway(page: Path, verdicts: Sequence[Verdict], differences: Iterable[Difference], *, how: str) -> None:
     """Writes what was found behind one gateway into its own part of the page."""
     clients = list(dict.fromkeys(verdict.where.client for verdict in verdicts))
-    rows = [f"| server | {' | '.join(clients)} |", "| --- |" + " --- |" * len(clients)]
-    for server in dict.fromkeys(verdict.where.server for verdict in verdicts):
-        here = [verdict for verdict in verdicts if verdict.where.server == server]
-        cells = [_cell([verdict for verdict in here if verdict.where.client == client]) for client in clients]
-        rows.append(f"| {server} | {' | '.join(cells)} |")
-    named = reasons(verdicts, differences).replace("### The differences", "What was named:")
-    _write(page, ONE_BEGIN, "\n\n".join([f"{summary(verdicts)} {how}", "\n".join(rows), named]), ONE_END)
+    parts = [f"{summary(verdicts)} {how}"]
+    for way in dict.fromkeys(verdict.where.way for verdict in verdicts):
+        rows = [f"| {way} | {' | '.join(clients)} |", "| --- |" + " --- |" * len(clients)]
+        for server in dict.fromkeys(verdict.where.server for verdict in verdicts):
+            here = [verdict for verdict in verdicts if (verdict.where.way, verdict.where.server) == (way, server)]
+            cells = [_cell([verdict for verdict in here if verdict.where.client == client]) for client in clients]
+            rows.append(f"| {server} | {' | '.join(cells)} |")
+        parts.append("\n".join(rows))
+    parts.append(reasons(verdicts, differences).replace("### The differences", "What was named:"))
+    _write(page, ONE_BEGIN, "\n\n".join(parts), ONE_END)
 
 
 def _write(page: Path, begin: str, found: str, end: str) -> None:

@@ -18,7 +18,7 @@ from tests.interop.environments import OWN, Environments
 from tests.interop.one_gateway import WAY, OneGateway
 from tests.interop.report import BEGIN, END, how_played, write_page
 from tests.interop.servers import SERVERS, Server
-from tests.interop.steps import Step, restarts, step
+from tests.interop.steps import Step, call, complete, merged, restarts, step, unmerged
 from tests.interop.ways import DATA
 from tests.world.recorded import records_of
 
@@ -153,6 +153,17 @@ def test_what_works_directly_works_through_serve_wrap_and_connect_with_proofs__a
         here = [verdict for verdict in verdicts if verdict.where.way == way]
         assert len(here) > 40
         assert sum(not (verdict.cannot or verdict.known) for verdict in here) > 30
+
+
+def test_where_servers_are_one_a_step_asks_for_one_of_them__and_what_comes_is_compared_without_the_others() -> None:
+    asked = merged([call("add", a=1), complete({"type": "ref/resource", "uri": "note://{id}"}, "id", "1")], "notes")
+    assert [each["with"].get("tool") for each in asked] == ["notes__add", None]
+    assert asked[1]["with"]["ref"] == {"type": "ref/resource", "uri": "accredit+notes:note://{id}"}
+    listed = {"tools": [{"name": "notes__add", "see": "accredit+notes:note://1"}, {"name": "mail__add"}]}
+    found = unmerged({"step": "tools", "result": listed}, "notes")
+    assert found["result"] == {"tools": [{"name": "add", "see": "note://1"}]}
+    other = unmerged({"step": "call add", "result": {"content": [{"text": "mail__add"}]}}, "notes")
+    assert "mail__add" in json.dumps(other)  # only lists are expected to hold what is others'
 
 
 @pytest.mark.slow
