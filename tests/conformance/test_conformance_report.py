@@ -3,8 +3,10 @@
 from collections import Counter
 from pathlib import Path
 
+from tests.conformance.__main__ import PAGE
 from tests.conformance.report import EXPLAINED, Comparison
-from tests.conformance.suite import Outcome, read_outcomes, renamed
+from tests.conformance.suite import REVISIONS, Outcome, read_outcomes, renamed
+from tests.conformance.targets import TARGETS
 
 GOOD = Outcome(Counter({("check", "SUCCESS"): 2}), requests=1)
 
@@ -76,3 +78,11 @@ def test_for_merged_servers_the_suite_differs_in_names_alone(tmp_path: Path) -> 
     assert merged == (
         """call("all__test_x", 'all__test_y', `all__test_z`, "a test_w", test_v); read(`accredit+all:test://a/{id}`)"""
     )
+
+
+def test_the_page_names_each_known_difference_with_its_reason_and_every_way() -> None:
+    page = PAGE.read_text("utf-8")
+    for each in EXPLAINED:
+        assert f"- `{each.scenario}` ({', '.join(sorted(each.targets))}): {each.reason}." in page
+    assert page.count(f"|  | {' | '.join(TARGETS)} |") == len(REVISIONS)
+    assert all(f"**{target}**" in page for target in TARGETS)
