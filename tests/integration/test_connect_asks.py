@@ -211,7 +211,7 @@ def test_a_socket_that_others_could_have_made_is_not_asked(gateway: Serving, fil
         assert "accredit grant" in text(called(host))
 
 
-@pytest.mark.holds("client/asking", 7)
+@pytest.mark.holds("client/asking", 8)
 def test_when_the_desk_is_killed_the_refusal_stands(gateway: Serving, files: AgentFiles, desk: ScriptedDesk) -> None:
     with connected(gateway, files, desk, "--hold", "60") as host:
         host.initialize()
@@ -222,7 +222,7 @@ def test_when_the_desk_is_killed_the_refusal_stands(gateway: Serving, files: Age
         assert "accredit grant" in text(called(host, id=8))
 
 
-@pytest.mark.holds("client/asking", 6)
+@pytest.mark.holds("client/asking", 7)
 def test_a_call_that_the_host_takes_back_is_withdrawn_and_never_made(
     gateway: Serving, files: AgentFiles, desk: ScriptedDesk
 ) -> None:
@@ -235,7 +235,7 @@ def test_a_call_that_the_host_takes_back_is_withdrawn_and_never_made(
         assert host.ask("ping", id=8) == {"jsonrpc": "2.0", "id": 8, "result": {}}
 
 
-@pytest.mark.holds("client/asking", 6)
+@pytest.mark.holds("client/asking", 7)
 @pytest.mark.parametrize("end", ["its input ends", "it is stopped"])
 def test_when_the_host_goes_what_it_waited_for_is_withdrawn(
     end: str, gateway: Serving, files: AgentFiles, desk: ScriptedDesk
@@ -274,7 +274,7 @@ def test_what_nobody_could_allow_is_not_asked_for(gateway: Serving, files: Agent
     assert desk.asks == []
 
 
-@pytest.mark.holds("client/asking", 7)
+@pytest.mark.holds("client/asking", 8)
 def test_without_a_desk_all_is_as_before(gateway: Serving, files: AgentFiles, tmp_path: Path) -> None:
     env = {"ACCREDIT_DESK_SOCKET": str(tmp_path / "nothing.sock")}
     for options in ((), ("--ask", "auto"), ("--ask", "off")):

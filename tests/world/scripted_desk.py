@@ -36,6 +36,7 @@ class ScriptedDesk:
         self.said: list[dict[str, Any]] = []
         self._heard = threading.Condition()
         self._connections: list[socket.socket] = []
+        self._by_ask: dict[bytes, socket.socket] = {}
         self._listener = socket.socket(socket.AF_UNIX)
 
     def __enter__(self) -> Self:
@@ -57,6 +58,10 @@ class ScriptedDesk:
                 each.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
+    def tell(self, ask: Ask, line: dict[str, Any] | None) -> None:
+        """Says a line to whoever asks this, once more."""
+        self._by_ask[ask.digest].sendall(json.dumps(line).encode() + b"\n")
+
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Waits until what was heard makes the condition true."""
         with self._heard:
@@ -75,20 +80,21 @@ class ScriptedDesk:
         with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
             for line in lines:
                 said = json.loads(line)
-                for answer in self._answers(said):
+                for answer in self._answers(said, connection):
                     connection.sendall(json.dumps(answer).encode() + b"\n")
                 with self._heard:
                     self.said.append(said)
                     self._heard.notify_all()
 
-    def _answers(self, said: dict[str, Any]) -> list[dict[str, Any]]:
+    def _answers(self, said: dict[str, Any], connection: socket.socket) -> list[dict[str, Any]]:
         if "ping" in said:
             return [{"pong": 1, "person": {"id": "0", "name": self.person}, "url": self.url}]
         if "ask" not in said:
-            return []
+            return [{"state": "denied"}] if "deny" in said else []
         ask = read_ask(json.dumps(said["ask"]).encode())
         check_ask(ask, unix_seconds())
         self.asks.append(ask)
+        self._by_ask[ask.digest] = connection
         line = self.script(ask)
         if line is not None and "error" in line:
             return [line]

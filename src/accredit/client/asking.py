@@ -7,8 +7,9 @@
 4. An answer that allows the call is used only if it holds (`consent.answers`); a desk that lies wins nothing.
 5. When patience ends the model is told the code, and that the same call may be made again; a desk that wants no more
    asks, the same without a code. A person's no is told as such.
-6. When the host withdraws its call, or goes, the ask is withdrawn, unless another call still waits for it.
-7. Without a desk, and when it goes, the refusal stands as it is.
+6. Where the host shows pages, the ask's page is shown there (`pages`); who declines there has said no.
+7. When the host withdraws its call, or goes, the ask is withdrawn, unless another call still waits for it.
+8. Without a desk, and when it goes, the refusal stands as it is.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.base.text import excerpt, one_line
 from accredit.canonical import canonical
+from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import scope_in
 from accredit.client.refusals import unmarked
@@ -77,9 +79,16 @@ class Told(NamedTuple):
     text: str
 
 
+class Waits(NamedTuple):
+    """The ask waits for the person, who may look at it at the desk's page."""
+
+    url: str
+
+
 class _Line(Struct, frozen=True):
     """What a desk says: who it asks and where, an answer, or why it takes no ask."""
 
+    state: str = ""
     url: str = ""
     person: str = ""
     answer: dict[str, Any] | None = None
@@ -121,6 +130,11 @@ class Asking:
         self._asks = RecentlyUsed[tuple[str, ...], _Waiting](MAX_REMEMBERED_ASKS)
         self._words = RecentlyUsed[str, ServerWords](MAX_KNOWN_TARGETS)
 
+    @property
+    def agent_id(self) -> str:
+        """The id of the agent that asks."""
+        return self._presenter.agent_id
+
     def learn(self, method: str, result: Mapping[str, Any]) -> None:
         """Learn from a list what the server says of its tools."""
         tools = result.get("tools") if method == "tools/list" else None
@@ -152,15 +166,19 @@ class Asking:
         self._asks.put(ask.same_call, _Waiting(ask))
         return ask
 
-    async def hold(self, ask: Ask, say: Say | None) -> Allowed | Told | None:
-        """Wait for a person's answer; None if there is no desk (rule 7). Cancelled, it withdraws the ask (rule 6)."""
+    async def hold(
+        self, ask: Ask, say: Say | None, pages: Pages | None = None, *, wait: bool = True
+    ) -> Allowed | Told | Waits | None:
+        """Wait for a person's answer; None if there is no desk (rule 8). Cancelled, it withdraws the ask (rule 7).
+
+        Without `wait` it returns as soon as the ask waits."""
         waiting = self._asks.get(ask.same_call) or _Waiting(ask)
         waiting.holds += 1
         desk = None
         try:
             async with asyncio.timeout(DESK_ANSWER_SECONDS):
                 desk = await _Desk.open(self._desk)
-            return await self._held(desk, waiting, say)
+            return await self._held(desk, waiting, say, pages if wait else None, wait=wait)
         except (DeskGone, OSError):  # a TimeoutError is one
             return None
         except asyncio.CancelledError:
@@ -193,24 +211,52 @@ class Asking:
         )
         return self._presenter.sign_ask(ask)
 
-    async def _held(self, desk: "_Desk", waiting: _Waiting, say: Say | None) -> Allowed | Told | None:
+    async def deny(self, code: str) -> None:
+        """Tell the desk that the person has declined an ask elsewhere (rule 6)."""
+        with suppress(DeskGone, OSError):
+            async with asyncio.timeout(DESK_ANSWER_SECONDS):
+                desk = await _Desk.open(self._desk)
+                try:
+                    desk.say({"deny": code})
+                    await desk.hear()
+                finally:
+                    desk.close()
+
+    async def _held(
+        self, desk: "_Desk", waiting: _Waiting, say: Say | None, pages: Pages | None, *, wait: bool
+    ) -> Allowed | Told | Waits | None:
         loop, ask = asyncio.get_running_loop(), waiting.ask
-        began = loop.time()
+        began, page = loop.time(), None
         desk.say({"ping": True})
         desk.say({"ask": ask.to_dict()})
         next_line = asyncio.ensure_future(desk.hear())
+        declined: asyncio.Future[Any] = loop.create_future()  # of no page yet
         try:
             while (left := self._hold - (loop.time() - began)) > 0:
-                await asyncio.wait({next_line}, timeout=min(left, ASK_PROGRESS_SECONDS))
+                await asyncio.wait(
+                    {next_line, declined}, timeout=min(left, ASK_PROGRESS_SECONDS), return_when=asyncio.FIRST_COMPLETED
+                )
                 if next_line.done():
-                    outcome = self._judged(next_line.result(), waiting)
+                    line = next_line.result()
+                    outcome = self._judged(line, waiting)
                     if outcome is not None:
                         return outcome[0]
+                    if line.state == "pending" and waiting.url and not wait:
+                        return Waits(waiting.url)
+                    if line.state == "pending" and waiting.url and page is None and pages is not None:
+                        page = pages.show(ask, waiting.url)
+                        declined = declined if page is None else asyncio.ensure_future(page.declined.wait())
                     next_line = asyncio.ensure_future(desk.hear())
+                elif declined.done():
+                    desk.say({"deny": ask.code})  # the answer comes as a line
+                    declined = loop.create_future()
                 elif say is not None and (passed := loop.time() - began) < self._hold:
                     await say(passed, self._hold, _progress(waiting, self._hold - passed))
         finally:
-            next_line.cancel()
+            if page is not None and pages is not None:
+                pages.close(page)
+            for each in (next_line, declined):
+                each.cancel()
             with suppress(asyncio.CancelledError, DeskGone, OSError):
                 await next_line
         return Told(_not_answered(waiting, ask.code))
@@ -239,8 +285,7 @@ class Asking:
                 self._asks.forget(ask.same_call)
                 return Told(_not_answered(waiting, ask.code))
             if answer.decision == "deny":
-                text = f"{waiting.person} said no to this call (code {ask.code})."
-                return Told(f"{text} Do not try it again or another way round.")
+                return Told(told_no(waiting.person, ask.code))
             chain = chain_allowed(answer, ask, self._clock())
             self._presenter.allow(chain)
         except (ConsentError, ConfigurationError) as error:
@@ -293,6 +338,7 @@ def _read_line(line: bytes) -> _Line:
     if isinstance(person, dict):  # of a pong
         person = cast("dict[str, object]", person).get("name")
     return _Line(
+        state=_text(said.get("state")),
         url=_text(said.get("url")),
         person=_text(person),
         answer=cast("dict[str, Any]", answer) if isinstance(answer, dict) else None,
@@ -348,6 +394,11 @@ def _progress(waiting: _Waiting, left: float) -> str:
     minutes, seconds = divmod(max(0, round(left)), 60)
     ask = waiting.ask
     return f"Waiting for {waiting.person}: {one_line(ask.target)}, code {ask.code}, {minutes}:{seconds:02} left"
+
+
+def told_no(person: str, code: str) -> str:
+    """Return what a model is told of a person's no."""
+    return f"{person} said no to this call (code {code}). Do not try it again or another way round."
 
 
 def _not_answered(waiting: _Waiting, code: str) -> str:

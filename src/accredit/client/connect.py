@@ -18,10 +18,10 @@ Nothing but messages is ever written to the host.
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import anyio
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
@@ -39,10 +39,11 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from accredit.base.text import excerpt
-from accredit.client.asking import Allowed, Asking, Say
+from accredit.client.asking import Allowed, Asking, Say, Waits, told_no
 from accredit.client.bridge import Bridge
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
+from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
 from accredit.client.refusals import explained, public_data, refusal_of, uncovered
 from accredit.client.sdk import Incoming, ReadStream, WriteStream
@@ -55,6 +56,7 @@ from accredit.jsonrpc.methods import BATCH_REVISION
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.result_types import COMPLETE, declared_extensions, is_result_type
 from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_ANSWER_EVENT_BYTES, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
+from accredit.refusals import DENIED
 
 _log = logging.getLogger("accredit.client")
 
@@ -135,12 +137,13 @@ async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
 
 class _Open(Struct):
     """A request of the host, whether it is of the modern era, and the extensions that it declares. `holding` is what
-    waits for a person's answer to it, once one is asked."""
+    waits for a person's answer to it, once one is asked. `by_page` says that the host is asked to show a page first."""
 
     message: JSONRPCRequest
     modern: bool
     extensions: frozenset[str]
     holding: asyncio.Task[None] | None = None
+    by_page: bool = False
 
     @property
     def method(self) -> str:
@@ -159,6 +162,7 @@ class _Connection:
         asking: Asking | None = None,
     ) -> None:
         self._asking = asking
+        self._pages = Pages(self._tell)
         self._holds: set[asyncio.Task[None]] = set()
         self._read = read
         self._write = write
@@ -241,10 +245,15 @@ class _Connection:
             case JSONRPCRequest():
                 if message.id in self._open:
                     raise RequestError(INVALID_REQUEST, "Invalid Request: this id is in use", id=message.id)
-                self._open[message.id] = _opened(message, frame)
+                opened = self._open[message.id] = _opened(message, frame)
                 self._idle.clear()
+                if self._asking is not None and self._is_declined(self._asking, opened):
+                    return
+                message = opened.message
             case JSONRPCNotification(method="notifications/cancelled"):
                 self._settle((message.params or {}).get("requestId"))
+            case JSONRPCResponse() | JSONRPCError() if self._pages.settles(message):
+                return
             case _:
                 pass
         await self._waiting.put(message)
@@ -306,20 +315,52 @@ class _Connection:
         ask = self._asking.ask_for(opened.message, refusal)
         if isinstance(ask, str):
             return ask
-        opened.holding = asyncio.create_task(self._hold(self._asking, ask, message, opened))
-        self._holds.add(opened.holding)
-        opened.holding.add_done_callback(self._holds.discard)
+        opened.holding = self._start(self._hold(self._asking, ask, message, opened))
         return None
+
+    def _is_declined(self, asking: Asking, opened: _Open) -> bool:
+        """Look whether a request has to do with a page, and return whether the person has declined there: then it is
+        answered, and not made."""
+        message = opened.message
+        if message.method == "initialize":
+            self._pages.begin(message)
+        opened.by_page = opened.modern and self._pages.asks_by_page(message)
+        resumed = self._pages.resumed(message, asking.agent_id)
+        if resumed is None:
+            return False
+        opened.message = resumed.request
+        if resumed.declined:
+            opened.holding = self._start(self._decline(asking, resumed.code, opened))
+        return resumed.declined
+
+    async def _decline(self, asking: Asking, code: str, opened: _Open) -> None:
+        await asking.deny(code)
+        self._settle(opened.message.id)
+        refused = ErrorData(code=DENIED, message="declined", data={"error": "ratify_scope_denied"})
+        error = JSONRPCError(jsonrpc="2.0", id=opened.message.id, error=refused)
+        self._tell(self._refusal(error, opened, told=told_no("The user", code)))
 
     async def _hold(self, asking: Asking, ask: Ask, refused: JSONRPCError, opened: _Open) -> None:
         """Wait for a person's answer, then make the call once more, or tell the host why it is not made."""
-        outcome = await asking.hold(ask, self._progress(opened))
+        outcome = await asking.hold(ask, self._progress(opened), self._pages, wait=not opened.by_page)
         if isinstance(outcome, Allowed):
             await self._waiting.put(opened.message)
             return
         self._settle(opened.message.id)
-        answer = self._refusal(refused, opened, told="" if outcome is None else outcome.text)
-        self._host.send(encode_line(answer.model_dump_json(by_alias=True, exclude_unset=True).encode()))
+        if isinstance(outcome, Waits):
+            result = self._pages.input_required(ask, outcome.url, ask.agent_id)
+            self._tell(JSONRPCResponse(jsonrpc="2.0", id=opened.message.id, result=result))
+        else:
+            self._tell(self._refusal(refused, opened, told="" if outcome is None else outcome.text))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._holds.add(task)
+        task.add_done_callback(self._holds.discard)
+        return task
+
+    def _tell(self, message: JSONRPCMessage) -> None:
+        self._host.send(encode_line(message.model_dump_json(by_alias=True, exclude_unset=True).encode()))
 
     def _progress(self, opened: _Open) -> Say | None:
         meta = (opened.message.params or {}).get("_meta")
@@ -329,8 +370,7 @@ class _Connection:
 
         async def say(passed: float, total: float, text: str) -> None:
             params = {"progressToken": token, "progress": round(passed, 3), "total": total, "message": text}
-            note = JSONRPCNotification(jsonrpc="2.0", method="notifications/progress", params=params)
-            self._host.send(encode_line(note.model_dump_json(by_alias=True, exclude_unset=True).encode()))
+            self._tell(JSONRPCNotification(jsonrpc="2.0", method="notifications/progress", params=params))
             await self._host.drained()
 
         return say

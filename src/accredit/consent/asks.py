@@ -15,6 +15,7 @@ anything in `refusal` and `server_says` is true. They are what the agent says, a
 """
 
 import hashlib
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -142,7 +143,7 @@ class Ask(WireObject, frozen=True, dict=True):
     @Once
     def params_sha256(self) -> str:
         """The digest of the call, as a certificate for this very call names it: lower-case hex."""
-        return hashlib.sha256(canonical(self.params)).hexdigest()
+        return params_digest(self.params).hex()
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -172,6 +173,14 @@ class Ask(WireObject, frozen=True, dict=True):
         signed = replace(self, signature=signer.sign(_sign_bytes(self)))
         read_ask(signed.text())
         return signed
+
+
+def params_digest(params: Mapping[str, object]) -> bytes:
+    """Return the digest of a call's params, without members of a single leg. Raises `AskError` if there is none."""
+    try:
+        return hashlib.sha256(canonical(params)).digest()
+    except ValueError as error:
+        raise AskError(f"the params have no canonical form: {error}") from None
 
 
 def read_ask(data: bytes) -> Ask:

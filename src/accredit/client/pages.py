@@ -1,0 +1,137 @@
+"""Showing the page of an ask to a person whose host opens pages (URL elicitation). No I/O of its own.
+
+1. A host is asked only if it declares that it shows pages (`elicitation.url`): one of the legacy era when it begins its
+   session, one of the modern era with each request. The address is the loopback's, and holds no secret.
+2. *Decline* means no. Whatever else it says means nothing: only the person's key allows a call.
+3. In the legacy era the request stands beside the held call, and ends with it.
+4. In the modern era the call is answered with the request (`input_required`), and not held; the state that comes back
+   with it is sealed for this very call, and goes no further. A call that is in the midst of a server's rounds is held.
+
+The page only shows the ask. Whoever opens it is not thereby anybody.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
+from msgspec import Struct
+
+from accredit.base.clock import unix_seconds
+from accredit.base.text import one_line
+from accredit.consent import Ask
+from accredit.consent.asks import LEG_MEMBERS, params_digest
+from accredit.errors import ConsentError, SealError
+from accredit.jsonrpc.methods import META_CAPABILITIES, TARGET_MEMBER
+from accredit.rounds.sealing import KEY_BYTES, NONCE_BYTES, FlowState, KeyRing, state_binding
+
+_ENTRY = "accredit"
+"""The key of our request among `inputRequests`."""
+
+
+class Page(Struct):
+    """A page that the host was asked to show. `declined` is set when the person declines there."""
+
+    id: str
+    elicitation: str
+    declined: asyncio.Event
+    is_open: bool = True
+
+
+class Resumed(NamedTuple):
+    """A modern request that comes back: without what we added, and whether the person declined the ask of this code."""
+
+    request: JSONRPCRequest
+    code: str
+    declined: bool
+
+
+class Pages:
+    """The pages of one connection. `send` sends a message to the host."""
+
+    def __init__(self, send: Callable[[JSONRPCMessage], None]) -> None:
+        self._send = send
+        self._shows = False
+        self._open: dict[RequestId, Page] = {}
+        self._keys = KeyRing([secrets.token_bytes(KEY_BYTES)])
+
+    def begin(self, initialize: JSONRPCRequest) -> None:
+        """Learn from a legacy host's `initialize` whether it shows pages (rule 1)."""
+        self._shows = _declares_url((initialize.params or {}).get("capabilities"))
+
+    def show(self, ask: Ask, url: str) -> Page | None:
+        """Ask a legacy host to show an ask's page; None if it does not show pages."""
+        if not self._shows:
+            return None
+        page = Page(f"accredit-page-{ask.id}-{secrets.token_hex(4)}", ask.id, asyncio.Event())
+        self._open[page.id] = page
+        params = {**_elicitation(ask, url), "elicitationId": page.elicitation}
+        self._send(JSONRPCRequest(jsonrpc="2.0", id=page.id, method="elicitation/create", params=params))
+        return page
+
+    def close(self, page: Page) -> None:
+        """Tell the host that the page is of no use any more (rule 3)."""
+        self._open.pop(page.id, None)
+        params: dict[str, Any] = {"elicitationId": page.elicitation}
+        method = "notifications/elicitation/complete"
+        if page.is_open:
+            params, method = {"requestId": page.id, "reason": "the call is decided"}, "notifications/cancelled"
+        self._send(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
+
+    def settles(self, answer: JSONRPCResponse | JSONRPCError) -> bool:
+        """Take the host's answer about a page (rule 2); return False if it is about nothing of ours."""
+        page = self._open.get(answer.id) if answer.id is not None else None
+        if page is None:
+            return isinstance(answer.id, str) and answer.id.startswith("accredit-page-")
+        page.is_open = False
+        if isinstance(answer, JSONRPCResponse) and answer.result.get("action") == "decline":
+            page.declined.set()
+        return True
+
+    def asks_by_page(self, request: JSONRPCRequest) -> bool:
+        """Return whether a modern request is answered with the request for input (rules 1 and 4)."""
+        params = request.params or {}
+        meta = params.get("_meta")
+        declared = cast("dict[str, object]", meta).get(META_CAPABILITIES) if isinstance(meta, dict) else None
+        return _declares_url(declared) and "requestState" not in params and "inputResponses" not in params
+
+    def input_required(self, ask: Ask, url: str, agent_id: str) -> dict[str, Any]:
+        """Return the result that asks a modern host to show an ask's page (rule 4)."""
+        sealed = FlowState(None, ask.code, 1, ask.expires_at)
+        binding = state_binding(("ask", agent_id), ask.method, ask.target, bytes.fromhex(ask.params_sha256))
+        return {
+            "resultType": "input_required",
+            "inputRequests": {_ENTRY: {"method": "elicitation/create", "params": _elicitation(ask, url)}},
+            "requestState": self._keys.seal(sealed, binding, secrets.token_bytes(NONCE_BYTES)),
+        }
+
+    def resumed(self, request: JSONRPCRequest, agent_id: str) -> Resumed | None:
+        """Return a request that brings our state back, without it; None for any other (rule 4)."""
+        params = request.params or {}
+        state, member = params.get("requestState"), TARGET_MEMBER.get(request.method)
+        if not isinstance(state, str) or member is None:
+            return None
+        plain = {name: value for name, value in params.items() if name not in LEG_MEMBERS}
+        try:
+            digest = params_digest(plain)
+            binding = state_binding(("ask", agent_id), request.method, str(plain.get(member)), digest)
+            opened = self._keys.open(state, binding, unix_seconds())
+        except (SealError, ConsentError):
+            return None
+        answers = params.get("inputResponses")
+        answer = cast("dict[str, object]", answers).get(_ENTRY) if isinstance(answers, dict) else None
+        declined = isinstance(answer, dict) and cast("dict[str, object]", answer).get("action") == "decline"
+        kept = {name: value for name, value in params.items() if name == "_meta" or name in plain}
+        return Resumed(request.model_copy(update={"params": kept}), opened.flow, declined)
+
+
+def _elicitation(ask: Ask, url: str) -> dict[str, Any]:
+    message = f"{one_line(ask.target)} needs your permission (code {ask.code}). The page shows the call."
+    return {"mode": "url", "message": message, "url": f"{url}/a/{ask.code}"}
+
+
+def _declares_url(capabilities: object) -> bool:
+    declared = cast("dict[str, object]", capabilities) if isinstance(capabilities, dict) else {}
+    elicitation = declared.get("elicitation")
+    return isinstance(elicitation, dict) and "url" in elicitation
