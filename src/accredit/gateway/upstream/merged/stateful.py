@@ -173,7 +173,10 @@ class Stateful:
                 raise UpstreamUnavailable("none of the servers has answered")
             await self._compare(asides, request)
             sessions = {name: _begun(asides[name], revision_of(hello)) for name, hello in hellos.items()}
-            revision, result = initialized(hellos, sorted(self._members.keys() - hellos.keys()), self._info)
+            missing = sorted(self._members.keys() - hellos.keys())
+            if missing:
+                log_event(_log, logging.WARNING, "session_without", servers=missing)
+            revision, result = initialized(hellos, missing, self._info)
             response = Success(
                 request.id, Raw(result), to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
             )

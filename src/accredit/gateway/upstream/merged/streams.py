@@ -15,11 +15,13 @@
 
 import asyncio
 import contextlib
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from accredit.errors import AccreditError, ClientGone, RequestError, UpstreamUnavailable
+from accredit.base.log_events import log_event
+from accredit.errors import AccreditError, ClientGone, RequestError, UpstreamError, UpstreamUnavailable
 from accredit.gateway.headers import EVENT_STREAM, RawHeaders, RequestHead
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
@@ -29,6 +31,7 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
 from accredit.limits import KEEP_ALIVE_SECONDS, MERGED_ASK_SECONDS, REOPEN_FIRST_SECONDS, REOPEN_MAX_SECONDS
 
+_log = logging.getLogger("accredit.gateway.merged")
 _CONFLICT = 409
 LISTS = ("tools", "prompts", "resources")
 
@@ -151,6 +154,9 @@ class SharedStream(ABC):
             if part.opened:
                 pause = REOPEN_FIRST_SECONDS
             else:
+                if name not in self.problems:
+                    detail = problem.detail if isinstance(problem, RequestError | UpstreamError) else str(problem)
+                    log_event(_log, logging.INFO, "stream_without", server=name, detail=detail)
                 self.problems[name] = problem
                 if not (isinstance(problem, RequestError) and problem.status == _CONFLICT):
                     self._note(name)  # else the client's stream before this one is about to end there
