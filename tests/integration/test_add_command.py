@@ -84,7 +84,7 @@ def test_the_old_server_gets_a_name_and_the_new_one_its_tables__and_each_comment
         "calendar": definitions(described("list_inbox", "The days.")).set_sha256,
     }
     assert "[upstream] is [servers.mail] now" in done.stderr
-    assert "whoever holds mcp:tool, for tools of mail, may call list_inbox of calendar as well" in done.stderr
+    assert "whoever holds mcp:tool for mail may use list_inbox of calendar as well" in done.stderr
     assert accredit("config", "check", folder=configured.folder).returncode == 2  # the owner's key is still to be made
     assert accredit("check", folder=configured.folder).returncode == 0
     shown = accredit("config", "show", folder=configured.folder).stdout.splitlines()

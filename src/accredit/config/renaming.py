@@ -43,7 +43,7 @@ def renamed(text: str, name: str) -> str:
         new = f"servers.{name}" if key.key == "upstream" else f"servers.{name}.{key.key}"
         parts.append(_moved(key, item, new, timeout if item is goes_to else None, end))
     found = "".join(parts)
-    if not _means(found, means_renamed(tomllib.loads(text), name)):
+    if found.count("#") != text.count("#") or not _means(found, means_renamed(tomllib.loads(text), name)):
         raise _not_touched("its tables are in a form that can't be renamed")
     return found
 

@@ -12,6 +12,7 @@ In this order, so that a failure leaves nothing half done:
    gateway that starts finds the old servers or the new ones, with what is pinned of each.
 """
 
+import contextlib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from accredit.cli.actions.config_text import server_tables
 from accredit.cli.actions.init import counted, first_scopes, placed, word
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.actions.pin import definitions_of, lock_text
-from accredit.cli.actions.suggest_scopes import Suggestion, suggestions
+from accredit.cli.actions.suggest_scopes import PROMPT, RESOURCE, Suggestion, suggestions
 from accredit.cli.asking.knocking import shown
 from accredit.cli.asking.listing import Offer
 from accredit.cli.asking.server import ask_upstream
@@ -77,8 +78,12 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
     suggested = suggestions(offer, addition.name)
     tables = server_tables(addition.name, placed(upstream, file.parent), offer, suggested, addition.headers)
     content = _new_content(loaded, addition, tables)
-    pinned = _write(loaded, addition, content, lock, definitions_of(offer))
-    notes = [*_notes(loaded, addition, suggested, pinned=pinned)]
+    pinned = lock.data is not None or not (addition.existing or loaded.config.servers.by_name)
+    notes = [*_notes(loaded, addition, offer, suggested, pinned=pinned)]
+    if pinned:
+        _write(loaded, addition, content, lock, definitions_of(offer))
+    else:
+        replace_file(file, content, old=loaded.content)
     if upstream != addition.upstream and isinstance(upstream, HttpUpstream):
         notes.append(f"the server is at {shown(upstream.url)}: the configuration names that")
     files = [_near(each) for each in ([file, lock.path] if pinned else [file])]
@@ -89,6 +94,12 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
 def _check_names(loaded: Loaded, addition: Addition) -> None:
     """Apply the first part of rule 1."""
     name, existing = addition.name, addition.existing
+    for (section, key), origin in loaded.origins.items():
+        if section in OF_ONE and origin.kind == "environment":
+            raise ConfigurationError(
+                f"{origin.name} (environment) is for one server, and [servers] names several",
+                f"write {section}.{key} into {loaded.file}, and unset it",
+            )
     here = sorted({section for section, _ in loaded.origins if section in OF_ONE}, key="upstream".__ne__)
     if name in loaded.config.servers.by_name:
         raise ConfigurationError(f"there is a [servers.{name}] already", "give the new server another name")
@@ -119,9 +130,8 @@ def _new_content(loaded: Loaded, addition: Addition, tables: str) -> bytes:
         text, means = renamed(old, addition.existing), means_renamed(means, addition.existing)
     servers: dict[str, Any] = means.setdefault("servers", {})
     servers[addition.name] = tomllib.loads(tables)["servers"][addition.name]
-    text += ("\n" if text.endswith("\n") or not text else "\n\n") + tables
-    if "\r\n" in old:
-        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+    added = ("\n" if text.endswith("\n") or not text else "\n\n") + tables
+    text += added.replace("\n", "\r\n") if "\r\n" in old else added
     try:
         same = tomllib.loads(text) == means
     except tomllib.TOMLDecodeError:
@@ -140,14 +150,9 @@ def _lock_of(loaded: Loaded) -> _Lock:
     return _Lock(path, data, read_lock_file(path))
 
 
-def _write(loaded: Loaded, addition: Addition, content: bytes, lock: _Lock, found: Definitions) -> bool:
-    """Write the files (rule 4); return whether the server is pinned. Where there are servers and no lock, there still
-    is none: a lock that lacked them would keep the gateway from starting."""
+def _write(loaded: Loaded, addition: Addition, content: bytes, lock: _Lock, found: Definitions) -> None:
+    """Write the lock and the file (rule 4)."""
     file, existing = loaded.file or Path(), addition.existing
-    pinned = lock.data is not None or not (existing or loaded.config.servers.by_name)
-    if not pinned:
-        replace_file(file, content, old=loaded.content)
-        return False
     after = {**lock.pinned, addition.name: found}
     between = lock_text(after)
     if existing is not None and UPSTREAM in lock.pinned:
@@ -157,13 +162,13 @@ def _write(loaded: Loaded, addition: Addition, content: bytes, lock: _Lock, foun
     try:
         replace_file(file, content, old=loaded.content)
     except ConfigurationError:
-        if lock.data is not None:
-            replace_file(lock.path, lock.data, old=between)
-        else:
-            lock.path.unlink(missing_ok=True)
+        with contextlib.suppress(ConfigurationError):  # what the old file needs is in it anyway
+            if lock.data is not None:
+                replace_file(lock.path, lock.data, old=between)
+            else:
+                lock.path.unlink(missing_ok=True)
         raise
     _put(lock.path, lock_text(after), between)
-    return True
 
 
 def _put(path: Path, data: bytes, old: bytes | None) -> None:
@@ -173,7 +178,9 @@ def _put(path: Path, data: bytes, old: bytes | None) -> None:
         replace_file(path, data, old=old)
 
 
-def _notes(loaded: Loaded, addition: Addition, suggested: Sequence[Suggestion], *, pinned: bool) -> Iterator[str]:
+def _notes(
+    loaded: Loaded, addition: Addition, offer: Offer, suggested: Sequence[Suggestion], *, pinned: bool
+) -> Iterator[str]:
     """Yield what else is different from now on."""
     name, existing, path = addition.name, addition.existing, loaded.config.gateway.path.rstrip("/")
     if existing is not None:
@@ -184,28 +191,39 @@ def _notes(loaded: Loaded, addition: Addition, suggested: Sequence[Suggestion], 
             yield f"{timeout.name} is for servers without a timeout_seconds of their own"
         if loaded.config.upstream.identity == "jwt":
             yield f"its tokens in {loaded.config.upstream.identity_header} are for {existing} (aud), not for its URL"
-    for scope, (mine, others) in _shared(loaded, existing or UPSTREAM, suggested).items():
-        yield f"whoever holds {scope}, for tools of {', '.join(others)}, may call {_some(mine)} of {name} as well"
+    for scope, mine in _by_scope(offer, suggested).items():
+        others = _with_scope(scope, loaded, existing or UPSTREAM)
+        if others:
+            yield f"whoever holds {scope} for {', '.join(others)} may use {_some(mine)} of {name} as well"
     if loaded.config.proofs.default_tool_scope:
         yield f"tools without a table have the scope {loaded.config.proofs.default_tool_scope} here, too"
     if not pinned:
+        # A lock that lacked the servers that are there would keep the gateway from starting.
         yield f"nothing is pinned, as there is no {LOCK_FILE}: `accredit pin NAME` for each server makes one"
     if isinstance(addition.upstream, HttpUpstream) and "?" in addition.upstream.url and _open_to_others(loaded):
         yield f"the URL of {name} has a query, which may hold a key, and others can read {loaded.file}"
 
 
-def _shared(loaded: Loaded, unnamed: str, suggested: Sequence[Suggestion]) -> dict[str, tuple[list[str], list[str]]]:
-    """Return the scopes of new tools that tools of other servers have as well, with these tools and the servers: one
-    delegation holds for all of them."""
-    mine: dict[str, list[str]] = {}
+def _by_scope(offer: Offer, suggested: Sequence[Suggestion]) -> dict[str, list[str]]:
+    """Return what the new server has, by its scopes."""
+    found: dict[str, list[str]] = {}
     for each in suggested:
-        mine.setdefault(each.scope, []).append(each.tool)
-    catalogs = {each.server or unnamed: build_catalog(each.config).tools for each in views(loaded)}
-    others: dict[str, list[str]] = {}
-    for server, tools in catalogs.items():
-        for scope in mine.keys() & {entry.scope for entry in tools.values()}:
-            others.setdefault(scope, []).append(server)
-    return {scope: (mine[scope], found) for scope, found in others.items()}
+        found.setdefault(each.scope, []).append(each.tool)
+    if offer.resources or offer.templates:
+        found.setdefault(RESOURCE, []).append("resources")
+    if offer.prompts:
+        found.setdefault(PROMPT, []).append("prompts")
+    return found
+
+
+def _with_scope(scope: str, loaded: Loaded, unnamed: str) -> list[str]:
+    """Return the other servers that have something with a scope: one delegation holds for them and the new one."""
+    catalogs = {each.server or unnamed: build_catalog(each.config) for each in views(loaded)}
+    return [
+        server
+        for server, catalog in catalogs.items()
+        if any(entry.scope == scope for entry in (*catalog.tools.values(), catalog.resource, catalog.prompt))
+    ]
 
 
 def _some(names: Sequence[str]) -> str:
@@ -219,7 +237,7 @@ def _near(path: Path) -> str:
 
 
 def _open_to_others(loaded: Loaded) -> bool:
-    return loaded.file is not None and read_file(loaded.file, len(loaded.content) + 1).open_to_others
+    return loaded.file is not None and read_file(loaded.file, len(loaded.content)).open_to_others
 
 
 def _report(

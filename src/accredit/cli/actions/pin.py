@@ -20,7 +20,7 @@ from accredit.cli.asking.listing import Offer
 from accredit.config import read_lock_file
 from accredit.errors import ConfigurationError, LockError
 from accredit.keys import write_file
-from accredit.pins import LOCK_FILE, UPSTREAM, Change, Definitions, Lock, changes, write_lock
+from accredit.pins import LOCK_FILE, UPSTREAM, Change, Definitions, Lock, changes, read_lock, write_lock
 from accredit.pins.shown import shown
 
 
@@ -72,9 +72,11 @@ def definitions_of(offer: Offer) -> Definitions:
 
 
 def lock_text(lock: Lock) -> bytes:
-    """Return the text of a lock. Raises `ConfigurationError` for a definition that can't be pinned."""
+    """Return the text of a lock, which can be read again. Raises `ConfigurationError` for what can't be pinned."""
     try:
-        return write_lock(lock)
+        text = write_lock(lock)
+        read_lock(text)
+        return text
     except LockError as error:
         raise ConfigurationError(
             f"nothing can be pinned: {error}", "correct the server: clients may see another tool than the gateway"
