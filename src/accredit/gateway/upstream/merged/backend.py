@@ -144,7 +144,7 @@ class MergedBackend:
         return await server.backend.ask(MemberReply(reply, head), era, server.request(request), most)
 
     async def _listed(self, reply: Reply, request: Request, era: Era) -> bytes:
-        if "cursor" in request.names:
+        if bytes(request.members.get("cursor", b"null")) != b"null":
             raise RequestError(INVALID_PARAMS, "Invalid params: this list has one page", id=request.id, status=200)
         result, given = await self._lists.result(request, era, partial(self._ask, reply, era))
         if era is Era.LEGACY and not given:

@@ -202,4 +202,6 @@ async def opened(text: bytes) -> Frame:
 def _page_of(request: Request, cursor: Raw | None) -> Request:
     """Return the request for one page, with an id of its own: several may be open in one session."""
     page = request.with_id(secrets.token_hex(8))
-    return page if cursor is None else page.with_params({"cursor": cursor})
+    if cursor is not None:
+        return page.with_params({"cursor": cursor})
+    return page.with_params({}, without=("cursor",)) if "cursor" in request.names else page  # it may be null
