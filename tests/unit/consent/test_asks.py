@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from msgspec.structs import replace
 from tests.world.asked import PARAMS, WORLD, an_ask
 from tests.world.delegations import NOW
 
-from accredit.consent import check_ask, read_ask, read_code
+from accredit.consent import Answer, Ask, check_ask, read_ask, read_code
 from accredit.errors import AskError
 from accredit.limits import MAX_ASK_BYTES, MAX_ASKED_PARAMS_BYTES, MAX_DEPTH
 from accredit.ratify.hybrid import UNSIGNED, signature_fault
@@ -207,3 +209,11 @@ def test_two_asks_for_one_call_are_told_from_asks_for_others() -> None:
     assert an_ask(PARAMS | {"arguments": {}}).same_call != an_ask().same_call
     other = replace(ASK.gateway, id="another")
     assert an_ask(gateway=other).same_call != an_ask().same_call
+
+
+def test_the_reference_names_every_member_and_no_other() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/asks.md").read_text("utf-8")
+    for heading, kind in (("## Ask", Ask), ("## Answer", Answer)):
+        section = page.partition(f"{heading}\n")[2].partition("\n## ")[0]
+        rows = re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE)
+        assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(kind.__struct_fields__)
