@@ -1,8 +1,8 @@
 """The events of one server's stream, judged already, as they go on to the client of several. No I/O.
 
 1. An answer's text stays: it was mapped where it was judged (`results`). On a resumed stream it goes on if it answers
-   the request that the stream was for. Other messages become those of the merged
-   endpoint (`messages`), or are dropped.
+   the request that the stream was for. Other messages become those of the merged endpoint (`messages`), or are dropped:
+   also a request that could not be told from another's, whose server waits for nothing then.
 2. An event's id becomes one of the merged endpoint, or is left out where that would be too long.
 3. Whoever asks hears nothing of others' tasks, nor one subscription of what is told to another: what `hears` refuses,
    and what names a subscription that is not the stream's, is dropped.
@@ -10,6 +10,7 @@
    goes on.
 """
 
+import contextlib
 import logging
 import re
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from msgspec import Raw
 
 from accredit.base.log_events import log_event
-from accredit.errors import AnswerError, FrameError, MessageId
+from accredit.errors import FrameError, MessageId
 from accredit.gateway.counters import Counters
 from accredit.gateway.upstream.merged.messages import Outward
 from accredit.jsonrpc.frames import MESSAGE, Failure, Notification, Request, Success, frame_of, message_id
@@ -64,26 +65,31 @@ class EventMapper:
         self._seen = seen
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what goes on of a stream's next bytes. Raises `AnswerError` for what can't be told apart."""
+        """Return what goes on of a stream's next bytes. Raises `AnswerError` where a bound is passed."""
         return b"".join(map(self._mapped, self._parser.feed(chunk)))
 
     def _mapped(self, event: Event) -> bytes:
         if not event.data:
             return self._without_data(event)
+        found = self._members(event.data)
+        if "method" not in found:
+            return self._answer(event, event.data)
         try:
-            if not may_hold(Raw(event.data), b"method"):
-                return self._answer(event, event.data)
-            found = unambiguous_members(event.data, MESSAGE)
-            if "method" not in found:
-                return self._answer(event, event.data)
             call = frame_of(found, event.data)
             mapped = self._call(call) if isinstance(call, Request | Notification) else None
-        except FrameError as error:
-            raise AnswerError(error.detail, bound=error.bound) from None
+        except FrameError:
+            mapped = None  # an end here would come again, and again, whenever the stream is resumed
         if mapped is None:
             self._counters.counts["notifications_dropped"] += 1
             return self._place(event)
         return encode_event(mapped.text, name=event.name, id=self._id(event))
+
+    def _members(self, text: bytes) -> dict[str, Raw]:
+        """Return the members of a message that may be a call; none of what is only observed to be no message."""
+        try:
+            return unambiguous_members(text, MESSAGE) if may_hold(Raw(text), b"method") else {}
+        except FrameError:
+            return {}
 
     def _call(self, call: Request | Notification) -> Request | Notification | None:
         if isinstance(call, Request):
@@ -109,9 +115,10 @@ class EventMapper:
     def _is_due(self, text: bytes) -> bool:
         if self._may_answer is None:
             return True
-        response = frame_of(unambiguous_members(text, MESSAGE), text)
-        if isinstance(response, Success | Failure) and response.id is not None and self._may_answer(response.id):
-            return True
+        with contextlib.suppress(FrameError):
+            response = frame_of(unambiguous_members(text, MESSAGE), text)
+            if isinstance(response, Success | Failure) and response.id is not None and self._may_answer(response.id):
+                return True
         log_event(_log, logging.WARNING, "response_dropped", detail="it answers what another server was asked")
         return False
 

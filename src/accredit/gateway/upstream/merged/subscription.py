@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Raw
 
-from accredit.errors import AccreditError, RequestError, UpstreamUnavailable
+from accredit.errors import AccreditError, FrameError, RequestError, UpstreamUnavailable
 from accredit.gateway.headers import RequestHead
 from accredit.gateway.replies import refusal
 from accredit.gateway.upstream.merged.events import EventMapper
@@ -93,7 +93,12 @@ class Subscription(SharedStream):
 
     def answered(self, part: Part, text: bytes) -> None:
         """Take a server's answer, in the stream: an error says that it won't tell."""
-        self._answer(part, text)
+        try:
+            frame = decode_frame(text)
+        except FrameError:
+            return  # only observed
+        if isinstance(frame, Failure):
+            self._refused(part, frame)
 
     def _part(self, name: str) -> Part:
         part = Part(name, self, self._reply, self._heads[name], self._max_bytes)
@@ -104,14 +109,13 @@ class Subscription(SharedStream):
         await self._members[part.name].backend.post(part, self._asked[part.name], Era.MODERN, {})
         response = part.response(self._request.id)
         if isinstance(response, Failure):
-            self._answer(part, response.text)
+            self._refused(part, response)
 
     def _failed(self, part: Part) -> None:
-        """Leave a server that has answered with an error (`_answer`), and no other."""
+        """Leave a server that has answered with an error (`_refused`), and no other."""
 
-    def _answer(self, part: Part, text: bytes) -> None:
-        frame = decode_frame(text)
-        if isinstance(frame, Failure) and not part.opened:
+    def _refused(self, part: Part, frame: Failure) -> None:
+        if not part.opened:
             part.final = frame.code != UPSTREAM_ERROR and part.status < 500
             data = members(frame.error).get("data")
             raise RequestError(frame.code, frame.message, id=self._request.id, status=part.status or 200, data=data)
