@@ -49,6 +49,8 @@ def view(loaded: Loaded, name: str) -> Loaded:
     for each in views(loaded):
         if each.server == name:
             return each
+    if loaded.file is None:
+        raise ConfigurationError(f"there is no configuration that has a server {name!a}", "name one with --config")
     known = ", ".join(loaded.config.servers.by_name)
     raise ConfigurationError(
         f"no server is called {name!a}",
