@@ -55,6 +55,17 @@ DIFFERENCES: tuple[Difference, ...] = (
         through='"isError": false',
     ),
     Difference(
+        name="servers that can ask nowhere",
+        reason="as above, of a server that keeps no sessions for older clients over HTTP: it can ask them for nothing "
+        "either, and says so in other words, or waits in vain",
+        ways=("connect to all as one",),
+        clients=("python-sdk-2", "typescript-sdk-2"),
+        servers=("typescript-sdk-2",),
+        steps=("call ask_*",),
+        direct="not available on protocol revision 2026-07-28",
+        through="does not support form elicitation|[Tt]ime",
+    ),
+    Difference(
         name="rounds in a session",
         reason="as above: a result that asks for input is of 2026-07-28; in a session the server's library refuses it",
         ways=("connect to all as one",),
