@@ -18,6 +18,8 @@ from tests.chaos.network import Loopback
 from tests.world.replicated import Replicated
 
 T = TypeVar("T")
+_RELOADS = 20
+"""How often gateways are told to reload in one run; a third of these find a file that is broken."""
 _WAITING = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'accredit'"
 _OURS = "FROM pg_stat_activity WHERE application_name = 'accredit'"
 
@@ -71,6 +73,22 @@ async def rolling_restart(machines: Machines) -> None:
         assert code == 0, f"{gateway.name} ended with {code}"
         await _do(gateway.start)
         await asyncio.sleep(1)
+
+
+async def reload(machines: Machines) -> None:
+    """All gateways are told again and again to read their configurations, which change between two of these."""
+    files = {name: each.folder / "accredit.toml" for name, each in machines.fleet.gateways.items()}
+    texts = {name: file.read_text("utf-8") for name, file in files.items()}
+    for number in range(_RELOADS):
+        for name, gateway in machines.fleet.gateways.items():
+            more = f'\n[tools.unused_{number}]\nscope = "un:used"\n' if number % 2 else "\n[broken"
+            files[name].write_text(texts[name] + (more if number % 3 else ""), "utf-8")
+            gateway.send(signal.SIGHUP)
+        await asyncio.sleep(machines.seconds / _RELOADS)
+    for name, gateway in machines.fleet.gateways.items():
+        files[name].write_text(texts[name], "utf-8")
+        gateway.send(signal.SIGHUP)
+    await asyncio.sleep(1)
 
 
 async def kill_log(machines: Machines) -> None:
@@ -265,6 +283,7 @@ _NONE, _ANY = frozenset[str](), frozenset({UNKNOWN, LOST, RESET})
 NEMESES: dict[str, Nemesis] = {
     "quiet": Nemesis(quiet, _NONE),
     "rolling-restart": Nemesis(rolling_restart, frozenset({RESET}), needs="balancer"),
+    "reload": Nemesis(reload, _NONE),
     "kill-gateway": Nemesis(kill_gateway, _ANY),
     "clocks": Nemesis(clocks_off, _ANY, needs="clocks"),
     "stop-gateway": Nemesis(stop_gateway),

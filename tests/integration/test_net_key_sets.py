@@ -235,6 +235,25 @@ def test_a_caller_who_goes_away_does_not_end_the_fetch_of_others() -> None:
     run(main())
 
 
+def test_a_reload_fetches_what_is_known_anew__and_keeps_it_where_the_issuer_is_down() -> None:
+    async def main() -> None:
+        async with running() as found:
+            assert await found.kids() == ["key-1"]
+            after = IssuerKeys({NAME: found.issuer.jwks_url}, found.clock, before=found.keys)
+            fetched = found.issuer.fetches
+            await after.refresh()
+            assert found.issuer.fetches == fetched + 1
+            found.issuer.jwks = reset
+            await after.refresh()
+            assert [key.kid for key in (await after.keys(NAME, "key-1")).keys] == ["key-1"]
+            assert after.problem() is not None
+            other = IssuerKeys({NAME: found.issuer.jwks_url + "?other"}, found.clock, before=found.keys)
+            await other.refresh()  # nothing is known from there: nobody waits for it
+            await other.aclose()
+
+    run(main())
+
+
 def test_closing_ends_a_fetch_under_way() -> None:
     async def main() -> None:
         async with running() as world:

@@ -389,3 +389,24 @@ def test_a_list_that_gets_no_new_entry_does_not_change(store: Path) -> None:
     before = list_versions(store)
     assert change_list(store, WORLD.owner.id, lambda old: old or b"").before == read_lists(store)[0]
     assert list_versions(store) == before
+
+
+def test_a_reload_takes_no_list_back_to_an_older_one__and_reads_a_newer_one_at_once(file: Path) -> None:
+    put(file, signed("one"))
+    before = loaded(file)
+
+    def after(keys: dict[str, Any]) -> RevocationLists:
+        lists = RevocationLists([file], keys, before=before)
+        lists.load()
+        return lists
+
+    put(file, signed(at=NOW - 1))
+    with pytest.raises(ConfigurationError, match="it is older than the one in force"):
+        after(KEYS)
+    file.unlink()
+    with pytest.raises(ConfigurationError, match="can't be read"):
+        after(KEYS)
+    put(file, signed("one", "two", at=NOW + 1))
+    assert run(revoked(after(KEYS), "one", "two")) == ["one", "two"]
+    with pytest.raises(ConfigurationError, match="is not known here"):
+        after({})

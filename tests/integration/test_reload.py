@@ -1,0 +1,297 @@
+"""Gateways that read their configuration again while calls go on: real processes, with and without workers."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import ssl
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world.certificates import write_certificate
+from tests.world.changing_server import Listed
+from tests.world.command import Serving, accredit, wait_until
+from tests.world.honest_server import HonestServer
+from tests.world.raw_client import RawClient
+from tests.world.raw_server import RawServer
+from tests.world.reloading import CALL, HEADERS, post, ready, reload, reloaded, told
+from tests.world.running import run
+from tests.world.warm import python
+
+from accredit.pins import Definitions, read_lock, write_lock
+
+WORKERS = pytest.mark.parametrize("workers", ["1", "3"])
+RELOADS = 100
+ROOT = Path(__file__).parents[2]
+INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+    b'"clientInfo":{"name":"t","version":"1"}}}'
+)
+
+
+@asynccontextmanager
+async def serving(folder: Path, text: str, *arguments: str) -> AsyncGenerator[Serving]:
+    """A gateway with this configuration."""
+    write(folder, text)
+    gateway = Serving("--config", "accredit.toml", *arguments, folder=folder)
+    try:
+        yield await asyncio.to_thread(gateway.__enter__)
+    finally:
+        await asyncio.to_thread(gateway.__exit__, None, None, None)
+
+
+def write(folder: Path, text: str) -> None:
+    (folder / "accredit.toml").write_text(text, "utf-8")
+
+
+def upstream(url: str, vault: str = "closed") -> str:
+    return f'[upstream]\nurl = "{url}"\nheaders = {{ X-Vault = "{vault}" }}\n'
+
+
+def guarded(folder: Path) -> str:
+    """What requires proofs: an owner's key is made."""
+    if not (folder / "owner.key").exists():
+        assert accredit("keys", "new", "owner.key", "--kind", "human", "--no-passphrase", folder=folder).returncode == 0
+    return '[proofs]\nmode = "required"\n[[proofs.roots]]\nname = "Ana"\npublic_key_file = "owner.key.pub"\n'
+
+
+BASE = '[gateway]\nid = "gate"\n[store]\nurl = "sqlite:///accredit.db"\n'
+
+
+@pytest.mark.holds("app/reloading", 3)
+@pytest.mark.holds("app/two_phases", 1)
+@WORKERS
+def test_of_100_reloads_under_load_none_loses_a_call_or_has_it_decided_by_half_of_a_configuration(
+    workers: str, tmp_path: Path
+) -> None:
+    answers: list[Any] = []
+
+    async def agent(port: int, ends: asyncio.Event) -> None:
+        """Calls without a proof, on one connection."""
+        async with RawClient(port) as client:
+            while not ends.is_set():
+                await client.ask("POST", "/mcp", HEADERS, CALL)
+                answer = await client.answer()
+                assert answer.status == 200, answer
+                answers.append(json.loads(answer.body))
+
+    async def main() -> None:
+        async with RawServer(HonestServer()) as server:
+            # One is closed and asks nobody for a proof, the other is open to who has one: halves would let all in.
+            halves = [BASE + upstream(server.url), BASE + upstream(server.url, "open") + guarded(tmp_path)]
+            async with serving(tmp_path, halves[0], "--workers", workers) as gateway:
+                ends = asyncio.Event()
+                agents = [asyncio.create_task(agent(gateway.port, ends)) for _ in range(4)]
+                for number in range(1, RELOADS + 1):
+                    write(tmp_path, halves[number % 2])
+                    said = await reloaded(gateway, tmp_path)
+                    assert (said.done, said.problem) == (number, "")
+                    assert "upstream.headers" in said.changed
+                    # Whichever worker takes it, it goes by the new one.
+                    _, _, now = await asyncio.to_thread(post, gateway.port, "/mcp", CALL)
+                    assert ("error" in now) == bool(number % 2)
+                ends.set()
+                await asyncio.gather(*agents)
+                assert "Traceback" not in gateway.stderr
+            calls = [each for each in server.requests if b"tools/call" in each.body]
+            assert {dict(each.headers)["x-vault"] for each in calls} == {"closed"}
+            assert {"error" in each for each in answers} == {True, False}
+            assert all("result" in each or each["error"]["code"] < -31000 for each in answers)
+
+    run(main())
+
+
+@pytest.mark.holds("app/configured")
+@pytest.mark.holds("app/reloading", 2)
+@WORKERS
+def test_a_file_that_is_broken_or_changes_what_is_fixed_changes_nothing_and_says_why(
+    workers: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with RawServer(HonestServer()) as server:
+            good = BASE + upstream(server.url)
+            async with serving(tmp_path, good, "--workers", workers) as gateway:
+                assert "reload" not in (await asyncio.to_thread(ready, gateway.port))[1]
+                for bad, why in (
+                    ("[gateway", "not TOML"),
+                    (good.replace("closed", "open") + "[proofs]\nmode = 'required'\n", "there is no root"),
+                    (good.replace("closed", "open").replace('id = "gate"', 'id = "gate"\nhost = "0.0.0.0"'), "host"),
+                    (good.replace("closed", "open").replace('"gate"', '"other"'), "gateway.id"),
+                    (good.replace("closed", "open").replace("accredit.db", "new.db"), "store.url"),
+                ):
+                    write(tmp_path, bad)
+                    done = await asyncio.to_thread(accredit, "reload", folder=tmp_path)
+                    assert (done.returncode, why in done.stderr) == (1, True), done.stderr
+                    said = await asyncio.to_thread(ready, gateway.port)
+                    assert said == (200, {"status": "ok", "upstream": True, "reload": False})
+                    assert (await asyncio.to_thread(post, gateway.port, "/mcp", CALL))[0] == 200
+                assert {dict(each.headers)["x-vault"] for each in server.requests if each.body} == {"closed"}
+                write(tmp_path, good)
+                done = await asyncio.to_thread(accredit, "reload", "--json", folder=tmp_path)
+                assert (done.returncode, json.loads(done.stdout)["in_force"]) == (0, True)
+                assert (await asyncio.to_thread(ready, gateway.port))[1]["reload"] is True
+
+    run(main())
+
+
+@pytest.mark.holds("app/two_phases", 3)
+def test_workers_that_are_killed_while_a_reload_goes_on_come_back_with_what_is_in_force(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            RawServer(HonestServer()) as server,
+            serving(tmp_path, upstream(server.url, "0"), "--workers", "3") as gateway,
+        ):
+            for number in range(1, 6):
+                write(tmp_path, upstream(server.url, str(number)))
+                going_on = asyncio.create_task(reloaded(gateway, tmp_path))
+                await asyncio.to_thread(wait_until, lambda n=number: told(tmp_path).begun == n)
+                os.kill(min(gateway.workers), signal.SIGKILL)
+                said = await going_on
+                if said.problem:  # it was the process that checks
+                    continue
+                await asyncio.to_thread(wait_until, lambda: len(gateway.workers) == 3)
+                seen = len(server.requests)
+                for _ in range(12):
+                    assert (await asyncio.to_thread(post, gateway.port, "/mcp", CALL))[0] == 200
+                assert {dict(each.headers)["x-vault"] for each in server.requests[seen:]} == {str(number)}
+
+    run(main())
+
+
+@WORKERS
+def test_the_next_handshake_has_the_new_certificate(workers: str, tmp_path: Path) -> None:
+    tls = '[gateway]\ntls_cert_file = "cert.pem"\ntls_key_file = "key.pem"\n'
+
+    async def main() -> None:
+        write_certificate(tmp_path)
+        async with (
+            RawServer(HonestServer()) as server,
+            serving(tmp_path, tls + upstream(server.url), "--workers", workers) as gateway,
+        ):
+            old = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+            async with RawClient(gateway.port, tls=old) as kept:
+                write_certificate(tmp_path)
+                new = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+                said = await reloaded(gateway, tmp_path)
+                assert (said.problem, said.changed) == ("", "cert.pem, key.pem")
+                await kept.ask("POST", "/mcp", HEADERS, CALL)
+                assert (await kept.answer()).status == 200
+            for _ in range(6):
+                async with RawClient(gateway.port, tls=new) as client:
+                    await client.ask("POST", "/mcp", HEADERS, CALL)
+                    assert (await client.answer()).status == 200
+                with pytest.raises(ssl.SSLCertVerificationError):
+                    async with RawClient(gateway.port, tls=old):
+                        pass
+            (tmp_path / "key.pem").write_text("no key", "utf-8")
+            assert "can't be used" in (await reloaded(gateway, tmp_path)).problem
+            async with RawClient(gateway.port, tls=new) as client:
+                await client.ask("POST", "/mcp", HEADERS, CALL)
+                assert (await client.answer()).status == 200
+
+    run(main())
+
+
+def test_a_child_keeps_its_session_unless_it_is_its_server_that_is_changed__and_ends_after_its_grace(
+    tmp_path: Path,
+) -> None:
+    def text(more: str = "", env: str = "1", grace: int = 1) -> str:
+        command = json.dumps([str(python()), str(ROOT / "examples/mail_server.py")])
+        return f'[gateway]\ngrace_seconds = {grace}\n[upstream]\ncommand = {command}\nenv = {{ A = "{env}" }}\n{more}'
+
+    def listed(port: int, session: str) -> int:
+        return post(port, "/mcp", b'{"jsonrpc":"2.0","id":2,"method":"tools/list"}', **{"Mcp-Session-Id": session})[0]
+
+    write(tmp_path, text())
+    with Serving("--config", "accredit.toml", folder=tmp_path) as gateway:
+        status, headers, _ = post(gateway.port, "/mcp", INITIALIZE)
+        assert status == 200
+        session = headers["mcp-session-id"]
+        children = gateway.workers
+        write(tmp_path, text('[tools.list_inbox]\nscope = "email:read"\n', grace=2))
+        assert reload(gateway, tmp_path).changed == "gateway.grace_seconds, tools.list_inbox (added)"
+        assert (gateway.workers, listed(gateway.port, session)) == (children, 200)
+        write(tmp_path, text(env="2"))
+        assert "upstream.env" in reload(gateway, tmp_path).changed
+        assert gateway.workers >= children  # its calls might still finish
+        assert listed(gateway.port, session) == 404
+        assert post(gateway.port, "/mcp", INITIALIZE)[0] == 200
+        wait_until(lambda: not gateway.workers & children or len(gateway.workers & children) < len(children))
+        gateway.stop()
+        assert gateway.wait() == 0
+
+
+@pytest.mark.holds("app/reloading", 1)
+def test_a_lock_that_is_changed_counts_at_once(tmp_path: Path) -> None:
+    files = (str(tmp_path / "received"), str(Listed(tmp_path / "listed.json").path))
+    server = (sys.executable, "-m", "tests.world.changing_server", *files, "--legacy")
+    assert accredit("init", "--dir", str(tmp_path), "--", *server, folder=ROOT).returncode == 0
+    write(tmp_path, f"[upstream]\ncommand = {json.dumps(server)}\n")
+    lock = tmp_path / "accredit.lock"
+    with Serving("--config", "accredit.toml", folder=tmp_path, env={"PYTHONPATH": str(ROOT)}) as gateway:
+        session = {"Mcp-Session-Id": post(gateway.port, "/mcp", INITIALIZE)[1]["mcp-session-id"]}
+        assert "result" in post(gateway.port, "/mcp", CALL, **session)[2]
+        pinned = read_lock(lock.read_bytes())["upstream"]
+        others = {name: each for name, each in pinned.tools.items() if name != "list_inbox"}
+        lock.write_bytes(write_lock({"upstream": Definitions(others, pinned.instructions)}))
+        assert reload(gateway, tmp_path).changed == "accredit.lock"
+        assert post(gateway.port, "/mcp", CALL, **session)[2]["error"]["data"]["error"] == "definition_changed"
+
+
+@pytest.mark.holds("cli/actions/reload")
+@WORKERS
+def test_nobody_is_sent_a_signal_without_the_lock(workers: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with RawServer(HonestServer()) as server:
+            text = upstream(server.url)
+            async with serving(tmp_path, text, "--workers", workers) as gateway:
+                second = Serving("--config", "accredit.toml", folder=tmp_path)
+                with second:
+                    assert "another gateway has" in second.stderr
+                content = (tmp_path / "accredit.pid").read_bytes()
+                assert int(content.split(b"\n")[0]) == gateway.process.pid
+                gateway.stop()
+                assert await asyncio.to_thread(gateway.wait) == 0
+            bystander = await asyncio.create_subprocess_exec("sleep", "600")
+            named = content.replace(str(gateway.process.pid).encode(), str(bystander.pid).encode())
+            (tmp_path / "accredit.pid").write_bytes(named)
+            done = await asyncio.to_thread(accredit, "reload", folder=tmp_path)
+            assert (done.returncode, "no gateway runs with" in done.stderr) == (1, True)
+            assert bystander.returncode is None
+            bystander.kill()
+            await bystander.wait()
+
+    run(main())
+
+
+def test_a_gateway_without_a_file_says_that_it_has_none(tmp_path: Path) -> None:
+    with Serving("http://127.0.0.1:9/mcp", folder=tmp_path) as gateway:
+        gateway.stop(signal.SIGHUP)
+        wait_until(lambda: "started without a configuration file" in gateway.stderr)
+        assert gateway.process.poll() is None
+        assert not (tmp_path / "accredit.pid").exists()
+
+
+def test_the_how_to_says_what_is_printed(tmp_path: Path) -> None:
+    page = (ROOT / "docs/how-to/reload.md").read_text("utf-8")
+    commands = [each.split()[1:] for each in re.findall(r"```console\n(.*?)```", page, re.DOTALL)[0].splitlines()]
+    changed, refused = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    text = BASE + '[servers.mail]\nurl = "http://127.0.0.1:9/mcp"\n'
+    write(tmp_path, text)
+    with Serving("--config", "accredit.toml", folder=tmp_path):
+        write(tmp_path, text.replace(":9/", ":10/"))
+        for command in commands:
+            done = accredit(*command, folder=tmp_path)
+            assert done.returncode == 0, done.stderr
+        assert done.stdout == changed
+    with Serving("--config", "accredit.toml", folder=tmp_path):  # --port is the command line's, and holds
+        write(tmp_path, text.replace("[gateway]", '[gateway]\nhost = "::1"'))
+        done = accredit("reload", folder=tmp_path)
+        assert (done.returncode, done.stderr) == (1, refused.replace("gateway.port", "gateway.host"))
+    unit = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)[0]
+    assert "ExecReload=/opt/accredit/bin/accredit reload" in unit

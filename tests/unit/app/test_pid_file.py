@@ -1,0 +1,48 @@
+"""Who serves a configuration is told by a lock, not by a number in a file."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from accredit.app.pid_file import PID_FILE, PidFile, Reloads, find, place
+from accredit.errors import ConfigurationError
+
+pytestmark = pytest.mark.holds("app/pid_file")
+
+
+def test_without_the_lock_the_file_says_nothing(tmp_path: Path) -> None:
+    assert find(tmp_path) is None
+    held = PidFile.lock(tmp_path / "accredit.toml")
+    held.tell(Reloads(str(tmp_path / "accredit.toml"), place(), begun=1, done=1, problem="x" * 2_000))
+    held.tell(Reloads(str(tmp_path / "accredit.toml"), place(), begun=2, done=2, changed="tools"))
+    found = find(tmp_path)
+    assert found is not None
+    assert (found.pid, found.reloads) == (os.getpid(), held.reloads)
+    assert (tmp_path / PID_FILE).stat().st_mode & 0o777 == 0o600
+    text = (tmp_path / PID_FILE).read_bytes()
+    held.end()
+    (tmp_path / PID_FILE).write_bytes(text)
+    assert find(tmp_path) is None
+
+
+def test_one_gateway_has_it__and_one_that_can_not_is_told_why(tmp_path: Path) -> None:
+    held = PidFile.lock(tmp_path / "accredit.toml")
+    with pytest.raises(ConfigurationError, match="another gateway has"):
+        PidFile.lock(tmp_path / "other.toml")
+    held.end()
+    PidFile.lock(tmp_path / "other.toml").end()
+    (tmp_path / PID_FILE).unlink()
+    (tmp_path / PID_FILE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError, match="can't write"):
+        PidFile.lock(tmp_path / "accredit.toml")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_that_is_locked_by_a_stranger_names_nobody(tmp_path: Path) -> None:
+    held = PidFile.lock(tmp_path / "accredit.toml")
+    for text in (b"", b"1\n{}", b"-1\n", b"x\ny"):
+        (tmp_path / PID_FILE).write_bytes(text)
+        with pytest.raises(ConfigurationError, match="says nothing of a gateway"):
+            find(tmp_path)
+    held.end()
