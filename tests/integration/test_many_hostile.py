@@ -22,6 +22,7 @@ from tests.world.siege import HONEST, KINDS, REFUSES
 from tests.world.stdio_processes import raw_command
 
 from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, StdioUpstream, create_app
+from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.policy import Catalog, Entry
@@ -52,9 +53,11 @@ def test_each_kind_of_harm_is_done() -> None:
 
 
 class Besieged:
-    """`async with Besieged(trust, kinds, log) as besieged`: the gateway, and all twenty servers."""
+    """`async with Besieged(trust, kinds, log) as besieged`: the gateway, and all twenty servers. With `merged` all calls
+    are made at the endpoint of all servers as one."""
 
-    def __init__(self, trust: Trust, kinds: list[str], log: Path) -> None:
+    def __init__(self, trust: Trust, kinds: list[str], log: Path, *, merged: bool) -> None:
+        self._merged = merged
         self._trust = trust
         self.kinds = kinds
         self._log = log
@@ -68,8 +71,11 @@ class Besieged:
         # Two processes: what the hostile ones cost must not be taken from the honest ones.
         urls = {**await self._serve(HONEST_HTTP), **await self._serve(of_http)}
         names = [*HONEST_HTTP, *HONEST_STDIO, *self.kinds]
+        settings = [self._settings(name, urls.get(name)) for name in names]
+        if self._merged:
+            settings.append(merged_settings(settings, path="/mcp", gateway_id=GATEWAY))
         app: Gateway = create_app(
-            [self._settings(name, urls.get(name)) for name in names],
+            settings,
             store=MemoryStore(),
             revocations=RevocationLists((), {}),
             records=records_at(self._log),
@@ -88,11 +94,12 @@ class Besieged:
 
     async def ask(self, name: str, nonce: str, client: RawClient, tool: str = "echo") -> None:
         """Send such a call."""
-        params = {"name": tool, "arguments": {"nonce": nonce, **STDIO_ARGUMENTS.get(tool, {})}}
-        signed = Signed(gateway=f"{GATEWAY}/{name}", scope="email:read")
+        called = f"{name}__{tool}" if self._merged else tool
+        params = {"name": called, "arguments": {"nonce": nonce, **STDIO_ARGUMENTS.get(tool, {})}}
+        signed = Signed(gateway=GATEWAY if self._merged else f"{GATEWAY}/{name}", scope="email:read")
         proof = self._trust.proof(self._chain, "tools/call", params, signed)
         posted = post(Era.MODERN, "tools/call", {**params, "_meta": {"ratify_proof": proof}}, id=7)
-        await client.ask("POST", f"/mcp/{name}", posted.headers, posted.body)
+        await client.ask("POST", self._path(name), posted.headers, posted.body)
 
     async def besiege(self, kind: str) -> None:
         """Call a hostile server for ever, in both eras, and look through all that its callers are told."""
@@ -101,7 +108,7 @@ class Besieged:
                 if number % 3:
                     await self.ask(kind, "besieger", client, kind.partition("-")[2] or "echo")
                 else:
-                    await client.ask("POST", f"/mcp/{kind}", initialize().headers, initialize().body)
+                    await client.ask("POST", self._path(kind), initialize().headers, initialize().body)
                 await self._listen(client)
 
     async def _listen(self, client: RawClient) -> None:
@@ -115,6 +122,9 @@ class Besieged:
                     if came.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")):
                         break
         assert b"secret-" not in came, "an answer crossed"
+
+    def _path(self, name: str) -> str:
+        return "/mcp" if self._merged else f"/mcp/{name}"
 
     def _settings(self, name: str, url: str | None) -> GatewaySettings:
         policy = {"verifier_id": f"{GATEWAY}/{name}", "server": name, "catalog": CATALOG}
@@ -159,9 +169,10 @@ async def under_siege(besieged: Besieged) -> AsyncGenerator[None]:
         assert not [each for each in ended if not isinstance(each, asyncio.CancelledError)]
 
 
+@pytest.mark.parametrize("merged", [False, True], ids=["apart", "merged"])
 @pytest.mark.parametrize("siege", SIEGES)
 def test_five_of_twenty_servers_do_all_the_harm_they_can_and_every_call_at_the_others_succeeds(
-    siege: str, tmp_path: Path
+    siege: str, merged: bool, tmp_path: Path
 ) -> None:
     trust, log = Trust(), tmp_path / "log.db"
     names = [*HONEST_HTTP, *HONEST_STDIO]
@@ -176,7 +187,7 @@ def test_five_of_twenty_servers_do_all_the_harm_they_can_and_every_call_at_the_o
                 assert said == own if name in HONEST_STDIO else {"server": name, **own}
 
     async def main() -> None:
-        besieged = Besieged(trust, SIEGES[siege], log)
+        besieged = Besieged(trust, SIEGES[siege], log, merged=merged)
         async with besieged, under_siege(besieged):
             await until(lambda: besieged.told > 0)
             await asyncio.gather(*(calls_at(besieged, name) for name in names))
