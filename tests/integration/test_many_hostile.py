@@ -39,7 +39,7 @@ BESIEGERS = 6
 SIEGES: dict[str, list[str]] = {
     "silent or gone": ["hangs", "drips", "crashes", REFUSES, "lies"],
     "too much": ["floods", "asks", "huge", "crosses", "hangs"],
-    "children": ["stdio-endless", "stdio-notes", "stdio-die", "stdio-hang", "stdio-other_id"],
+    "children": ["stdio-endless", "stdio-notes", "stdio-die", "stdio-hang", "stdio-mute"],
 }
 STDIO_ARGUMENTS: dict[str, dict[str, Any]] = {"endless": {"mib": 40}, "notes": {"count": 30_000}}
 _TOOLS = ("echo", *(word.partition("-")[2] for word in SIEGES["children"]))
@@ -53,7 +53,7 @@ def test_each_kind_of_harm_is_done() -> None:
 
 
 class Besieged:
-    """`async with Besieged(trust, kinds, log) as besieged`: the gateway, and all twenty servers. With `merged` all calls
+    """The gateway, and all twenty servers, in an `async with`. With `merged` all calls
     are made at the endpoint of all servers as one."""
 
     def __init__(self, trust: Trust, kinds: list[str], log: Path, *, merged: bool) -> None:

@@ -204,7 +204,19 @@ class Process:
         return self._popen.returncode if self.exited.is_set() else None
 
     async def connect(self) -> None:
-        """Connect its pipes to the event loop. Raises `OSError`."""
+        """Connect its pipes to the event loop, all of them even if it is cancelled. Raises `OSError`.
+
+        uvloop closes a descriptor when it is cancelled here, but does not take the file: that would close it a second
+        time when it is forgotten, and by then the number is somebody else's.
+        """
+        connecting = asyncio.ensure_future(self._connect())
+        try:
+            await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            await asyncio.wait([connecting])
+            raise
+
+    async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
         await loop.connect_write_pipe(lambda: self.input, self._popen.stdin)
         await loop.connect_read_pipe(lambda: self.output, self._popen.stdout)
