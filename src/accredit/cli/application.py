@@ -4,9 +4,10 @@ Modules of commands import only what `--help` needs; what a command runs is impo
 plane and the schema take longer to load than all of the help.
 """
 
+import re
 import sys
 from inspect import cleandoc
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -37,6 +38,9 @@ from accredit.cli.commands.verify import verify
 from accredit.cli.commands.wrap import wrap
 from accredit.cli.dashes import CommandAfterDashes, NameAndCommandAfterDashes
 from accredit.errors import ConfigurationError
+
+_TAG = re.compile(r"(?<!\\)\[(?=[a-z/@#])")
+"""What rich takes for the beginning of a tag."""
 
 app = typer.Typer(
     name="accredit",
@@ -76,8 +80,10 @@ app.add_typer(config_app, name="config")
 def main() -> int:
     """Run the command line and return the exit code. An error is two lines on stderr: what is wrong, and what to do."""
     _fold(app)
+    command = get_command(app)
+    _escape(command)
     try:
-        code = get_command(app)(sys.argv[1:], prog_name="accredit", standalone_mode=False)
+        code = command(sys.argv[1:], prog_name="accredit", standalone_mode=False)
     except ConfigurationError as error:
         return _fail(error.what, error.remedy)
     except typer.TyperException as error:
@@ -96,6 +102,15 @@ def _fold(typed: typer.Typer) -> None:
     for group in typed.registered_groups:
         if group.typer_instance is not None:
             _fold(group.typer_instance)
+
+
+def _escape(command: Any) -> None:
+    """Have nothing in the help of a command, and of those below it, taken for markup: `[servers]` would be gone."""
+    for each in (command, *command.params):
+        if getattr(each, "help", None):
+            each.help = _TAG.sub(r"\\[", each.help)
+    for inner in getattr(command, "commands", {}).values():
+        _escape(inner)
 
 
 def _said(error: typer.TyperException) -> str:

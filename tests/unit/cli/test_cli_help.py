@@ -6,7 +6,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from accredit.cli import app
+from accredit.cli import app, application
 
 pytestmark = [pytest.mark.holds("cli"), pytest.mark.holds("cli/application")]
 
@@ -33,6 +33,24 @@ def test_it_has_help_with_an_example(words: tuple[str, ...]) -> None:
     assert done.exit_code == 0
     assert "Example" in done.output
     assert " ".join(("accredit", *words)) in done.output.partition("Example")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("add", "its one server of [upstream] becomes [servers.NAME]"),
+        ("check", "One of [servers]; or an MCP server"),
+        ("pin", "else that of [upstream], `upstream`"),
+        ("log list", "Of this one of [servers]."),
+    ],
+)
+def test_tables_that_it_names_are_not_taken_for_markup(
+    words: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["accredit", *words.split(), "--help"])
+    monkeypatch.setenv("COLUMNS", "250")
+    assert application.main() == 0
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
