@@ -12,6 +12,7 @@ What a request is about says whom it is for, so a call needs no list, and waits 
    does `server/discover` (-32022): clients of both eras go on with `initialize`, and have all servers.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -46,6 +47,7 @@ from accredit.policy import LISTS, TASK_LIST
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
 
 _log = logging.getLogger("accredit.gateway.merged")
+_REMEDY = "clients of both eras speak an older revision at the merged endpoint for it; or give it its own alone"
 _DISCOVER = "server/discover"
 _COMPLETE = "completion/complete"
 _SERVER_INFO = "io.modelcontextprotocol/serverInfo"
@@ -73,6 +75,7 @@ class MergedBackend:
         self._stateful = Stateful(self._ways, self._info, begun)
         self._older: set[str] = before._older if isinstance(before, MergedBackend) else set()
         """The servers that speak none but the legacy revisions, as far as is known."""
+        self._finding_out = {name: asyncio.Lock() for name in servers}
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answer a client's message."""
@@ -184,14 +187,12 @@ class MergedBackend:
     async def _note_older(self, reply: Reply, name: str) -> dict[str, Raw] | None:
         """Return what a server says that speaks none but the legacy revisions, which is nothing; None if it does not
         speak at all. Raises `AccreditError`."""
-        if name not in self._older:
-            if not await self._stateful.begins_session(reply, name):
-                return None
-            self._older.add(name)
-            remedy = (
-                "clients of both eras speak an older revision at the merged endpoint for it; or give it its own alone"
-            )
-            log_event(_log, logging.INFO, "older_server", server=name, remedy=remedy)
+        async with self._finding_out[name]:  # whoever comes meanwhile need not begin one session more
+            if name not in self._older:
+                if not await self._stateful.begins_session(reply, name):
+                    return None
+                self._older.add(name)
+                log_event(_log, logging.INFO, "older_server", server=name, remedy=_REMEDY)
         return {}
 
     async def _answer(self, reply: Reply, request: Request, result: bytes, edit: Edit | None) -> None:
