@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,11 +23,11 @@ from tests.world.raw_server import PATIENCE
 from tests.world.records import DENY, OK, decided
 from tests.world.warm import COMMAND, Warm
 
-from accredit.attest import Outcome
+from accredit.attest import LogSigner, Outcome
+from accredit.keys import log_signer, make_key, write_key
 
 pytestmark = [
     pytest.mark.holds("console/log_pages"),
-    pytest.mark.holds("console/page_parts"),
     pytest.mark.holds("cli/commands/desk"),
 ]
 EVIL = "<img src=x onerror=alert(1)>\u202eabc"
@@ -38,11 +39,11 @@ def browser() -> Iterator[Any]:
         yield running
 
 
-def written(folder: Path) -> Path:
+def written(folder: Path, signer: LogSigner | None = None) -> Path:
     """A log of 120 calls, some refused, one with a hostile name."""
 
     async def work() -> None:
-        async with Log(folder / "log.db", durable=False) as log:
+        async with Log(folder / "log.db", durable=False, signer=signer) as log:
             for number in range(100):
                 call = decided("send_email" if number % 2 else "list_inbox")
                 await log.port.begin(call)
@@ -135,6 +136,41 @@ def test_an_operator_reads_calls_and_their_stories_without_a_key(tmp_path: Path,
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         page.close()
     assert failed == []
+
+
+def test_the_browser_itself_verifies_a_story__and_saves_what_shows_it_to_others(tmp_path: Path, browser: Any) -> None:
+    config = tmp_path / "config" / "accredit"
+    config.mkdir(parents=True)
+    key = make_key("gateway", "mail", 1_700_000_000)
+    write_key(config / "mail.key", key)
+    written(tmp_path, log_signer(key))
+    with ReadOnly(tmp_path) as desk:
+        page = browser.new_page()
+        page.goto(desk.link)
+        page.click("tbody tr:nth-child(6) a")
+        page.wait_for_selector("text=Told by the log")
+        assert page.locator("td:has-text('good (verified here)')").count() == 2
+        with page.expect_download() as saved:
+            page.click("text=Save bundle")
+        page.goto(f"{desk.url}calls")
+        page.wait_for_selector("tbody tr")
+        with page.expect_download() as listed:
+            page.click("text=Save .jsonl")
+        lines = listed.value.path().read_text("utf-8").splitlines()
+        assert [json.loads(each)["decision"] for each in lines[:5]] == ["allow", *["deny"] * 4]
+        bundle = saved.value.path()
+        done = accredit("inspect", str(bundle), "--key", str(config / "mail.key.pub"), folder=tmp_path)
+        assert (done.returncode, "good" in done.stdout) == (0, True), done
+        # a record that somebody has changed in the file
+        with contextlib.closing(sqlite3.connect(tmp_path / "log.db")) as file:
+            file.execute(
+                "UPDATE log_entries SET payload = CAST(replace(payload, 'status\":\"ok', 'status\":\"error') AS BLOB)"
+            )
+            file.commit()
+        page.click("tbody tr:nth-child(6) a")
+        page.wait_for_selector("td:has-text('BAD')")
+        assert page.locator("td:has-text('good (verified here)')").count() == 1
+        page.close()
 
 
 def test_a_read_only_desk_signs_nothing_and_reads_only_for_those_signed_in(tmp_path: Path) -> None:

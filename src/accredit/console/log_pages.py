@@ -6,15 +6,28 @@ is good, by the keys that the desk was given; without a key it says so.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
-from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, verify_envelope
+from accredit.attest import (
+    CallBundle,
+    CallRecord,
+    Envelope,
+    LogKey,
+    RecordKey,
+    Stored,
+    encode_call_bundle,
+    encode_envelope,
+    verify_envelope,
+)
 from accredit.base.clock import unix_ms
-from accredit.console.call_filter import CallFilter, read_filter
+from accredit.console.api import Route, Said
+from accredit.console.call_filter import CallFilter, Glimpse, glimpse, read_filter, values_of
 from accredit.console.views import timestamp
 from accredit.errors import AttestationError, DeskError, StoreUnavailable, WireError
 from accredit.limits import CALLS_A_PAGE, CALLS_LOOKED_AT, MAX_LOG_LOOKS, OUTCOMES_LOOKED_AT, SHORT_ID_CHARS
@@ -22,8 +35,7 @@ from accredit.pins.shown import shown
 from accredit.policy.constraint_words import constraint
 from accredit.ratify import DelegationCert
 from accredit.stores import LogStore, open_log
-from accredit.stores.audit_log.calls import CallRow
-from accredit.stores.audit_log.reading import LogReader
+from accredit.stores.audit_log.reading import LogReader, Numbered
 
 _Found = TypeVar("_Found")
 _MAX_CHAIN_BYTES = 131_072
@@ -52,6 +64,10 @@ class LogPages:
         names = self._names()
         return await self._look(lambda log: _story(log, call_id, names, self._keys))
 
+    async def bundle(self, call_id: str) -> dict[str, Any]:
+        """Return what shows to anybody what became of a call. Raises `DeskError`."""
+        return await self._look(lambda log: _bundle(log, call_id))
+
     async def _look(self, read: Callable[[LogReader], _Found]) -> _Found:
         def work() -> _Found:
             with open_log(self._store) as log:
@@ -66,41 +82,99 @@ class LogPages:
                 raise DeskError("damaged", f"the log is damaged: {error}") from None
 
 
+class CallsPart:
+    """The log of calls: a list, and a call's story."""
+
+    def __init__(self, pages: LogPages) -> None:
+        self._pages = pages
+
+    def route(self, method: str, steps: tuple[str, ...]) -> Route | None:
+        """Return what answers a request, or None."""
+        match (method, *steps):
+            case ("GET", "calls"):
+                return self._calls
+            case ("GET", "calls", call_id):
+                return partial(self._story, call_id)
+            case ("GET", "calls", call_id, "bundle"):
+                return partial(self._bundle, call_id)
+            case _:
+                return None
+
+    def state(self) -> dict[str, Any]:
+        """Return that there is a log."""
+        return {"calls": True}
+
+    async def _calls(self, said: Said) -> Said:
+        before = said.get("before")
+        if before is not None and type(before) is not int:
+            raise DeskError("query", "a page begins with a number")
+        return await self._pages.calls(str(said.get("q", "")), before)
+
+    async def _story(self, call_id: str, _said: Said) -> Said:
+        return await self._pages.story(call_id)
+
+    async def _bundle(self, call_id: str, _said: Said) -> Said:
+        return await self._pages.bundle(call_id)
+
+
 def _page(log: LogReader, wanted: CallFilter, names: Mapping[str, str], before: int | None) -> dict[str, Any]:
+    """Return a page. `since` is the time of the last call that was looked at."""
     found: list[dict[str, Any]] = []
-    outcomes: dict[str, CallRecord] = {}
-    still_open = {record.call.id for each in log.open_calls() if (record := each.record()) is not None}
-    looked, last = 0, None
+    outcomes: dict[str, tuple[str, Numbered]] = {}
+    still_open = _open_calls(log)
+    looked, since = 0, ""
     for each in log.newest_first(None if before is None else before + OUTCOMES_LOOKED_AT):
-        record = each.record()
-        if record is not None and record.phase == "outcome":
-            outcomes[record.call.id] = record
+        seen = glimpse(each.entry.envelope.payload) if isinstance(each.entry, Stored) else None
+        if seen is not None and seen.phase == "outcome":
+            outcomes[seen.call.id] = (seen.outcome.status if seen.outcome else "", each)
         if before is not None and each.number >= before:
             continue
-        looked, last = looked + 1, each.number
-        if record is not None and record.phase == "decision":
-            row = CallRow(record, outcomes.pop(record.call.id, None))
-            if wanted.passes(row, names):
-                found.append(_listed(row, names, is_open=record.call.id in still_open))
-        is_before_all = record is not None and record.times.received < wanted.after
+        looked += 1
+        if seen is not None and seen.phase == "decision":
+            status, outcome = outcomes.pop(seen.call.id, ("open", None))
+            since = seen.times.received
+            if wanted.passes(since, values_of(seen, _status(seen, status, still_open), names)):
+                found += _in_full(each, outcome, wanted, names, still_open)
+            if since < wanted.after:
+                break
         if len(found) == CALLS_A_PAGE or looked == CALLS_LOOKED_AT:
-            return {"calls": found, "next": last}
-        if is_before_all:
-            break
-    return {"calls": found, "next": None}
+            return {"calls": found, "next": each.number, "since": since}
+    return {"calls": found, "next": None, "since": since}
 
 
-def _listed(row: CallRow, names: Mapping[str, str], *, is_open: bool) -> dict[str, Any]:
-    call, decision, authority = row.decision.call, row.decision.decision, row.decision.authority
-    status = "ended" if row.status == "open" and not is_open else row.status
+def _in_full(
+    entry: Numbered, outcome: Numbered | None, wanted: CallFilter, names: Mapping[str, str], still_open: frozenset[str]
+) -> list[dict[str, Any]]:
+    """Return a call as it is listed, if it passes when it is read in full. Raises `AttestationError`."""
+    decision, ended = entry.record(), outcome.record() if outcome is not None else None
+    if decision is None:
+        return []
+    status = _status(decision, ended.outcome.status if ended and ended.outcome else "open", still_open)
+    passes = wanted.passes(decision.times.received, values_of(decision, status, names))
+    return [_listed(decision, status, names)] if passes else []
+
+
+def _status(decision: Glimpse | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
+    """Return how a call ended: `open` only if the store says so, `ended` if its outcome is too far away to be seen."""
+    if decision.decision is None or decision.decision.verdict != "allow":
+        return outcome if outcome != "open" else ""
+    return "ended" if outcome == "open" and decision.call.id not in still_open else outcome
+
+
+def _open_calls(log: LogReader) -> frozenset[str]:
+    return frozenset(record.call.id for each in log.open_calls() if (record := each.record()) is not None)
+
+
+def _listed(record: CallRecord, status: str, names: Mapping[str, str]) -> dict[str, Any]:
+    call, decision, authority = record.call, record.decision, record.authority
     return {
         "call": call.id,
-        "received": row.decision.times.received,
+        "received": record.times.received,
         "target": shown(call.target or call.method),
         "server": shown(call.server or ""),
         "agent": _name(authority.agent_id, names) if authority else "",
         "principal": _name(authority.principal_id, names) if authority else "",
-        "decision": row.verdict,
+        "decision": decision.verdict if decision else "",
         "enforced": decision.enforced is not False if decision else True,
         "error": shown((decision.error if decision else None) or ""),
         "outcome": status,
@@ -110,30 +184,43 @@ def _listed(row: CallRow, names: Mapping[str, str], *, is_open: bool) -> dict[st
 def _story(
     log: LogReader, call_id: str, names: Mapping[str, str], keys: Sequence[LogKey | RecordKey]
 ) -> dict[str, Any]:
-    found = sorted(_records(log, call_id), key=lambda each: each[0])
-    if not found:
-        raise DeskError("unknown", "the log holds no record of this call; older ones may be pruned")
-    records = [record for _, record, _ in found]
+    found = _records(log, call_id)
+    records = [record for record, _ in found]
     decision = next((each for each in records if each.phase == "decision"), records[0])
-    outcome = next((each for each in records if each.phase == "outcome"), None)
-    still_open = {record.call.id for each in log.open_calls() if (record := each.record()) is not None}
-    row = CallRow(decision, outcome)
+    ended = next((each.outcome.status for each in records if each.outcome is not None), "open")
     chain = log.certificates(decision.authority.chain_sha256) if decision.authority else None
     return {
-        **_listed(row, names, is_open=call_id in still_open),
+        **_listed(decision, _status(decision, ended, _open_calls(log)), names),
         "reason": shown((decision.decision.reason if decision.decision else None) or ""),
         "method": decision.call.method,
         "chain": [_link(cert, names) for cert in _certificates(chain)],
-        "records": [_record(record, envelope, keys) for _, record, envelope in found],
+        "records": [_record(record, envelope, keys) for record, envelope in found],
+        "keys": {each.id: b64encode(each.ed25519).decode() for each in keys if isinstance(each, LogKey)},
         "checked": bool(keys),
     }
 
 
-def _records(log: LogReader, call_id: str) -> Iterator[tuple[int, CallRecord, Envelope]]:
-    for each in log.holding(call_id):
-        record = each.record()
-        if record is not None and isinstance(each.entry, Stored) and record.call.id == call_id:
-            yield each.number, record, each.entry.envelope
+def _bundle(log: LogReader, call_id: str) -> dict[str, Any]:
+    """Return the call's bundle, as `accredit log export --call ID --bundle` writes it."""
+    found = _records(log, call_id)
+    decision = found[0][0]
+    chain = log.certificates(decision.authority.chain_sha256) if decision.authority else None
+    covering = log.covering(decision.log.writer, decision.log.sequence)
+    checkpoint = covering.entry.envelope if covering and isinstance(covering.entry, Stored) else None
+    bundle = CallBundle(tuple(envelope for _, envelope in found), chain, checkpoint)
+    return {"bundle": encode_call_bundle(bundle).decode()}
+
+
+def _records(log: LogReader, call_id: str) -> list[tuple[CallRecord, Envelope]]:
+    """Return the records of a call, in order. Raises `DeskError` if there are none."""
+    found = [
+        (each.number, record, each.entry.envelope)
+        for each in log.holding(call_id)
+        if isinstance(each.entry, Stored) and (record := each.record()) is not None and record.call.id == call_id
+    ]
+    if not found:
+        raise DeskError("unknown", "the log holds no record of this call; older ones may be pruned")
+    return [(record, envelope) for _, record, envelope in sorted(found, key=lambda each: each[0])]
 
 
 def _certificates(chain: bytes | None) -> list[DelegationCert]:
@@ -157,7 +244,7 @@ def _link(cert: DelegationCert, names: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _record(record: CallRecord, envelope: Envelope, keys: Sequence[LogKey | RecordKey]) -> dict[str, str]:
+def _record(record: CallRecord, envelope: Envelope, keys: Sequence[LogKey | RecordKey]) -> dict[str, Any]:
     signature = "not checked"
     if keys:
         try:
@@ -166,13 +253,16 @@ def _record(record: CallRecord, envelope: Envelope, keys: Sequence[LogKey | Reco
         except AttestationError as error:
             signature = f"BAD: {error}"
     if record.decision is not None:
-        says = " ".join(each for each in (record.decision.verdict, record.decision.error) if each)
+        said = (record.decision.verdict, record.decision.error)
     else:
-        says = (
-            " ".join(each for each in (record.outcome.status, record.outcome.detail) if each) if record.outcome else ""
-        )
-    place = f"{record.log.writer[:SHORT_ID_CHARS]} / {record.log.sequence}"
-    return {"at": record.times.recorded, "place": shown(place), "says": shown(says), "signature": shown(signature)}
+        said = (record.outcome.status, record.outcome.detail) if record.outcome else ()
+    return {
+        "at": record.times.recorded,
+        "place": shown(f"{record.log.writer[:SHORT_ID_CHARS]} / {record.log.sequence}"),
+        "says": shown(" ".join(each for each in said if each)),
+        "signature": shown(signature),
+        "envelope": encode_envelope(envelope).decode(),
+    }
 
 
 def _name(holder_id: str, names: Mapping[str, str]) -> str:

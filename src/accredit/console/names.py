@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from accredit.attest import LogKey
 from accredit.errors import ConfigurationError
-from accredit.keys import load_public_key, read_file, write_file
+from accredit.keys import load_public_key, log_key, read_file, write_file
 from accredit.keys.formats import name_fault
 from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KEY_FILES, MAX_NAMES, MAX_NAMES_FILE_BYTES
 
@@ -48,6 +49,16 @@ def known_names(folder: Path) -> Mapping[str, str]:
     with suppress(ConfigurationError):
         names.update(read_names(folder))
     return names
+
+
+def gateway_keys(folder: Path) -> list[LogKey]:
+    """Return the keys of gateways that lie in the folder: with these the records of their logs are verified."""
+    keys: list[LogKey] = []
+    for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []:
+        with suppress(ConfigurationError):
+            key = load_public_key(path)
+            keys += [log_key(key)] if key.kind == "gateway" else []
+    return keys
 
 
 def set_name(folder: Path, holder_id: str, name: str) -> None:

@@ -1,10 +1,13 @@
-"""What the page is given: the state that all pages share, and one ask with its nonce. Reads the person's names."""
+"""Asks on the page: the state that all pages share, one ask with its nonce, and what is decided. Reads the person's
+names."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
+from accredit.console.api import Route, Said, text_in
 from accredit.console.book import Asked
 from accredit.console.desk import Choice, Desk
 from accredit.console.names import known_names
@@ -88,3 +91,63 @@ def _listed(asked: Asked, name: str | None, unseen: int) -> dict[str, Any]:
         "is_new": asked.is_new,
         "unseen": unseen,
     }
+
+
+class AskedPart:
+    """Asks: shown, allowed, denied, kept open; and the key, locked."""
+
+    def __init__(self, desk: Desk, views: Views) -> None:
+        self._desk = desk
+        self._views = views
+
+    def route(self, method: str, steps: tuple[str, ...]) -> Route | None:
+        """Return what answers a request, or None."""
+        match (method, *steps):
+            case ("POST", "lock"):
+                return self._lock
+            case ("GET", "asks", code):
+                return partial(self._show, code)
+            case ("GET", "asks", code, "signs"):
+                return partial(self._preview, code)
+            case ("POST", "asks", code):
+                return partial(self._decide, code)
+            case _:
+                return None
+
+    def state(self) -> dict[str, Any]:
+        """Return who asks, and whether the key is open."""
+        self._desk.expire()
+        return self._views.state()
+
+    async def _lock(self, _said: Said) -> Said:
+        self._desk.keys.lock()
+        return {"key": self._desk.keys.state}
+
+    async def _show(self, code: str, _said: Said) -> Said:
+        return self._views.ask(self._desk.find(code))
+
+    async def _preview(self, code: str, said: Said) -> Said:
+        return {"signs": self._views.signs(self._desk.find(code), _choice(said))}
+
+    async def _decide(self, code: str, said: Said) -> Said:
+        asked = self._desk.find(code, text_in(said, "ask"))
+        nonce = text_in(said, "nonce")
+        match said.get("decision"):
+            case "deny":
+                self._desk.check_nonce(asked, nonce)
+                self._desk.deny(asked)
+            case "keep":
+                self._desk.check_nonce(asked, nonce)
+                self._desk.keep_open(asked)
+            case "allow":
+                await self._desk.allow(asked, nonce, _choice(said))
+            case _:
+                raise DeskError("decision", "a decision is allow, deny or keep")
+        return {"state": asked.state}
+
+
+def _choice(said: Said) -> Choice:
+    calls, seconds = said.get("calls", 0), said.get("seconds", 0)
+    if type(calls) is not int or type(seconds) is not int:
+        raise DeskError("choice", "calls and seconds are whole numbers")
+    return Choice(text_in(said, "offer"), calls, seconds)

@@ -27,9 +27,8 @@ from accredit.console.api import Page, Part
 from accredit.console.desk import Desk
 from accredit.console.journal import Journal
 from accredit.console.live import Changes
-from accredit.console.log_pages import LogPages
-from accredit.console.page_parts import AskedPart, CallsPart
-from accredit.console.page_views import Views
+from accredit.console.log_pages import CallsPart, LogPages
+from accredit.console.page_views import AskedPart, Views
 from accredit.console.sessions import Sessions
 from accredit.console.socket import DeskSocket, listen
 from accredit.console.unlock import KeyHolder

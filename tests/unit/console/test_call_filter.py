@@ -1,27 +1,44 @@
 """A filter of calls, as people write it."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.records import DENY, NOW_MS, OK, Chained, decided
 
 from accredit.attest import CallRecord, decode_statement
-from accredit.console.call_filter import read_filter
+from accredit.console.call_filter import glimpse, read_filter, values_of
 from accredit.errors import DeskError
 from accredit.limits import MAX_CALL_FILTER_CHARS
-from accredit.stores.audit_log.calls import CallRow
 
 pytestmark = pytest.mark.holds("console/call_filter")
 NAMES = {"bb" * 16: "Assistant", "aa" * 16: "Ada"}
 
 
-def rows() -> tuple[CallRow, CallRow]:
-    """A call that was allowed and answered, and one that was refused."""
+def calls() -> list[tuple[str, Mapping[str, tuple[str, ...]]]]:
+    """When a call came, and what a filter asks of it: of one that was answered, and of one that was refused; each read
+    in full and at a glimpse, which is the same."""
     chain, good, bad = Chained(), decided(), decided("pay now", decision=DENY)
-    records = [chain.decision(good), chain.outcome(good, OK), chain.decision(bad)]
-    read = [decode_statement(each.payload).predicate for each in records]
-    assert all(isinstance(each, CallRecord) for each in read)
-    return CallRow(read[0], read[1]), CallRow(read[2], None)  # type: ignore[arg-type]
+    found: list[tuple[str, Mapping[str, tuple[str, ...]]]] = []
+    for call, status in ((good, "ok"), (bad, "")):
+        payload = chain.decision(call).payload
+        record, seen = decode_statement(payload).predicate, glimpse(payload)
+        assert isinstance(record, CallRecord)
+        assert seen is not None
+        assert values_of(seen, status, NAMES) == values_of(record, status, NAMES)
+        assert seen.times.received == record.times.received
+        found.append((record.times.received, values_of(record, status, NAMES)))
+    return found
+
+
+def test_what_is_no_record_is_glimpsed_as_nothing() -> None:
+    for payload in (b"", b"{}", b"[]", b"\xff", b"[" * 100_000, Chained().checkpoint().payload):
+        assert glimpse(payload) is None
+    chain, call = Chained(), decided()
+    seen = glimpse(chain.outcome(call, OK).payload)
+    assert seen is not None
+    assert (seen.phase, seen.call.id, seen.outcome and seen.outcome.status) == ("outcome", call.call.id, "ok")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +64,7 @@ def rows() -> tuple[CallRow, CallRow]:
 )
 def test_words_hold_together(text: str, passes: tuple[bool, bool]) -> None:
     wanted = read_filter(text, NOW_MS)
-    assert tuple(wanted.passes(each, NAMES) for each in rows()) == passes
+    assert tuple(wanted.passes(*each) for each in calls()) == passes
 
 
 @pytest.mark.parametrize(
@@ -69,10 +86,13 @@ def test_what_is_no_filter_is_told(text: str) -> None:
         read_filter(text, NOW_MS)
 
 
+CALL = calls()[0]
+
+
 @given(text=st.text(max_size=MAX_CALL_FILTER_CHARS))
 def test_no_text_does_anything_else(text: str) -> None:
     try:
         wanted = read_filter(text, NOW_MS)
     except DeskError:
         return
-    wanted.passes(rows()[0], NAMES)
+    wanted.passes(*CALL)

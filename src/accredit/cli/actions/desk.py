@@ -1,6 +1,7 @@
 """What `accredit desk` and its three commands run."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,13 +9,14 @@ from typing import Any
 
 import typer
 
+from accredit.attest import LogKey, RecordKey
 from accredit.cli.actions.log_names import known_names as log_names
 from accredit.cli.actions.log_place import log_store, public_keys, understood
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.passphrases import passphrase_source
 from accredit.console.client import tell_desk
 from accredit.console.log_pages import LogPages
-from accredit.console.names import known_names, read_names
+from accredit.console.names import gateway_keys, known_names, read_names
 from accredit.console.prompts import find_prompt
 from accredit.console.serving import DeskPlaces, DeskProcess, PageServer, keep_memory_private, run_read_only
 from accredit.console.settings import find_key, read_settings
@@ -64,10 +66,9 @@ def run_read_only_desk(port: int, store: str | None, config: Path | None, *, wan
     place = log_store(store, config)
     with understood(), open_log(place):
         pass  # a log that is not there is told now
-    try:
-        keys = public_keys((), config, look_here=store is None) if store is None else ()
-    except ConfigurationError:
-        keys = ()
+    keys: list[LogKey | RecordKey] = [*gateway_keys(config_folder(os.environ))]
+    with contextlib.suppress(ConfigurationError):  # a configuration without a key of its own
+        keys += public_keys((), config) if store is None else []
     folder = runtime_folder(os.environ)
     make_own_folder(folder)
     server = PageServer(port, os.environ, folder, _print_link, wants_browser=wants_browser)
@@ -79,7 +80,7 @@ def run_read_only_desk(port: int, store: str | None, config: Path | None, *, wan
 def _log(url: StoreUrl, folder: Path) -> LogPages:
     if isinstance(url, InMemory):
         raise ConfigurationError("desk.toml: desk.store: a store in memory has no log", "name the gateway's store")
-    return LogPages(url, lambda: known_names(folder))
+    return LogPages(url, lambda: known_names(folder), gateway_keys(folder))
 
 
 def _print_link(line: str) -> None:

@@ -4,6 +4,7 @@
 import { ask as askDesk } from "./desk.js";
 import { make, moment } from "./dom.js";
 import { showStory } from "./story.js";
+import { save } from "./verify.js";
 
 const STORY = /^\/calls\/([0-9a-f]+)$/;
 const LIVE_MS = 2000;
@@ -12,6 +13,8 @@ const VERDICTS = { allow: "allowed", deny: "refused", challenge: "asked for a pr
 let place = null;
 let next = null;
 let first = "";
+let listed = [];
+let turn = 0;
 let isLive = true;
 let timer = null;
 
@@ -30,7 +33,7 @@ export const calls = {
     main.replaceChildren(...place.all);
     load(false);
     clearInterval(timer);
-    timer = setInterval(() => isLive && document.visibilityState === "visible" && scrollY < 200 && look(), LIVE_MS);
+    timer = setInterval(() => isLive && location.pathname === "/calls" && document.visibilityState === "visible" && scrollY < 200 && look(), LIVE_MS);
   },
 
   update() {},
@@ -45,7 +48,9 @@ function shell() {
     isLive = !isLive;
     live.setAttribute("aria-pressed", String(isLive));
   };
-  const form = make("form", { role: "search", className: "filter" }, make("label", { for: "filter" }, "Filter"), input, make("button", { type: "submit", className: "small" }, "Show"), live);
+  const lines = () => listed.map((each) => `${JSON.stringify(each)}\n`).join("");
+  const saves = make("button", { type: "button", className: "small", onclick: () => save("calls.jsonl", lines()) }, "Save .jsonl");
+  const form = make("form", { role: "search", className: "filter" }, make("label", { for: "filter" }, "Filter"), input, make("button", { type: "submit", className: "small" }, "Show"), live, saves);
   form.onsubmit = (event) => {
     event.preventDefault();
     history.pushState(null, "", input.value ? `/calls?${new URLSearchParams({ q: input.value })}` : "/calls");
@@ -71,16 +76,28 @@ async function read(before) {
   return askDesk(`/api/calls?${query}`);
 }
 
+/** Show the first page, or what comes after the last one. Where few calls pass, the log is looked through further by
+ * itself, until there is something to show. */
 async function load(isMore) {
+  const mine = ++turn;
   place.more.disabled = true;
   try {
-    const found = await read(isMore ? next : null);
-    if (!isMore) place.body.replaceChildren();
-    place.body.append(...folded(found.calls));
-    if (!isMore) first = JSON.stringify(found.calls.slice(0, 3));
-    next = found.next;
+    let before = isMore ? next : null;
+    for (;;) {
+      const found = await read(before);
+      if (mine !== turn) return;
+      if (!isMore && before === null) {
+        place.body.replaceChildren();
+        listed = [];
+        first = JSON.stringify(found.calls.slice(0, 3));
+      }
+      listed.push(...found.calls);
+      place.body.append(...folded(found.calls));
+      next = before = found.next;
+      place.told.textContent = listed.length ? "" : next === null ? "No such calls." : `None since ${moment(found.since)} so far.`;
+      if (found.calls.length || next === null) break;
+    }
     place.more.hidden = next === null;
-    place.told.textContent = place.body.children.length ? "" : next === null ? "No such calls." : "None so far: the log goes on.";
   } catch (error) {
     place.body.replaceChildren();
     place.more.hidden = true;

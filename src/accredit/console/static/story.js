@@ -2,12 +2,14 @@
 
 import { ask as askDesk } from "./desk.js";
 import { make, moment, rows } from "./dom.js";
+import { save, verified } from "./verify.js";
 
 const VERDICTS = { allow: "allowed", deny: "refused", challenge: "asked for a proof" };
 
 export async function showStory(main, call) {
   try {
     const found = await askDesk(`/api/calls/${call}`);
+    for (const each of found.records) each.here = await verified(each.envelope, found.keys);
     main.replaceChildren(...story(main, found));
     document.title = `${found.target}, ${moment(found.received)} – accredit desk`;
   } catch (error) {
@@ -20,6 +22,8 @@ const back = () => make("p", {}, make("a", { href: "/calls" }, "All calls"));
 function story(main, found) {
   const verdict = VERDICTS[found.decision] ?? found.decision;
   const ended = found.outcome ? `, ${found.outcome}` : "";
+  const bundle = async () => save(`${found.call}.json`, (await askDesk(`/api/calls/${found.call}/bundle`)).bundle);
+  const saves = make("button", { type: "button", onclick: bundle }, "Save bundle");
   const again = make("button", { type: "button", onclick: () => showStory(main, found.call) }, "Verify again");
   const facts = [["decision", `${verdict}${found.enforced ? "" : " (only observed)"}`]];
   if (found.error) facts.push(["because", [found.error, found.reason ? make("span", { className: "mute" }, ` (${found.reason})`) : ""]]);
@@ -33,7 +37,8 @@ function story(main, found) {
     found.chain.length ? chain(found.chain) : make("p", { className: "mute" }, "The log holds no certificates of this call."),
     make("h2", {}, "Told by the log"),
     records(found.records),
-    found.checked ? make("p", {}, again) : make("p", { className: "mute" }, "Signatures are not checked: this desk was given no key of the gateway's."),
+    found.checked ? "" : make("p", { className: "mute" }, "Signatures are not checked: this desk was given no key of the gateway's."),
+    make("p", { className: "buttons" }, found.checked ? again : "", saves),
     make("p", { className: "mute" }, "Without this page: ", make("code", {}, `accredit log show ${found.call} --key GATEWAY.pub`)),
     back(),
   ];
@@ -61,5 +66,13 @@ const records = (found) =>
     moment(each.at),
     each.place,
     each.says,
-    make("span", { className: each.signature === "good" ? "good" : each.signature.startsWith("BAD") ? "bad" : "mute" }, each.signature),
+    verdict(each),
   ]));
+
+/** The verdict on a record: this browser's own, else the desk's. Where one of them says that it is bad, it is. */
+function verdict(each) {
+  const isBad = each.here === "BAD" || each.signature.startsWith("BAD");
+  if (isBad) return make("span", { className: "bad" }, each.signature.startsWith("BAD") ? each.signature : "BAD");
+  if (each.signature !== "good") return make("span", { className: "mute" }, each.signature);
+  return [make("span", { className: "good" }, "good"), make("span", { className: "mute" }, each.here ? " (verified here)" : " (by the desk)")];
+}
