@@ -20,7 +20,7 @@ import re
 import secrets
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -109,13 +109,14 @@ class DeskGone(Exception):
 
 
 class Asking:
-    """Asks for the calls of one connection. `desk` is the desk's socket, `hold` how long the host waits, in seconds."""
+    """Asks for the calls of one connection. `desk` is where its socket may be, `hold` for how many seconds the host
+    waits."""
 
     def __init__(
         self,
         presenter: ProofPresenter,
         gateway_url: str,
-        desk: Path,
+        desk: Sequence[Path],
         hold: float,
         *,
         clock: Callable[[], int] = unix_seconds,
@@ -303,12 +304,12 @@ class _Desk:
         self._writer = writer
 
     @classmethod
-    async def open(cls, path: Path) -> "_Desk":
-        """Connect. Raises `DeskGone` unless the socket is this user's alone (rule 2)."""
-        found = os.lstat(path)
-        if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
-            raise DeskGone
-        return cls(*await asyncio.open_unix_connection(str(path), limit=2 * MAX_CONSENT_ANSWER_BYTES))
+    async def open(cls, paths: Iterable[Path]) -> "_Desk":
+        """Connect to the first socket that is this user's (rule 2). Raises `DeskGone`."""
+        for path in filter(_is_own, paths):
+            with suppress(OSError):
+                return cls(*await asyncio.open_unix_connection(str(path), limit=2 * MAX_CONSENT_ANSWER_BYTES))
+        raise DeskGone
 
     def say(self, value: Mapping[str, object]) -> None:
         self._writer.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
@@ -350,11 +351,19 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def desk_answers(path: Path) -> bool:
-    """Return whether a desk of this user listens at a socket."""
-    with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(DESK_ANSWER_SECONDS)
-        if path.lstat().st_uid == os.geteuid():
+def _is_own(path: Path) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def desk_answers(paths: Iterable[Path]) -> bool:
+    """Return whether a desk of this user listens at one of these sockets."""
+    for path in filter(_is_own, paths):
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(DESK_ANSWER_SECONDS)
             connection.connect(str(path))
             return True
     return False

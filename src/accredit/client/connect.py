@@ -86,8 +86,8 @@ class Connecting(Struct, frozen=True, kw_only=True):
     """How to reach the gateway. Without a `presenter` nothing is proved, and the gateway's refusals say so.
 
     `headers` go with every request; `timeout` bounds the gateway's silence, in seconds, or is None. With `modern` the
-    modern era is used with the gateway if it can be, whichever era the host is of. `desk` is the socket of the desk
-    that is asked for calls, and `hold` for how many seconds a call waits for an answer.
+    modern era is used with the gateway if it can be, whichever era the host is of. `desk` is where the socket of
+    the desk may be that is asked for calls (nowhere: nobody is), and `hold` for how many seconds a call waits.
     """
 
     url: str
@@ -97,7 +97,7 @@ class Connecting(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     show_uncovered: bool = False
     modern: bool = False
-    desk: Path | None = None
+    desk: tuple[Path, ...] = ()
     hold: float = HOLD_SECONDS
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     asking = None
-    if presenter is not None and connecting.desk is not None:
+    if presenter is not None and connecting.desk:
         asking = Asking(presenter, connecting.url, connecting.desk, connecting.hold)
     host = make_host()
     code = 1

@@ -32,6 +32,15 @@ def desk_socket(environ: Mapping[str, str]) -> Path:
     return _absolute(environ, "ACCREDIT_DESK_SOCKET") or runtime_folder(environ) / "desk.sock"
 
 
+def desk_sockets(environ: Mapping[str, str], user: int) -> tuple[Path, ...]:
+    """Return where the desk of a user may listen, for a program that some host has started: official SDKs hand on
+    `HOME` and `PATH`, and none of the variables that name the folder of sockets."""
+    if _absolute(environ, "ACCREDIT_DESK_SOCKET"):
+        return (desk_socket(environ),)
+    folders = (runtime_folder(environ), Path(f"/run/user/{user}") / _OWN, state_folder(environ))
+    return tuple(dict.fromkeys(folder / "desk.sock" for folder in folders))
+
+
 def _absolute(environ: Mapping[str, str], name: str) -> Path | None:
     path = Path(environ.get(name) or ".")
     return path if path.is_absolute() else None

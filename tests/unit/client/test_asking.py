@@ -32,7 +32,7 @@ def trust() -> Trust:
 def asking(trust: Trust) -> Asking:
     key = SigningKey(trust.agent.public(), trust.agent.signer())
     presenter = ProofPresenter(key, [trust.chain("email:read")], gateway_id=GATEWAY, may_ask=True)
-    return Asking(presenter, URL, Path("/nowhere"), 50, clock=lambda: NOW)
+    return Asking(presenter, URL, [Path("/nowhere")], 50, clock=lambda: NOW)
 
 
 def request(params: dict[str, Any], method: str = "tools/call") -> JSONRPCRequest:
@@ -110,5 +110,4 @@ def test_the_server_s_words_are_repeated_within_their_bound(text: str, asking: A
 
 def test_a_path_without_a_desk_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for path in (tmp_path / "file", tmp_path / "nothing", Path("/nowhere/at/all")):
-        assert not desk_answers(path)
+    assert not desk_answers([tmp_path / "file", tmp_path / "nothing", Path("/nowhere/at/all")])

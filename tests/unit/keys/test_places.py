@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.keys.places import config_folder, desk_socket, runtime_folder, state_folder
+from accredit.keys.places import config_folder, desk_socket, desk_sockets, runtime_folder, state_folder
 
 HOME = {"HOME": "/home/ada"}
 
@@ -27,3 +27,11 @@ def test_variables_name_other_folders() -> None:
 def test_what_is_no_absolute_path_does_not_count(value: str) -> None:
     assert config_folder(HOME | {"XDG_CONFIG_HOME": value}) == config_folder(HOME)
     assert desk_socket(HOME | {"ACCREDIT_DESK_SOCKET": value}) == desk_socket(HOME)
+
+
+def test_a_host_that_hands_on_few_variables_does_not_hide_the_desk() -> None:
+    person = HOME | {"XDG_RUNTIME_DIR": "/run/user/7"}
+    for host in ({}, {"XDG_RUNTIME_DIR": ""}, {"XDG_RUNTIME_DIR": "/run/user/7"}):
+        assert desk_socket(person) in desk_sockets(HOME | host, 7)
+        assert desk_socket(HOME) in desk_sockets(HOME | host, 7)
+    assert desk_sockets(person | {"ACCREDIT_DESK_SOCKET": "/x/d.sock"}, 7) == (Path("/x/d.sock"),)

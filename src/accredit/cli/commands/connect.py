@@ -73,8 +73,8 @@ def connect(
     {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp",
     "--key", "agent.key", "--delegation", "delegation.json"]}}}
     """
-    desk = None if key is None else _desk(ask, hold)
-    _check(url, key, delegation, may_ask=desk is not None)
+    desk = () if key is None else _desk(ask, hold)
+    _check(url, key, delegation, may_ask=bool(desk))
     url, gateway_id = endpoint_of(url, server), id_at(gateway_id, server)
     reach = read_reach(header, token_env, timeout)
 
@@ -87,7 +87,7 @@ def connect(
 
     presenter = None
     if key is not None:
-        presenter = ProofPresenter(key, delegation or (), gateway_id=gateway_id, may_ask=desk is not None)
+        presenter = ProofPresenter(key, delegation or (), gateway_id=gateway_id, may_ask=bool(desk))
     configure_logs(log_level, log_format)
     _quiet()
     _announce(url)
@@ -97,7 +97,7 @@ def connect(
         token=reach.token,
         headers=reach.headers,
         timeout=reach.timeout,
-        show_uncovered=show_uncovered or desk is not None,
+        show_uncovered=show_uncovered or bool(desk),
         modern=modern,
         desk=desk,
         hold=hold,
@@ -105,16 +105,16 @@ def connect(
     return uvloop.run(run(connecting, Host))
 
 
-def _desk(ask: str | None, hold: float) -> Path | None:
-    """Return the socket of the desk to ask at; None if nobody is to be asked. Raises `ConfigurationError`."""
+def _desk(ask: str | None, hold: float) -> tuple[Path, ...]:
+    """Return where the desk's socket may be; nowhere if nobody is to be asked. Raises `ConfigurationError`."""
     from accredit.client.asking import desk_answers
-    from accredit.keys.places import desk_socket
+    from accredit.keys.places import desk_sockets
 
     if not 0 < hold <= MAX_HOLD_SECONDS:
         raise ConfigurationError(f"--hold {hold:g}: no time to wait", f"name from 1 to {MAX_HOLD_SECONDS:g} seconds")
 
-    path = desk_socket(os.environ)
-    return path if ask == "auto" or (ask is None and desk_answers(path)) else None
+    paths = desk_sockets(os.environ, os.geteuid())
+    return paths if ask == "auto" or (ask is None and desk_answers(paths)) else ()
 
 
 def _check(url: str, key: Path | None, delegation: list[Path] | None, *, may_ask: bool) -> None:
