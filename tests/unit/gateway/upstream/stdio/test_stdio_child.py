@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -306,6 +307,28 @@ def test_a_command_that_is_not_there_is_an_error_of_ours() -> None:
             await Child.start(StdioUpstream(("no-such-command",)), guard, MAX_LINE)
         assert missing.value.detail == "the upstream's command was not found"
         await guard.aclose()
+
+    check(main)
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_child_whose_start_is_taken_back_leaves_nothing_behind(steps: int) -> None:
+    async def main() -> None:
+        async with running():
+            pass  # what the loop keeps from its first pipe on is there
+        guard, before = OrphanGuard(), open_files()
+        for _ in range(4):
+            starting = asyncio.create_task(Child.start(StdioUpstream(raw_command(), {}), guard, MAX_LINE))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            starting.cancel()
+            for child in await asyncio.gather(starting, return_exceptions=True):
+                if isinstance(child, Child):  # it was quicker
+                    await child.aclose()
+        await guard.aclose()
+        await until(lambda: not descendants(os.getpid()))
+        gc.collect()
+        await until(lambda: open_files() <= before)
 
     check(main)
 
