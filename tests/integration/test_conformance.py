@@ -83,12 +83,11 @@ def test_what_passes_directly_passes_over_stdio_and_as_one_of_several_servers_to
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("target", ["named-stdio", "merged-http"])
-def test_sessions_and_requests_of_the_servers_own_pass_as_one_of_several_servers(
-    target: str, node: Node, tmp_path: Path
-) -> None:
+def test_sessions_and_requests_of_the_servers_own_pass_where_servers_are_one(node: Node, tmp_path: Path) -> None:
     scenarios = ["server-initialize", "tools-call-with-progress", "tools-call-elicitation"]
-    outcomes = run_target(node, install_suite(node), tmp_path, target, revision="2025-11-25", scenarios=scenarios)
+    outcomes = run_target(
+        node, install_suite(node), tmp_path, "merged-http", revision="2025-11-25", scenarios=scenarios
+    )
     assert {name: outcome.passed for name, outcome in outcomes.items()} == dict.fromkeys(scenarios, True)
 
 

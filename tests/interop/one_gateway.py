@@ -48,7 +48,7 @@ class OneGateway:
         self.folder = run / "one-gateway"
         self.run = run
         self._environments = environments
-        self.running = ExitStack()
+        self._running = ExitStack()
         self._servers = {server.name: server for server in servers}
         self._turns = {name: threading.Lock() for name in self._servers}
         self._all = threading.Lock()
@@ -62,11 +62,11 @@ class OneGateway:
             upstreams = {name: self._start(name, stack) for name in self._servers}
             self._configure(upstreams)
             self._url, _ = stack.enter_context(gateway_in(self.folder))
-            self.running = stack.pop_all()
+            self._running = stack.pop_all()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.running.close()
+        self._running.close()
 
     def play(self, cell: Cell, way: str = WAY) -> Transcript:
         """The transcript of a cell's client at its server. One that is there whole is taken as it is."""

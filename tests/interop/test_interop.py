@@ -171,10 +171,8 @@ def test_where_servers_are_one_a_step_asks_for_one_of_them__and_what_comes_is_co
 def test_servers_of_both_libraries_behind_one_gateway_work_as_directly__with_proofs_and_pins(tmp_path: Path) -> None:
     environments, client = Environments(tmp_path), CLIENTS["python-sdk-2"]
     slow = ("cancel", "wait", "big_image", "progress", "say", "ask", "count", "log", "sampling", "elicit")
-    servers = [
-        replace(SERVERS["fastmcp"], steps=partial(without, SERVERS["fastmcp"], slow), http=None),
-        replace(SERVERS["python-sdk-2"], steps=partial(without, SERVERS["python-sdk-2"], slow)),
-    ]
+    whole = (SERVERS["fastmcp"], SERVERS["python-sdk-2"])
+    servers = [replace(each, steps=partial(without, each, slow), http=None) for each in whole]
     with OneGateway(tmp_path, environments, servers) as gateway:
         for cell in (Cell(client, server) for server in servers):
             direct = joined(*cell.play(tmp_path, environments, baselines("connect", cell.server)).values())
