@@ -1,6 +1,7 @@
 """Gateways that read their configuration again while calls go on: real processes, with and without workers."""
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -241,6 +242,35 @@ def test_a_lock_that_is_changed_counts_at_once(tmp_path: Path) -> None:
         lock.write_bytes(write_lock({"upstream": Definitions(others, pinned.instructions)}))
         assert reload(gateway, tmp_path).changed == "accredit.lock"
         assert post(gateway.port, "/mcp", CALL, **session)[2]["error"]["data"]["error"] == "definition_changed"
+
+
+@WORKERS
+def test_each_record_names_the_configuration_that_its_call_was_decided_by(workers: str, tmp_path: Path) -> None:
+    assert accredit("keys", "new", "gateway.key", "--kind", "gateway", folder=tmp_path).returncode == 0
+
+    async def main() -> None:
+        async with RawServer(HonestServer()) as server:
+            text = BASE + upstream(server.url) + '[attest]\nmode = "durable"\nkey_file = "gateway.key"\n'
+            async with serving(tmp_path, text, "--workers", workers) as gateway:
+                for more in ("", '[tools.list_inbox]\nscope = "email:read"\n', ""):
+                    write(tmp_path, text + more)
+                    assert (await reloaded(gateway, tmp_path)).problem == ""
+                    assert "result" in (await asyncio.to_thread(post, gateway.port, "/mcp", CALL))[2]
+                write(tmp_path, text.replace('"durable"', '"off"'))
+                assert "attest.mode" in (await reloaded(gateway, tmp_path)).problem
+                gateway.stop()
+                assert await asyncio.to_thread(gateway.wait) == 0
+
+    run(main())
+    assert accredit("log", "export", "--out", "all.jsonl", folder=tmp_path).returncode == 0
+    found = re.findall(r'"policy":\s*\{"digest":\s*"(\w{64})"', exported(tmp_path / "all.jsonl"))
+    assert len({*found}) == 2
+
+
+def exported(file: Path) -> str:
+    """The payloads of an export, decoded."""
+    texts = re.findall(r'"payload":\s*"([^"]+)"', file.read_text("utf-8"))
+    return "\n".join(base64.b64decode(each).decode("utf-8") for each in texts)
 
 
 @pytest.mark.holds("cli/actions/reload")
