@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any, NamedTuple
 import mcp_types as types
 import pytest
 import ratify_protocol as published
+import rfc8785
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 from tests.differential.peer import ours_key
-from tests.world.authorization import Signed, Trust, challenge_in
+from tests.world.authorization import GATEWAY, Signed, Trust, challenge_in
 from tests.world.calls import SESSION, initialize, notification, post
 from tests.world.guarded import KINDS, Guarded
 from tests.world.raw_client import RawAnswer, RawClient
@@ -23,9 +25,11 @@ from tests.world.running import RunningGateway
 from tests.world.warm import python
 
 from accredit.base.clock import unix_seconds
+from accredit.consent import CallTerms
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_file
 from accredit.ratify import issue_revocation_list
+from accredit.ratify.constraints import MaxRate
 
 pytestmark = [pytest.mark.holds("server/judge"), pytest.mark.holds("server/sdk"), pytest.mark.holds("server/fastmcp")]
 
@@ -381,6 +385,45 @@ def test_each_round_of_a_call_has_a_proof_of_its_own__so_an_answer_can_t_be_swap
             assert ran() == []
             done = await leg({"inputResponses": said, **state}, input_responses=yes, request_state=first.request_state)
             assert done.content[0].text == "confirmed after round one"
+
+    asyncio.run(main())
+
+
+@pytest.mark.holds("policy/uses", 2)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("uses", "passes"), [(1, False), (2, True)])
+def test_a_yes_to_one_call_is_used_up_by_its_legs__nobody_seals_a_state_for_a_guard(
+    uses: int, passes: bool, kind: str
+) -> None:
+    async def main() -> None:
+        trust = Trust()
+        params: dict[str, Any] = {"name": "confirm", "arguments": {}}
+        digest = hashlib.sha256(rfc8785.dumps(params)).hexdigest()
+        terms = CallTerms(gateway=GATEWAY, method="tools/call", target=("confirm",), params_sha256=digest)
+        chain = trust.chain("email:read", constraints=(MaxRate(uses, 600), terms.constraint()))
+
+        async with reached(kind, trust, binding="required") as (client, ran):
+
+            async def leg(signed: dict[str, Any], name: str = "confirm", **sent: Any) -> Any:
+                proof = trust.proof(chain, "tools/call", params | signed, Signed(scope="email:read"))
+                meta = types.RequestParamsMeta(ratify_proof=proof)
+                return await client.session.call_tool(name, {}, meta=meta, allow_input_required=True, **sent)
+
+            with pytest.raises(MCPError) as refused:  # the same agent, another tool
+                await leg({"name": "list_inbox"}, "list_inbox")
+            assert refused.value.error.data["error"] == "ratify_constraint_denied"
+            first = await leg({})
+            yes: Any = {"sure": types.ElicitResult(action="accept", content={"yes": True})}
+            said = {"inputResponses": {"sure": {"action": "accept", "content": {"yes": True}}}}
+            again = {"input_responses": yes, "request_state": first.request_state}
+            if passes:
+                done = await leg({**said, "requestState": first.request_state}, **again)
+                assert done.content[0].text == "confirmed after round one"
+            for _ in range(2):  # no state that is brought again is another use
+                with pytest.raises(MCPError) as refused:
+                    await leg({**said, "requestState": first.request_state}, **again)
+                assert refused.value.error.data["error"] == "ratify_constraint_denied"
+            assert ran() == ["confirm"] * passes
 
     asyncio.run(main())
 
