@@ -155,3 +155,26 @@ def test_a_file_that_can_t_be_the_passphrase_signs_nothing(content: bytes, mode:
     assert told in done.stderr
     assert "x" * 20 not in done.stderr
     assert not (folder / "delegation.json").exists()
+
+
+@pytest.mark.parametrize(("url", "told"), [("memory:", True), ("sqlite:///accredit.db", False)])
+def test_a_store_that_forgets_what_was_used_is_told_before_it_serves(url: str, told: bool, folder: Path) -> None:
+    made(folder)
+    (folder / "accredit.toml").write_text(
+        f"""
+[gateway]
+id = "mail"
+[upstream]
+url = "http://127.0.0.1:9/mcp"
+[proofs]
+mode = "required"
+[[proofs.roots]]
+name = "Ada"
+public_key_file = "owner.key.pub"
+[store]
+url = "{url}"
+""",
+        "utf-8",
+    )
+    done = accredit("config", "check", folder=folder)
+    assert (done.returncode, "a restart forgets" in done.stdout) == (0, told), done.stderr

@@ -64,6 +64,9 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     typer.echo(f"ok: TLS is {'on' if parts['tls'] else 'off'}")
     if parts["exposed"]:
         typer.echo(f"note: {parts['exposed']}; `accredit serve` needs --insecure")
+    if parts["proofs"] == "required" and loaded.config.store.url == "memory:":
+        what = "which proofs and certificates were used, so that what allows one call could allow a second one"
+        typer.echo(f"note: store.url is memory:; a restart forgets {what}")
 
 
 def _examined(loaded: "Loaded") -> dict[str, object]:
