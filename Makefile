@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 # Programs that tests start are compiled once, whatever the machine's own settings are.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long check fmt bench chaos conformance interop fuzz requirements clean
+.PHONY: demo test test-long check fmt bench chaos conformance interop fuzz pictures requirements clean
 
 demo: $(RUN_READY)
 	$(BIN)/accredit demo $(ARGS)
@@ -57,6 +57,10 @@ interop: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# The pictures of the desk's pages in the documentation.
+pictures: $(READY)
+	$(BIN)/python -m tests.pictures
 
 # Hash-pinned, and without index addresses: the machine's own settings say where packages come from.
 requirements: $(READY)

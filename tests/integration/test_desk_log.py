@@ -133,7 +133,10 @@ def test_an_operator_reads_calls_and_their_stories_without_a_key(tmp_path: Path,
         page.emulate_media(color_scheme="dark")
         page.set_viewport_size({"width": 320, "height": 700})
         assert faults(page) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        wide = "[...document.querySelectorAll('*')].filter(each => each.getBoundingClientRect().right > innerWidth + 1)"
+        sideways = "document.documentElement.scrollWidth <= innerWidth ? [] : "
+        look = f"{sideways}{wide}.map(each => each.outerHTML.slice(0, 120))"
+        wait_until(lambda: page.evaluate(look) == [])  # once the page has its new width
         page.close()
     assert failed == []
 
