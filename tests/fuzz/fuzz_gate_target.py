@@ -279,7 +279,7 @@ async def _connection(sent: bytes, cut: int) -> tuple[bytes, int, int]:
     settings = TRUST.settings(HttpUpstream("http://127.0.0.1:9/mcp"), records=RecordSettings(GATEWAY))
     app = create_app(settings, store=MemoryStore(), revocations=NobodyRevoked(), records=records)
     server = FreeServer("http://127.0.0.1:9/mcp", records)
-    cast(Any, app)._servers[0].backend.sender.client = server
+    cast(Any, app).routes.servers[0].backend.sender.client = server
     config = server_config(app)
     config.load()
     state = ServerState()

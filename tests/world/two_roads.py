@@ -176,7 +176,7 @@ async def _seen(road: str, kind: str, parts: Sequence[bytes]) -> Seen:
     tokens: dict[str, Any] = {"key_sets": TOKENED.key_sets} if kind == "tokens" else {}
     recorded: dict[str, Any] = {"records": records} if kind != "plain" else {}
     gateway = create_app(settings_of(kind), **proofs, **tokens, **recorded)
-    cast(Any, gateway)._servers[0].backend.sender.client = server
+    cast(Any, gateway).routes.servers[0].backend.sender.client = server
 
     async def mounted(scope: Any, receive: Any, send: Any) -> None:
         await gateway(scope, receive, send)
