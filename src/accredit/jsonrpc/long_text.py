@@ -55,7 +55,7 @@ Steps = Generator[None, None, Found]
 """Long work, in steps between which others may be served, and what it comes to."""
 
 
-def at_one_go(steps: Steps[Found]) -> Found:
+def at_one_go(steps: Generator[object, None, Found]) -> Found:
     """Take all steps, for work that is not long. Raises what they raise."""
     while True:
         try:
