@@ -1,12 +1,20 @@
 """The desk in a terminal: asks approved where the person types, in a real pty."""
 
+import contextlib
+import http.client
 import json
+import os
+import re
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.world.command import accredit
+from tests.world.command import accredit, wait_until
 from tests.world.desk import CALL, PASSPHRASE, Agent, Desk, Line
+from tests.world.raw_server import PATIENCE
 from tests.world.terminal import Terminal
 
 from accredit.consent import chain_allowed, read_answer
@@ -146,13 +154,88 @@ def test_a_locked_desk_signs_on_the_page_once_it_was_unlocked_in_a_terminal(desk
     assert json.loads(done.stdout) == {"key": "locked"}
 
 
-def test_the_desks_own_terminal_asks_and_restores_itself(tmp_path: Path) -> None:
+def post(url: str, path: str, said: object, bearer: str = "") -> tuple[int, Any]:
+    """What the person's browser sends."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)
+    headers = {"origin": url, "sec-fetch-site": "same-origin", "content-type": "application/json"}
+    method, body = ("GET", None) if said is None else ("POST", json.dumps(said))
+    with contextlib.closing(connection):
+        connection.request(method, path, body, {**headers, "authorization": f"Bearer {bearer}"})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def places(folder: Path) -> dict[str, str]:
+    named = {"XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_RUNTIME_DIR": "run"}
+    return {name: str(folder / each) for name, each in named.items()}
+
+
+@pytest.mark.parametrize("typed", [PASSPHRASE, "wrong\nwrong\nwrong", ""])
+def test_the_desks_own_terminal_asks_for_the_passphrase_and_restores_itself(tmp_path: Path, typed: str) -> None:
     locked(tmp_path)
-    env = {
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-        "XDG_RUNTIME_DIR": str(tmp_path / "run"),
-    }
+    env = places(tmp_path)
+    with Terminal("desk", "--port", "0", "--no-browser", folder=tmp_path, env=env) as terminal:
+        terminal.wait_for(r"desk: http://127\.0\.0\.1:\d+/#k=\S+\n")
+        found = re.search(r"desk: (http://\S+)/#k=(\S+)", terminal.seen)
+        assert found
+        url, bearer = found[1], post(found[1], "/api/login", {"key": found[2]})[1]["bearer"]
+        ask = Agent().ask()
+        with Line(tmp_path / "run" / "accredit" / "desk.sock") as line, ThreadPoolExecutor(1) as pool:
+            line.tell({"ask": ask.to_dict()})
+            shown = post(url, f"/api/asks/{ask.code}", None, bearer)[1]
+            allow = {"decision": "allow", "offer": "once", "ask": shown["ask"], "nonce": shown["nonce"]}
+            answered = pool.submit(post, url, f"/api/asks/{ask.code}", allow, bearer)
+            terminal.wait_for(f"Passphrase to allow send_email \\(code {ask.code}\\): ")
+            assert not terminal.echoes()
+            first, *more = typed.split("\n")
+            terminal.types(first + "\n")
+            for each in more:
+                terminal.wait_for(r"That is not the passphrase\..*: ")
+                terminal.types(each + "\n")
+            status, said = answered.result(PATIENCE)
+            assert (status, said.get("state", said.get("error"))) == (
+                (200, "allowed") if typed == PASSPHRASE else (423, "locked")
+            )
+        wait_until(terminal.echoes)
+        assert PASSPHRASE not in terminal.seen
+        terminal.types("\x03")
+        assert terminal.end() == 0
+
+
+PINENTRY = """#!{python}
+import sys
+print("OK Pleased to meet you", flush=True)
+for line in sys.stdin:
+    if line.startswith("SETDESC"):
+        open({told!r}, "w").write(line)
+    print("D 100%25 sure\\nOK" if line == "GETPIN\\n" else "OK", flush=True)
+"""
+
+
+def test_without_a_terminal_pinentry_asks_for_the_passphrase(tmp_path: Path) -> None:
+    config = tmp_path / "config" / "accredit"
+    config.mkdir(parents=True)
+    owner = make_key("human", "Ada", 1_700_000_000)
+    write_key(config / "owner.key", lock_key(owner, bytearray(b"100% sure")))
+    program = tmp_path / "bin" / "pinentry"
+    program.parent.mkdir()
+    program.write_text(PINENTRY.format(python=sys.executable, told=str(tmp_path / "told")))
+    program.chmod(0o755)
+    env = {"PATH": f"{program.parent}:{os.environ['PATH']}", "DISPLAY": ":99"}
+    with Desk(tmp_path, owner=owner, env=env) as desk, Line(desk.socket) as line:
+        ask = Agent().ask({"name": "send%0Aemail", "arguments": {}})
+        line.tell({"ask": ask.to_dict()})
+        bearer = post(desk.url, "/api/login", {"key": desk.link().rpartition("#k=")[2]})[1]["bearer"]
+        shown = post(desk.url, f"/api/asks/{ask.code}", None, bearer)[1]
+        allow = {"decision": "allow", "offer": "once", "ask": shown["ask"], "nonce": shown["nonce"]}
+        assert post(desk.url, f"/api/asks/{ask.code}", allow, bearer)[0] == 200
+        assert line.next()["answer"]["decision"] == "allow"
+    assert (tmp_path / "told").read_text() == f"SETDESC Passphrase to allow send%250Aemail (code {ask.code})\n"
+
+
+def test_the_desk_ends_when_it_is_told_to_in_its_terminal(tmp_path: Path) -> None:
+    locked(tmp_path)
+    env = places(tmp_path)
     with Terminal("desk", "--port", "0", "--no-browser", folder=tmp_path, env=env) as terminal:
         terminal.wait_for(r"desk: http://127\.0\.0\.1:\d+/#k=\S+")
         assert terminal.echoes()

@@ -106,7 +106,7 @@ class AskBook:
         return self._by_key.get(key)
 
     def take(self, ask: Ask, now: int, *, is_new: bool, started_by: str = "") -> tuple[Asked, bool]:
-        """Take an ask by the rules above; return it, and whether it was not known. Raises `DeskError`."""
+        """Take an ask by the rules above; return it, and whether the person is to see it. Raises `DeskError`."""
         known = self._by_key.get(ask.digest.hex())
         if known is not None:
             return known, False
@@ -115,10 +115,10 @@ class AskBook:
         if ask.principals and self._person_id not in ask.principals:
             raise DeskError("bad_ask", "this asks somebody else")
         asked = Asked(ask=ask, is_new=is_new, taken_at=now, until=ask.expires_at, started_by=started_by)
-        if now < (self._denied.peek(ask.same_call) or 0):
+        if now < (self._denied.peek(ask.same_call) or 0):  # not even remembered: such asks are without number
             asked.settle("denied", Answer(ask=asked.key, decision="deny", reason="denied less than an hour ago"))
-        else:
-            self._check_rate(asked, now)
+            return asked, False
+        self._check_rate(asked, now)
         self._used_ids.put(ask.id, True)
         self._by_key[asked.key] = asked
         self._forget(now)

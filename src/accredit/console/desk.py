@@ -17,7 +17,7 @@ signed by this very key. Nothing else that comes through the socket allows anyth
 import hmac
 import secrets
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
@@ -74,12 +74,11 @@ class Desk:
             check_ask(ask, now)
         except ConsentError as error:
             raise DeskError("bad_ask", str(error)) from None
-        asked, is_first = self.book.take(ask, now, is_new=self.past.is_new(ask), started_by=started_by)
-        if is_first:
-            event = "asked" if asked.state == "pending" else "denied unseen"
-            self._note(event, asked, expires_at=ask.expires_at)
+        asked, is_news = self.book.take(ask, now, is_new=self.past.is_new(ask), started_by=started_by)
+        if is_news:
+            self._note("asked", asked, expires_at=ask.expires_at)
             self._on_change()
-        return asked, is_first and asked.state == "pending"
+        return asked, is_news
 
     def find(self, code: str, key: str | None = None) -> Asked:
         """Return the ask of a code; with `key`, only if that is its digest. Raises `DeskError`."""
@@ -132,7 +131,8 @@ class Desk:
     def deny(self, asked: Asked) -> None:
         """Deny a call. Raises `DeskError`."""
         with self._deciding(asked):
-            self._note("denied", asked)
+            with suppress(DeskError):  # a full disk must not keep anybody from saying no
+                self._note("denied", asked)
             self.book.deny(asked, self.now(), Answer(ask=asked.key, decision="deny"))
         self._on_change()
 

@@ -6,6 +6,7 @@ is good, by the keys that the desk was given; without a key it says so.
 """
 
 import asyncio
+import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +41,7 @@ from accredit.stores.audit_log.reading import LogReader, Numbered
 _Found = TypeVar("_Found")
 _MAX_CHAIN_BYTES = 131_072
 _ID_CHARS = 8
+_CALL_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class LogPages:
@@ -213,6 +215,8 @@ def _bundle(log: LogReader, call_id: str) -> dict[str, Any]:
 
 def _records(log: LogReader, call_id: str) -> list[tuple[CallRecord, Envelope]]:
     """Return the records of a call, in order. Raises `DeskError` if there are none."""
+    if not _CALL_ID.fullmatch(call_id):  # a part of one would be in all entries
+        raise DeskError("unknown", "a call's id has 32 characters")
     found = [
         (each.number, record, each.entry.envelope)
         for each in log.holding(call_id)

@@ -22,7 +22,6 @@ class Past:
         self._met: dict[tuple[str, str], int] = {}
         self._calls: set[tuple[str, ...]] = set()
         self._used: dict[str, int] = {}
-        self.grants: list[Entry] = []
         for entry in entries:
             self.add(entry)
 
@@ -33,7 +32,6 @@ class Past:
             self._used[ask_id] = at
         if event != "allowed":
             return
-        self.grants.append(entry)
         call = tuple(str(entry.get(name)) for name in ("agent", "gateway", "method", "target"))
         self._met.setdefault((call[0], call[1]), at)
         self._calls.add(call)

@@ -56,11 +56,13 @@ class TerminalPrompt:
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()
         try:
+            if os.tcgetpgrp(self._source) != os.getpgrp():
+                return None  # in the background: to change the terminal would stop the whole process
             before = termios.tcgetattr(self._source)
             silent = [*before]
             silent[_LOCAL_FLAGS] &= ~termios.ECHO
             termios.tcsetattr(self._source, termios.TCSAFLUSH, silent)
-        except termios.error:
+        except (termios.error, OSError):
             return None
         try:
             os.write(self._to, f"{one_line(text)}: ".encode())

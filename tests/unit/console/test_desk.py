@@ -154,6 +154,25 @@ def test_what_the_journal_can_t_take_is_not_given_out(tmp_path: Path) -> None:
     run(work)
 
 
+def test_a_full_disk_keeps_nobody_from_saying_no(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    asked = place.take(an_ask())
+    place.journal.close()
+    place.desk.deny(asked)
+    assert asked.answer is not None
+    assert asked.answer.decision == "deny"
+
+
+def test_what_is_denied_unseen_fills_neither_journal_nor_memory(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.desk.deny(place.take(an_ask()))
+    for _ in range(20):
+        asked = place.take(an_ask())
+        assert asked.state == "denied"
+        assert place.desk.book.known(asked.key) is None
+    assert place.events() == ["asked", "denied"]
+
+
 def test_a_scope_that_can_t_be_allowed_here_is_refused(tmp_path: Path) -> None:
     async def work() -> None:
         place = Place(tmp_path)
