@@ -235,6 +235,8 @@ def test_a_persons_desk_shows_the_log_that_its_file_names(tmp_path: Path) -> Non
             before = f"&before={found['next']}"
         assert len({each["call"] for each in seen}) == len(seen) == 101
         assert {each["outcome"] for each in seen} == {"ok", "tool_error"}
+        assert asked("GET", "/api/calls/rate", **sign)[1]["minutes"][-1] == 0  # the calls are of another year
+        assert asked("GET", "/api/calls/rate?q=colour:red", **sign)[0] == 400
         for nobody in ("0" * 32, "", "0", "%25", "a" * 33):
             assert asked("GET", f"/api/calls/{nobody}", **sign)[0] == 404, nobody
         assert asked("GET", "/api/calls?before=x", **sign)[0] == 400

@@ -10,7 +10,9 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,6 +28,7 @@ from accredit.attest import (
     encode_envelope,
     verify_envelope,
 )
+from accredit.attest import timestamp as timestamp_ms
 from accredit.base.clock import unix_ms
 from accredit.console.api import Route, Said
 from accredit.console.call_filter import CallFilter, Glimpse, glimpse, read_filter, values_of
@@ -41,6 +44,7 @@ from accredit.stores.audit_log.reading import LogReader, Numbered
 _Found = TypeVar("_Found")
 _MAX_CHAIN_BYTES = 131_072
 _ID_CHARS = 8
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _CALL_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -60,6 +64,12 @@ class LogPages:
         is none). Raises `DeskError`."""
         wanted, names = read_filter(text, unix_ms()), self._names()
         return await self._look(lambda log: _page(log, wanted, names, before))
+
+    async def rate(self, text: str) -> dict[str, Any]:
+        """Return how many calls that pass a filter came in each minute of the last hour. Raises `DeskError`."""
+        now = unix_ms()
+        wanted, names = read_filter(text, now), self._names()
+        return await self._look(lambda log: _rate(log, wanted, names, now))
 
     async def story(self, call_id: str) -> dict[str, Any]:
         """Return all that the log says of a call. Raises `DeskError`."""
@@ -95,6 +105,8 @@ class CallsPart:
         match (method, *steps):
             case ("GET", "calls"):
                 return self._calls
+            case ("GET", "calls", "rate"):
+                return self._rate
             case ("GET", "calls", call_id):
                 return partial(self._story, call_id)
             case ("GET", "calls", call_id, "bundle"):
@@ -111,6 +123,9 @@ class CallsPart:
         if before is not None and type(before) is not int:
             raise DeskError("query", "a page begins with a number")
         return await self._pages.calls(str(said.get("q", "")), before)
+
+    async def _rate(self, said: Said) -> Said:
+        return await self._pages.rate(str(said.get("q", "")))
 
     async def _story(self, call_id: str, _said: Said) -> Said:
         return await self._pages.story(call_id)
@@ -142,6 +157,38 @@ def _page(log: LogReader, wanted: CallFilter, names: Mapping[str, str], before: 
         if len(found) == CALLS_A_PAGE or looked == CALLS_LOOKED_AT:
             return {"calls": found, "next": each.number, "since": since}
     return {"calls": found, "next": None, "since": since}
+
+
+def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int) -> dict[str, Any]:
+    """Count calls at a glimpse, the newest first; a busy hour is not counted as a `whole`."""
+    begin = now - _HOUR_MS
+    minutes = [0] * (_HOUR_MS // _MINUTE_MS)
+    statuses: dict[str, str] = {}
+    still_open, earliest = _open_calls(log), timestamp_ms(begin)
+    looked = 0
+    for looked, each in enumerate(islice(log.newest_first(), CALLS_LOOKED_AT), 1):
+        seen = glimpse(each.entry.envelope.payload) if isinstance(each.entry, Stored) else None
+        if seen is None:
+            continue
+        if seen.phase == "outcome":
+            statuses[seen.call.id] = seen.outcome.status if seen.outcome else ""
+            continue
+        since = seen.times.received
+        if since < earliest:
+            looked = 0
+            break
+        status = _status(seen, statuses.pop(seen.call.id, "open"), still_open)
+        place = (_ms_of(since) - begin) // _MINUTE_MS
+        if 0 <= place < len(minutes) and wanted.passes(since, values_of(seen, status, names)):
+            minutes[place] += 1
+    return {"minutes": minutes, "until": timestamp_ms(now), "whole": looked < CALLS_LOOKED_AT}
+
+
+def _ms_of(text: str) -> int:
+    """Return a record's time in unix milliseconds; a text that is none counts as the beginning."""
+    with suppress(ValueError):
+        return int(datetime.fromisoformat(text).timestamp() * 1_000)
+    return 0
 
 
 def _in_full(

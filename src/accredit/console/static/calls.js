@@ -3,6 +3,7 @@
 
 import { ask as askDesk } from "./desk.js";
 import { make, moment } from "./dom.js";
+import { chart } from "./chart.js";
 import { showStory } from "./story.js";
 import { save } from "./verify.js";
 
@@ -68,7 +69,8 @@ function shell() {
   const more = make("button", { type: "button", onclick: () => load(true) }, "Show more");
   const told = make("p", { role: "status", className: "mute" });
   const scroll = make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Calls" }, table);
-  return { body, more, told, all: [make("h1", {}, "Calls"), form, words, scroll, told, more] };
+  const rate = make("div");
+  return { body, more, told, rate, all: [make("h1", {}, "Calls"), form, words, rate, scroll, told, more] };
 }
 
 async function read(before) {
@@ -98,12 +100,24 @@ async function load(isMore) {
       if (found.calls.length || next === null) break;
     }
     place.more.hidden = next === null;
+    if (!isMore) showRate();
   } catch (error) {
     place.body.replaceChildren();
     place.more.hidden = true;
     place.told.textContent = `${error.message}.`;
   }
   place.more.disabled = false;
+}
+
+/** How many calls came in each minute, beside the list: the list does not wait for it. */
+async function showRate() {
+  const mine = turn;
+  try {
+    const found = await askDesk(`/api/calls/rate?${new URLSearchParams({ q: filter() })}`);
+    if (mine === turn) place.rate.replaceChildren(...chart(found));
+  } catch {
+    place.rate.replaceChildren();
+  }
 }
 
 /** Look whether there is anything new at the top. What was unfolded or read further down stays as it is until then. */
