@@ -123,9 +123,10 @@ def take_pictures(desk: Desk, agent: Agent, page: Any) -> None:
         both(page, "desk-asked")
         page.set_viewport_size({"width": 900, "height": 800})
         page.goto(f"{desk.url}/calls")
-        page.wait_for_selector("tbody tr")
+        page.wait_for_selector(".scroll tbody tr")
+        page.wait_for_selector("text=in the last hour")
         both(page, "desk-calls")
-        page.click("tbody tr:has-text('send_email'):not(:has-text('refused')) a")
+        page.click(".scroll tbody tr:has-text('send_email'):not(:has-text('refused')) a")
         page.wait_for_selector("text=Told by the log")
         both(page, "desk-story")
 
