@@ -163,8 +163,8 @@ class UpstreamUnavailable(UpstreamError):
 
 
 class UpstreamLeftOut(UpstreamUnavailable):
-    """The upstream is not asked: as many requests as it may have are under way, all its replicas are left out, or the
-    gateway has no token for it."""
+    """The upstream is not asked: as many requests or connections as it may have are in use, all its replicas are left
+    out, or the gateway has no token for it."""
 
     unsent = True
 

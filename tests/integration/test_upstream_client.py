@@ -11,9 +11,11 @@ import uvloop
 from tests.world.raw_server import PATIENCE, Connection, RawServer, until
 from tests.world.running import run as run_in
 
-from accredit.errors import RequestError, UpstreamUnavailable
+from accredit.errors import RequestError, UpstreamLeftOut, UpstreamUnavailable
 from accredit.gateway.upstream.http import parsing, pool
 from accredit.gateway.upstream.http.client import UpstreamClient
+from accredit.gateway.upstream.http.replicas import ReplicatedClient
+from accredit.limits import BREAKER_FAILURES
 
 pytestmark = [
     pytest.mark.holds("gateway/upstream/http/client"),
@@ -416,6 +418,26 @@ def test_the_number_of_connections_is_bounded__they_would_take_all_descriptors(
             two.close()
             three.close()
             await gone(server, client)
+            await client.close()
+
+    run(main())
+
+
+def test_a_gateway_that_is_out_of_connections_leaves_out_no_replica_for_it__the_replica_has_done_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MAX_CONNECTIONS", 1)
+
+    async def main() -> None:
+        async with RawServer(answers(CHUNKED)) as server:
+            client = ReplicatedClient({"a": server.url}, headers={}, timeout=10)
+            first = await client.send("GET", [])
+            for _ in range(BREAKER_FAILURES + 1):
+                with pytest.raises(UpstreamLeftOut, match="too many connections"):
+                    await client.send("GET", [])
+            first.close()
+            await server.until(lambda server: server.open == 0)
+            (await client.send("GET", [])).close()
             await client.close()
 
     run(main())

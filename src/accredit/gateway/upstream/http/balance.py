@@ -5,7 +5,7 @@
 2. A replica is left out once `BREAKER_FAILURES` of its requests in a row have failed: no connection, none within the
    time, no answer within the time, or an end before the head of an answer. Whatever answer begins ends the row, errors
    included. A failure does not count where the replica has begun an answer since that request began: one slow tool
-   does not speak for the whole replica.
+   does not speak for the whole replica. Nor does one for which the gateway had no connection left.
 3. It is left out for `BREAKER_SECONDS`, give or take `BREAKER_JITTER`. Then one request is let through: if an answer
    begins, the replica is back; if it fails, the time begins anew; if it is given up, the next request is tried.
 """

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from accredit.errors import UpstreamError, UpstreamUnavailable
+from accredit.errors import UpstreamError, UpstreamLeftOut, UpstreamUnavailable
 from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.upstream.http.connection import Connection
 from accredit.gateway.upstream.http.dial import Origin, attach, open_socket
@@ -55,12 +55,12 @@ class Pool:
         return None
 
     async def dial(self, deadline: float) -> Connection:
-        """Open a connection. `deadline` is in the loop's time. Raises `UpstreamUnavailable` or `UpstreamTimeout`,
-        marked as `unsent`."""
+        """Open a connection. `deadline` is in the loop's time. Raises `UpstreamLeftOut` where the share is used up,
+        and `UpstreamUnavailable` or `UpstreamTimeout`, marked as `unsent`."""
         if self._closed:
             raise UpstreamUnavailable("the gateway is stopping")
         if self._share.used_up():
-            raise UpstreamUnavailable("too many connections to the upstream are open")
+            raise UpstreamLeftOut("too many connections to the upstream are open")
         self._dialing += 1
         try:
             return await self._connect(deadline)

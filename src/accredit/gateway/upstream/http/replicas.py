@@ -157,7 +157,8 @@ class ReplicatedClient(UpstreamClient):
             addressed = prepared if client is self._first else self.readdressed(prepared, client)
             answer = await client.exchange(addressed, body, headers, deadline=deadline)
         except UpstreamError as error:
-            if whole or not isinstance(error, UpstreamTimeout):
+            asked = not isinstance(error, UpstreamLeftOut)  # else the gateway has no connection for it
+            if asked and (whole or not isinstance(error, UpstreamTimeout)):
                 turn.failed(loop.time())
             else:
                 turn.end()
