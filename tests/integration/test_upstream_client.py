@@ -1,6 +1,7 @@
 """The upstream client over real sockets, under both event loops: what it sends, what it keeps, what it bounds."""
 
 import asyncio
+import os
 import select
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
@@ -14,6 +15,7 @@ from tests.world.running import run as run_in
 from accredit.errors import RequestError, UpstreamLeftOut, UpstreamUnavailable
 from accredit.gateway.upstream.http import parsing, pool
 from accredit.gateway.upstream.http.client import UpstreamClient
+from accredit.gateway.upstream.http.dial import attach, open_socket, parse_origin
 from accredit.gateway.upstream.http.replicas import ReplicatedClient
 from accredit.limits import BREAKER_FAILURES
 
@@ -60,6 +62,16 @@ async def gone(server: RawServer, client: UpstreamClient) -> None:
     """Nothing is left of any connection, on either side."""
     await server.until(lambda server: not server.open)
     assert not client._pool._open
+
+
+class Made(asyncio.Protocol):
+    """Keeps the transport that it is given."""
+
+    def __init__(self) -> None:
+        self.transports: list[asyncio.BaseTransport] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transports.append(transport)
 
 
 # --- one exchange -------------------------------------------------------------------------------------
@@ -419,6 +431,30 @@ def test_the_number_of_connections_is_bounded__they_would_take_all_descriptors(
             three.close()
             await gone(server, client)
             await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+def test_a_client_that_goes_away_while_its_connection_is_made_has_no_descriptor_closed_twice(
+    steps: int, run: Run
+) -> None:
+    async def main() -> None:
+        async with RawServer(answers(HELLO)) as server:
+            origin, loop = parse_origin(server.url), asyncio.get_running_loop()
+            sock = await open_socket(origin.host, origin.port, loop.time() + PATIENCE)
+            one = os.fstat(sock.fileno()).st_ino
+            made = Made()
+            attaching = asyncio.create_task(attach(sock, made, origin, loop.time() + PATIENCE))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            attaching.cancel()
+            await asyncio.wait([attaching])
+            # Closed by the loop, it is nobody's; else it is still the one that it was.
+            assert sock.fileno() == -1 or os.fstat(sock.fileno()).st_ino == one
+            for transport in made.transports:
+                transport.close()
+            await server.until(lambda server: server.accepted == 1 and not server.open)
 
     run(main())
 
