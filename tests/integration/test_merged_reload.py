@@ -1,6 +1,7 @@
 """Several servers as one, over a reload: what goes on behind it goes on before it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.world.authorization import GATEWAY, Trust
@@ -10,8 +11,12 @@ from tests.world.raw_client import RawAnswer
 from tests.world.routes import messages_of
 from tests.world.running import run
 
+from accredit.errors import SealError
+from accredit.gateway import GatewaySettings, HttpUpstream
+from accredit.gateway.front.session_binding import SealedSessions, sessions_of
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import RoundsSettings
+from accredit.gateway.upstream.merged.sessions import MemberSession, packed
 from accredit.jsonrpc.methods import Era
 from accredit.rounds import KeyRing
 
@@ -23,13 +28,28 @@ def trust() -> Trust:
     return Trust()
 
 
+def several_rounds() -> RoundsSettings:
+    return RoundsSettings(KeyRing([b"k" * 32]), shared=True)
+
+
 def several(trust: Trust) -> Several:
-    return Several(trust, required=False, merge=True, rounds=RoundsSettings(KeyRing([b"k" * 32]), shared=True))
+    return Several(trust, required=False, merge=True, rounds=several_rounds())
 
 
-def reload(behind: Several, names: Sequence[str] = NAMES, *, merge: bool = True) -> None:
+def at(behind: Several, name: str, *urls: str) -> GatewaySettings:
+    """The settings of a server that is elsewhere now."""
+    return replace(behind.settings(name), upstream=HttpUpstream(urls[0], {}, urls[1:]))
+
+
+def reload(
+    behind: Several,
+    names: Sequence[str] = NAMES,
+    *,
+    merge: bool = True,
+    changed: Sequence[GatewaySettings] = (),
+) -> None:
     """Another value of the same settings, of these servers."""
-    settings = [behind.settings(name) for name in names]
+    settings = list(changed) or [behind.settings(name) for name in names]
     whole = [merged_settings(settings, path="/mcp", gateway_id=GATEWAY)] if merge else []
     gateway = behind.gateway
     gateway.swap(gateway.prepare([*settings, *whole], gateway.routes.shared), 0.1)
@@ -75,3 +95,63 @@ def test_a_server_that_is_taken_away_is_listed_and_called_no_more__the_others_as
             assert len(behind.servers["files"].messages) == before
 
     run(main())
+
+
+@pytest.mark.holds("gateway/upstream/merged/ways", 4)
+def test_a_session_goes_on_at_its_replica_when_the_server_gets_another_one__and_ends_when_that_is_gone(
+    trust: Trust,
+) -> None:
+    call = post(Era.LEGACY, "tools/call", {"name": "mail__list_inbox", "arguments": {}})
+
+    async def main() -> None:
+        async with several(trust) as behind:
+            mail, files = behind.url("mail"), behind.url("files")
+            session = (await behind.send_merged(initialize())).header("mcp-session-id") or ""
+            reload(behind, changed=[at(behind, "mail", mail, files), behind.settings("files")])
+            for _ in range(4):
+                assert (await behind.send_merged(call, session=session)).status == 200
+            assert (len(behind.calls("mail")), len(behind.calls("files"))) == (4, 0)
+            reload(behind, changed=[at(behind, "mail", files, f"{files}/"), behind.settings("files")])
+            assert (await behind.send_merged(call, session=session)).status == 404
+            listed = await behind.send_merged(post(Era.LEGACY, "tools/list", {}), session=session)
+            assert servers_in(listed) == {"files"}
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/merged/ways", 4)
+def test_no_server_is_told_a_session_of_the_one_that_had_its_name_before(trust: Trust) -> None:
+    async def main() -> None:
+        async with several(trust) as behind:
+            whole = (await behind.send_merged(initialize())).header("mcp-session-id") or ""
+            own = (await behind.send("mail", initialize())).header("mcp-session-id") or ""
+            renamed = [at(behind, "mail", behind.url("files")), at(behind, "files", behind.url("mail"))]
+            reload(behind, changed=renamed)
+            before = {name: len(behind.requests(name)) for name in NAMES}
+            for method in ("tools/list", "ping", "logging/setLevel"):
+                assert (await behind.send_merged(post(Era.LEGACY, method, {}), session=whole)).status == 404
+                assert (await behind.send("mail", post(Era.LEGACY, method, {}), session=own)).status == 404
+            for path, session in (("/mcp", whole), ("/mcp/mail", own)):
+                for method in ("GET", "DELETE"):
+                    headers = (("Mcp-Session-Id", session), ("Accept", "text/event-stream"))
+                    assert (await behind.get(path, method, *headers)).status == 404
+            assert {name: len(behind.requests(name)) for name in NAMES} == before
+
+    run(main())
+
+
+def test_a_server_that_was_the_only_one_makes_no_session_of_all(trust: Trust) -> None:
+    """It knows the form of what is sealed, and gives it for an id of its own."""
+    alone = GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"), rounds=several_rounds())
+    mail = GatewaySettings(HttpUpstream("http://127.0.0.1:8/mcp"), "mail", "/mcp/mail", rounds=several_rounds())
+    whole = merged_settings([mail], path="/mcp", gateway_id=GATEWAY)
+    sealer, opener = (sessions_of(each, live_here=False) for each in (alone, whole))
+    assert isinstance(sealer, SealedSessions)
+    assert isinstance(opener, SealedSessions)
+    forged = packed({"mail": MemberSession(b"one that another has", "", "2025-11-25")})
+    given = sealer.seal(forged, "2025-11-25", b"s" * 16)
+    assert sealer.ids.open(given).id == forged
+    with pytest.raises(SealError):
+        opener.ids.open(given)
+    with pytest.raises(SealError):
+        sealer.ids.open(opener.seal(forged, "2025-11-25", b"s" * 16))

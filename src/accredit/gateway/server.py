@@ -147,7 +147,14 @@ class Server:
     def _merged(self) -> dict[str, MergedMember]:
         """The servers that are one here, as they are asked."""
         return {
-            name: MergedMember(name, each.backend, each.rooms, each.pinned, is_told=each.settings.tells_identity)
+            name: MergedMember(
+                name,
+                each.backend,
+                each.rooms,
+                each.pinned,
+                is_told=each.settings.tells_identity,
+                homes=each.settings.homes,
+            )
             for name, each in self._members.items()
         }
 

@@ -52,6 +52,11 @@ class HttpUpstream:
         return {_replica_name(url): url for url in urls} if self.others else {"": self.url}
 
     @property
+    def homes(self) -> dict[str, str]:
+        """The names that `replicas` has, by names that tell the replicas of all servers apart."""
+        return {_replica_name(url): name for name, url in self.replicas.items()}
+
+    @property
     def looked_after(self) -> bool:
         """Whether the gateway leaves out what fails, and bounds what it asks."""
         return bool(self.others) or self.max_in_flight is not None
@@ -241,6 +246,11 @@ class GatewaySettings:
     def lives_here(self) -> bool:
         """Whether the server's sessions live in this process."""
         return isinstance(self.upstream, StdioUpstream) or any(each.lives_here for each in self.members)
+
+    @property
+    def homes(self) -> Mapping[str, str]:
+        """Where sessions may live (`HttpUpstream.homes`)."""
+        return self.upstream.homes if isinstance(self.upstream, HttpUpstream) else {"": ""}
 
     @property
     def exchanges(self) -> bool:

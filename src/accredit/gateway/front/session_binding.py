@@ -170,8 +170,12 @@ def sessions_of(settings: GatewaySettings, *, live_here: bool, before: Sessions 
     if live_here:
         node = before.ids.node if isinstance(before, SealedSessions) else secrets.token_hex(_NODE_BYTES)
         return SealedSessions(SessionIds(settings.rounds.ring, node, server=settings.server))
-    replicas = settings.upstream.replicas if isinstance(settings.upstream, HttpUpstream) else ("",)
-    return SealedSessions(SessionIds(settings.rounds.ring, replicas=replicas, server=settings.server))
+    replicas, server = {"": ""}, settings.server
+    if isinstance(settings.upstream, HttpUpstream):
+        replicas = settings.upstream.replicas
+        if not settings.upstream.others:  # its replica has no name that would tell it from another server's
+            server = f"{server} {next(iter(settings.homes))}"
+    return SealedSessions(SessionIds(settings.rounds.ring, replicas=replicas, server=server))
 
 
 def not_found(id: MessageId | None = None) -> RequestError:

@@ -8,7 +8,7 @@
 4. It has its own part of the gateway's room: what hangs at one server leaves the others' callers theirs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from accredit.base.caching import remembered
@@ -35,13 +35,19 @@ _PASSES = frozenset({Fate.PASSES, Fate.OWN})
 
 class MergedMember(NamedTuple):
     """One of several servers: what answers for it, its part of the room, what holds it to its definitions, and whether
-    it is told in `_meta` on whose authority a call comes."""
+    it is told in `_meta` on whose authority a call comes. `homes` has its replicas' names by those that sessions keep
+    (`HttpUpstream.homes`)."""
 
     name: str
     backend: Backend
     rooms: Rooms
     pinned: PinnedTools | None = None
     is_told: bool = True
+    homes: Mapping[str, str] = {"": ""}
+
+    def home_of(self, replica: str) -> str:
+        """Return the name that sessions keep of a replica."""
+        return next((home for home, name in self.homes.items() if name == replica), "")
 
     def request(self, request: Request) -> Request:
         """Return a request as this server gets it."""

@@ -20,7 +20,8 @@ from accredit.limits import MAX_SESSION_ID_BYTES, MERGED_ID_BYTES
 
 
 class MemberSession(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The session at one server: its `id` there (b"" where the server gives none), its replica and its revision."""
+    """The session at one server: its `id` there (b"" where the server gives none), its replica and its revision. In the
+    client's id the replica has the name that tells it from those of all servers (`HttpUpstream.homes`)."""
 
     id: bytes
     replica: str

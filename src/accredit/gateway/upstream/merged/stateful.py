@@ -172,7 +172,7 @@ class Stateful:
             if not hellos:
                 raise UpstreamUnavailable("none of the servers has answered")
             await self._compare(asides, request)
-            sessions = {name: _begun(asides[name], revision_of(hello)) for name, hello in hellos.items()}
+            sessions = {name: self._begun(name, asides[name], revision_of(hello)) for name, hello in hellos.items()}
             missing = sorted(self._members.keys() - hellos.keys())
             if missing:
                 log_event(_log, logging.WARNING, "session_without", servers=missing)
@@ -196,6 +196,9 @@ class Stateful:
             pinned, response = self._members[name].pinned, aside.response(request.id)
             if pinned is not None and isinstance(response, Success):
                 await in_turns(pinned.hello(response))
+
+    def _begun(self, name: str, aside: Aside, revision: str) -> MemberSession:
+        return MemberSession(aside.session, self._members[name].home_of(aside.replica), revision)
 
     def _hello(self, aside: Aside, request: Request) -> dict[str, Raw] | None:
         response = aside.response(request.id)
@@ -337,10 +340,6 @@ class Stateful:
         )
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
-
-
-def _begun(aside: Aside, revision: str) -> MemberSession:
-    return MemberSession(aside.session, aside.replica, revision)
 
 
 def _has_answered(answer: Success | Failure | None) -> bool:

@@ -5,13 +5,15 @@ I/O through the servers' backends.
 2. What it tells in an event stream is mapped on its way to the client (`events`).
 3. What all are asked they are asked at once, and each has `MERGED_ASK_SECONDS`. What fails at one is between it and the
    gateway, and keeps nothing from the others.
+4. A session is at the server, or the replica, where it began. If another one has that name since a reload, it is over
+   there (404): whoever has the id of a session may speak in it.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from accredit.errors import AccreditError, AnswerError, RequestError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
@@ -22,7 +24,7 @@ from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import EventIds, ProgressTokens, digest_of, longest_event_id, merged_ring
 from accredit.gateway.upstream.merged.member import MemberReply, MergedMember, member_head
 from accredit.gateway.upstream.merged.messages import Outward
-from accredit.gateway.upstream.merged.sessions import MemberSession, in_session, sessions_in
+from accredit.gateway.upstream.merged.sessions import MemberSession, MemberSessions, in_session, sessions_in
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.pending_calls import progress_token
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
@@ -57,19 +59,33 @@ class Ways:
         return self.member_reply(reply, name, digest_of(request.id), own=own)
 
     def head(self, head: RequestHead, name: str, own: str | None = None) -> RequestHead:
-        """Return a client's head as it goes to a server, in its own session. Raises `UpstreamUnavailable`."""
+        """Return a client's head as it goes to a server, in its own session. Raises `UpstreamUnavailable`, and
+        `RequestError` (404) where its session lives nowhere any more."""
         sessions = sessions_in(head)
-        session = sessions.get(name)
-        if sessions and session is None:
+        session = self._living(sessions).get(name)
+        if session is None and name in sessions:
+            raise _not_found()
+        if session is None and SESSION_HEADER in head.headers:
             raise UpstreamUnavailable(f"{name} did not answer when this session began")
         return in_session(member_head(head, self._added, own), session)
 
     def sessions_of(self, reply: Reply) -> Mapping[str, MemberSession]:
-        """Return the sessions that a request names, with servers that are still there. Raises `RequestError`."""
+        """Return the sessions that a request names, with servers that are still there: one at least. Raises
+        `RequestError`."""
         if SESSION_HEADER not in reply.head.headers:
             raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id is missing")
-        found = sessions_in(reply.head)
-        return {name: session for name, session in found.items() if name in self.members}
+        found = self._living(sessions_in(reply.head))
+        if not found:
+            raise _not_found()
+        return found
+
+    def _living(self, sessions: MemberSessions) -> dict[str, MemberSession]:
+        """Return the sessions whose servers are where they were (rule 4)."""
+        return {
+            name: structs.replace(session, replica=self.members[name].homes[session.replica])
+            for name, session in sessions.items()
+            if name in self.members and session.replica in self.members[name].homes
+        }
 
     def mapper(self, reply: Reply, name: str, id_outside: Callable[[bytes], bytes | None], **more: Any) -> EventMapper:
         """Return what makes of a server's events those that the client gets."""
@@ -133,6 +149,10 @@ class Ways:
         async with asyncio.TaskGroup() as group:
             for name, aside in asides.items():
                 group.create_task(one(name, aside))
+
+
+def _not_found() -> RequestError:
+    return RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
 
 
 def session_id(head: RequestHead) -> bytes:
