@@ -1,7 +1,8 @@
 """Holds each of several servers to the definitions that are pinned of it, at the merged endpoint. Asks it.
 
 A call is looked after by what does so at the server's own endpoint (`pinned_tools`), with the same bounds: the server
-that the tool's name says is asked for its list, as the caller at hand, and nobody else's is waited for.
+that the tool's name says is asked for its list, as the caller at hand, and nobody else's is waited for. What one
+endpoint was shown says nothing of the other: from here fewer of the caller's headers go on.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,12 +37,14 @@ class MergedPins(PinnedTools):
         pinned = self._pinned.get(found.server) if found is not None else None
         if pinned is None or found is None or way is None:
             return None
-        return await pinned.find(call, way._replace(ask=partial(_ask_one, way.ask, found.server)), found.own, speaker)
+        way = _from_here(way)._replace(ask=partial(_ask_one, way.ask, found.server))
+        return await pinned.find(call, way, found.own, speaker)
 
     def on_other(
         self, request: Request, way: Way | None, authority: Authority | None, token: VerifiedToken | None
     ) -> Callable[[], None]:
         """Return what to call if a list for this caller shows what is not pinned."""
+        way = _from_here(way) if way is not None else None
         forgets = [each.on_other(request, way, authority, token) for each in self._pinned.values()]
 
         def forget() -> None:
@@ -54,6 +57,11 @@ class MergedPins(PinnedTools):
         """Leave the answer as it is: each server's own instructions were compared before they were joined."""
         yield
         return response.text
+
+
+def _from_here(way: Way) -> Way:
+    """Return a way whose looks are those of no other endpoint: no header of a client's is without a name."""
+    return way._replace(headers=[*way.headers, (b"", b"merged")])
 
 
 async def _ask_one(ask: Ask, server: str, request: Request) -> bytes | None:
