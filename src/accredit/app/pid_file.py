@@ -3,12 +3,17 @@
 Its first line is the process's id; the second says, as JSON, which configuration is served, on which machine and in
 which of its namespaces that id counts, and how the last reload went. It is locked while that process lives, and by it
 alone: an id in a file that nobody has locked is anybody's. It stays when the process ends, with nothing in it.
+
+Where others may write into the folder, they may have made the file. So a gateway takes only one that is its own user's,
+under this one name: it may be a link to another file, which would be written over. And whoever is told an id believes
+it only of a process that is the user's whose file it is.
 """
 
 import contextlib
 import fcntl
 import os
 import socket
+import stat
 import time
 from pathlib import Path
 from typing import Self
@@ -38,10 +43,20 @@ class Reloads(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What the file says: the id of the process that has it locked."""
+    """What the file says: the id of the process that has it locked. `owner` is the id of the user whose file it is."""
 
     pid: int
     reloads: Reloads
+    owner: int = -1
+
+    @property
+    def is_its_owners(self) -> bool:
+        """Whether the process is of the user whose file it is."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return False
+        return f"\nUid:\t{self.owner}\t{self.owner}\t" in status
 
 
 class PidFile:
@@ -61,6 +76,10 @@ class PidFile:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o600)
         except OSError as error:
             raise ConfigurationError(f"can't write {path}: {error.strerror}", remedy) from None
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+            os.close(descriptor)
+            raise ConfigurationError(f"can't write {path}: it is another user's, or another file's", remedy)
         for _ in range(PID_FILE_TRIES):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,7 +121,7 @@ def find(folder: Path) -> Found | None:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    found = _read(os.pread(file.fileno(), MAX_PID_FILE_BYTES, 0))
+                    found = _read(os.pread(file.fileno(), MAX_PID_FILE_BYTES, 0), os.fstat(file.fileno()).st_uid)
                 else:
                     return None
                 if found is not None:
@@ -128,9 +147,9 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | _SAFELY)
 
 
-def _read(text: bytes) -> Found | None:
+def _read(text: bytes, owner: int) -> Found | None:
     pid, _, told = text.partition(b"\n")
     with contextlib.suppress(ValueError, msgspec.MsgspecError):
-        found = Found(int(pid), msgspec.json.decode(told, type=Reloads))
+        found = Found(int(pid), msgspec.json.decode(told, type=Reloads), owner)
         return found if found.pid > 1 else None
     return None

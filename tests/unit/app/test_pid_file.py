@@ -1,11 +1,15 @@
 """Who serves a configuration is told by a lock, not by a number in a file."""
 
+import fcntl
 import os
+import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from accredit.app.pid_file import PID_FILE, PidFile, Reloads, find, place
+from accredit.cli.actions.reload import reload_gateway
 from accredit.errors import ConfigurationError
 
 pytestmark = pytest.mark.holds("app/pid_file")
@@ -46,3 +50,38 @@ def test_a_file_that_is_locked_by_a_stranger_names_nobody(tmp_path: Path) -> Non
         with pytest.raises(ConfigurationError, match="says nothing of a gateway"):
             find(tmp_path)
     held.end()
+
+
+def test_a_link_to_another_file_of_its_own_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    os.link(tmp_path / "precious", tmp_path / PID_FILE)
+    with pytest.raises(ConfigurationError, match="another file's"):
+        PidFile.lock(tmp_path / "accredit.toml")
+    assert (tmp_path / "precious").read_text() == "kept"
+    (tmp_path / PID_FILE).unlink()
+    os.mkfifo(tmp_path / PID_FILE)
+    with pytest.raises(ConfigurationError, match="another file's"):
+        PidFile.lock(tmp_path / "accredit.toml")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_that_another_user_has_made_is_not_taken__and_has_nobody_of_others_sent_a_signal(tmp_path: Path) -> None:
+    file, configuration = tmp_path / PID_FILE, tmp_path / "accredit.toml"
+    with subprocess.Popen(["sleep", "600"]) as bystander:
+        reloads = msgspec.json.encode(Reloads(str(configuration), place()))
+        file.write_bytes(b"%d\n%b\n" % (bystander.pid, reloads))
+        os.chown(file, 65_534, 65_534)
+        with pytest.raises(ConfigurationError, match="another user's"):
+            PidFile.lock(configuration)
+        with file.open("rb") as locked:
+            fcntl.flock(locked, fcntl.LOCK_EX)
+            found = find(tmp_path)
+            assert found is not None
+            assert (found.pid, found.owner, found.is_its_owners) == (bystander.pid, 65_534, False)
+            assert reload_gateway(configuration) == 1
+            os.chown(file, 0, 0)
+            again = find(tmp_path)
+            assert again is not None
+            assert again.is_its_owners
+        assert bystander.poll() is None
+        bystander.kill()

@@ -1,7 +1,8 @@
 """What `accredit reload` runs: finds the gateway that serves a configuration, tells it, and waits for what comes of it.
 
-A process is sent a signal only while it has `accredit.pid` locked, on this machine and in this namespace. So an id that
-belongs to another process by now is never hit.
+A process is sent a signal only while it has `accredit.pid` locked, on this machine and in this namespace, and if it is
+of the user whose file that is. So an id that belongs to another process by now is never hit, and nobody names another
+user's.
 """
 
 import json
@@ -52,6 +53,11 @@ def _told(file: Path) -> Found:
         try:
             if _running(file).pid != found.pid:  # else it has the lock now, so the id was its own all the time
                 raise ProcessLookupError
+            if not found.is_its_owners:
+                raise ConfigurationError(
+                    f"{file.parent / PID_FILE} names process {found.pid}, which is another user's than the file",
+                    "see who made the file, and have SIGHUP sent to the gateway",
+                )
             signal.pidfd_send_signal(process, signal.SIGHUP)
         finally:
             os.close(process)
