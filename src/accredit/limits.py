@@ -1264,6 +1264,14 @@ MAX_REMEMBERED_ASKS = 64
 
 # --- the desk -----------------------------------------------------------------------------------------
 
+DESK_START_SECONDS = 20.0
+"""How long a call waits for a desk that was started for it: it takes one or two, on a busy machine ten."""
+DESK_LOOK_SECONDS = 0.05
+"""How often it is looked meanwhile whether the desk listens."""
+DESK_RESTART_SECONDS = 60.0
+"""How long no other desk is started after one: where it ends at once, each call would start a process."""
+MAX_DESK_LOG_BYTES = 1_048_576
+"""Bytes of `desk.log` before a start begins it anew."""
 MAX_DESK_LINE_BYTES = 131_072
 """Bytes of a line on the desk's socket: an ask has at most 98,304, an answer with a chain of three some 32,000."""
 

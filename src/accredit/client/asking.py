@@ -9,7 +9,8 @@
    asks, the same without a code. A person's no is told as such.
 6. Where the host shows pages, the ask's page is shown there (`pages`); who declines there has said no.
 7. When the host withdraws its call, or goes, the ask is withdrawn, unless another call still waits for it.
-8. Without a desk, and when it goes, the refusal stands as it is.
+8. Without a desk, and when it goes, the refusal stands as it is. Where the person wants it (`desk.toml`), a desk is
+   started first (`desk_start`).
 """
 
 import asyncio
@@ -32,6 +33,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.base.text import excerpt, one_line
 from accredit.canonical import canonical
+from accredit.client.desk_start import DeskStarter
 from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import scope_in
@@ -44,6 +46,8 @@ from accredit.limits import (
     ASK_PROGRESS_SECONDS,
     ASK_SECONDS,
     DESK_ANSWER_SECONDS,
+    DESK_LOOK_SECONDS,
+    DESK_START_SECONDS,
     MAX_CONSENT_ANSWER_BYTES,
     MAX_KNOWN_TARGETS,
     MAX_PRINCIPALS,
@@ -110,7 +114,7 @@ class DeskGone(Exception):
 
 class Asking:
     """Asks for the calls of one connection. `desk` is where its socket may be, `hold` for how many seconds the host
-    waits."""
+    waits; `starter` starts a desk where none runs."""
 
     def __init__(
         self,
@@ -119,10 +123,12 @@ class Asking:
         desk: Sequence[Path],
         hold: float,
         *,
+        starter: DeskStarter | None = None,
         clock: Callable[[], int] = unix_seconds,
         draw: Callable[[int], str] = secrets.token_hex,
     ) -> None:
         self._presenter = presenter
+        self._starter = starter
         self._url = gateway_url
         self._desk = desk
         self._hold = hold
@@ -175,11 +181,10 @@ class Asking:
         Without `wait` it returns as soon as the ask waits."""
         waiting = self._asks.get(ask.same_call) or _Waiting(ask)
         waiting.holds += 1
-        desk = None
+        desk, began = None, asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(DESK_ANSWER_SECONDS):
-                desk = await _Desk.open(self._desk)
-            return await self._held(desk, waiting, say, pages if wait else None, wait=wait)
+            desk = await self._reached()
+            return await self._held(desk, waiting, say, pages if wait else None, wait=wait, began=began)
         except (DeskGone, OSError):  # a TimeoutError is one
             return None
         except asyncio.CancelledError:
@@ -223,11 +228,29 @@ class Asking:
                 finally:
                     desk.close()
 
+    async def _reached(self) -> "_Desk":
+        """Connect to the desk, which is started if need be (rule 8). Raises `DeskGone` and `TimeoutError`."""
+        with suppress(DeskGone, TimeoutError):
+            async with asyncio.timeout(DESK_ANSWER_SECONDS):
+                return await _Desk.open(self._desk)
+        started = self._starter.start() if self._starter is not None else None
+        if started is None:
+            raise DeskGone
+        async with asyncio.timeout(min(self._hold, DESK_START_SECONDS)):
+            while True:
+                has_ended = started.poll() is not None  # perhaps because another one was quicker
+                with suppress(DeskGone):
+                    return await _Desk.open(self._desk)
+                if has_ended:
+                    _log.warning("the desk that was started has ended")
+                    raise DeskGone
+                await asyncio.sleep(DESK_LOOK_SECONDS)
+
     async def _held(
-        self, desk: "_Desk", waiting: _Waiting, say: Say | None, pages: Pages | None, *, wait: bool
+        self, desk: "_Desk", waiting: _Waiting, say: Say | None, pages: Pages | None, *, wait: bool, began: float
     ) -> Allowed | Told | Waits | None:
         loop, ask = asyncio.get_running_loop(), waiting.ask
-        began, page = loop.time(), None
+        page = None
         desk.say({"ping": True})
         desk.say({"ask": ask.to_dict()})
         next_line = asyncio.ensure_future(desk.hear())

@@ -41,6 +41,7 @@ from pydantic import ValidationError
 from accredit.base.text import excerpt
 from accredit.client.asking import Allowed, Asking, Say, Waits, told_no
 from accredit.client.bridge import Bridge
+from accredit.client.desk_start import DeskStarter
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
 from accredit.client.pages import Pages
@@ -87,7 +88,8 @@ class Connecting(Struct, frozen=True, kw_only=True):
 
     `headers` go with every request; `timeout` bounds the gateway's silence, in seconds, or is None. With `modern` the
     modern era is used with the gateway if it can be, whichever era the host is of. `desk` is where the socket of
-    the desk may be that is asked for calls (nowhere: nobody is), and `hold` for how many seconds a call waits.
+    the desk may be that is asked for calls (nowhere: nobody is), `starter` starts one where none runs, and `hold` is
+    for how many seconds a call waits.
     """
 
     url: str
@@ -98,6 +100,7 @@ class Connecting(Struct, frozen=True, kw_only=True):
     show_uncovered: bool = False
     modern: bool = False
     desk: tuple[Path, ...] = ()
+    starter: DeskStarter | None = None
     hold: float = HOLD_SECONDS
 
     def __repr__(self) -> str:
@@ -122,7 +125,7 @@ async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
         loop.add_signal_handler(number, stopping.set)
     asking = None
     if presenter is not None and connecting.desk:
-        asking = Asking(presenter, connecting.url, connecting.desk, connecting.hold)
+        asking = Asking(presenter, connecting.url, connecting.desk, connecting.hold, starter=connecting.starter)
     host = make_host()
     code = 1
     with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not keep us

@@ -4,9 +4,10 @@ Before anything is sent, the system says that whoever listens is the same user: 
 and no arguments.
 """
 
+import contextlib
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,15 +18,29 @@ from accredit.limits import DESK_PATIENCE_SECONDS, MAX_DESK_LIST_BYTES
 _CHUNK = 65_536
 
 
-def tell_desk(path: Path, request: Mapping[str, object]) -> Mapping[str, Any]:
-    """Send one request to the desk at `path`; return its answer. Raises `DeskError` for a refusal, and
-    `ConfigurationError` if no desk answers."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+def find_desk(paths: Iterable[Path]) -> socket.socket | None:
+    """Return a connection to the first of these sockets at which a desk of this user listens, or None."""
+    for path in paths:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(DESK_PATIENCE_SECONDS)
-        try:
+        with contextlib.suppress(OSError):
             connection.connect(str(path))
-            if not is_own(peer_of(connection)):
-                raise ConfigurationError(f"{path} is another user's", "set ACCREDIT_DESK_SOCKET to your own desk's")
+            if is_own(peer_of(connection)):
+                return connection
+        connection.close()
+    return None
+
+
+def tell_desk(paths: Sequence[Path], request: Mapping[str, object]) -> Mapping[str, Any]:
+    """Send one request to the desk at the first of `paths` where one is; return its answer. Raises `DeskError` for a
+    refusal, and `ConfigurationError` if no desk answers."""
+    connection = find_desk(paths)
+    if connection is None:
+        where = " or ".join(map(str, paths))
+        raise ConfigurationError(f"no desk of yours answers at {where}", "start one: accredit desk")
+    path = connection.getpeername()
+    with connection:
+        try:
             connection.sendall(json.dumps(request).encode() + b"\n")
             line = _line(connection)
         except OSError as error:

@@ -72,15 +72,23 @@ def open_page_listener(port: int) -> socket.socket:
 
 class PageServer:
     """The page on 127.0.0.1, and the links to it. `folder` is the user's alone; `tell` prints a line for whoever
-    started the process."""
+    started the process, who reads it at `told`: in the `terminal`, or in the `log`."""
 
     def __init__(
-        self, port: int, environ: Mapping[str, str], folder: Path, tell: Callable[[str], None], *, wants_browser: bool
+        self,
+        port: int,
+        environ: Mapping[str, str],
+        folder: Path,
+        tell: Callable[[str], None],
+        *,
+        wants_browser: bool,
+        told: str = "terminal",
     ) -> None:
         """Listen. Raises `ConfigurationError`."""
         self.changes = Changes(unix_ms())
         self._sessions = Sessions()
         self._tell = tell
+        self._told = told
         self._folder = folder
         self._listener = open_page_listener(port)
         self._address = f"{_LOOPBACK}:{self._listener.getsockname()[1]}"
@@ -132,7 +140,7 @@ class PageServer:
         if self._has_browser and await browser.open_browser(self._folder, self._link("/")):
             return "browser"
         self._tell(f"desk: {self._link('/')}")
-        return "terminal"
+        return self._told
 
     def _announce(self) -> None:
         self._tell(f"desk: {self._link('/')}")

@@ -15,11 +15,12 @@ answer holds a key, a link to the page, or a nonce.
 import asyncio
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,19 +46,17 @@ def listen(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         make_own_folder(path.parent)
-        if _answers(path):
-            raise ConfigurationError(
-                f"a desk is running already: it listens at {path}",
-                "`accredit desk open` shows it; Ctrl-C there ends it",
-            )
-        path.unlink(missing_ok=True)
-        before = os.umask(0o777 - _SOCKET_MODE)
-        try:
-            listener.bind(str(path))
-        finally:
-            os.umask(before)
-        listener.listen(MAX_DESK_CONNECTIONS)
-        listener.setblocking(False)
+        with _locked(path.parent):  # of two that begin now, one finds the other's
+            if _answers(path):
+                raise is_running(path)
+            path.unlink(missing_ok=True)
+            before = os.umask(0o777 - _SOCKET_MODE)
+            try:
+                listener.bind(str(path))
+            finally:
+                os.umask(before)
+            listener.listen(MAX_DESK_CONNECTIONS)
+            listener.setblocking(False)
     except OSError as error:
         listener.close()
         what = "the path is too long" if "too long" in str(error) else (error.strerror or str(error))
@@ -77,6 +76,23 @@ def make_own_folder(folder: Path) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise ConfigurationError(f"{folder} is not a folder of your own", "set ACCREDIT_DESK_SOCKET to another path")
     folder.chmod(_FOLDER_MODE)
+
+
+def is_running(path: object) -> ConfigurationError:
+    """Return the error of a second desk."""
+    return ConfigurationError(
+        f"a desk is running already: it listens at {path}", "`accredit desk open` shows it; Ctrl-C there ends it"
+    )
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _answers(path: Path) -> bool:

@@ -32,13 +32,24 @@ def desk_socket(environ: Mapping[str, str]) -> Path:
     return _absolute(environ, "ACCREDIT_DESK_SOCKET") or runtime_folder(environ) / "desk.sock"
 
 
+def desk_log(environ: Mapping[str, str]) -> Path:
+    """Return the file for what a desk says that has no terminal."""
+    return state_folder(environ) / "desk.log"
+
+
+def user_runtime_folder(user: int) -> Path:
+    """Return the folder of a user's sockets, where the system has one for each (systemd, elogind)."""
+    return Path(f"/run/user/{user}")
+
+
 def desk_sockets(environ: Mapping[str, str], user: int) -> tuple[Path, ...]:
-    """Return where the desk of a user may listen, for a program that some host has started: official SDKs hand on
-    `HOME` and `PATH`, and none of the variables that name the folder of sockets."""
+    """Return where the desk of a user may listen, the likeliest first: official SDKs start programs with `HOME` and
+    `PATH`, and none of the variables that name the folder of sockets, and such a program may have started the desk."""
     if _absolute(environ, "ACCREDIT_DESK_SOCKET"):
         return (desk_socket(environ),)
-    folders = (runtime_folder(environ), Path(f"/run/user/{user}") / _OWN, state_folder(environ))
-    return tuple(dict.fromkeys(folder / "desk.sock" for folder in folders))
+    is_told = runtime_folder(environ) != state_folder(environ)
+    runtime = runtime_folder(environ) if is_told else user_runtime_folder(user) / _OWN
+    return tuple(folder / "desk.sock" for folder in (runtime, state_folder(environ)))
 
 
 def _absolute(environ: Mapping[str, str], name: str) -> Path | None:

@@ -32,6 +32,6 @@ def test_what_is_no_absolute_path_does_not_count(value: str) -> None:
 def test_a_host_that_hands_on_few_variables_does_not_hide_the_desk() -> None:
     person = HOME | {"XDG_RUNTIME_DIR": "/run/user/7"}
     for host in ({}, {"XDG_RUNTIME_DIR": ""}, {"XDG_RUNTIME_DIR": "/run/user/7"}):
-        assert desk_socket(person) in desk_sockets(HOME | host, 7)
-        assert desk_socket(HOME) in desk_sockets(HOME | host, 7)
+        assert desk_sockets(HOME | host, 7) == (desk_socket(person), desk_socket(HOME))
+    assert desk_sockets(HOME | {"XDG_RUNTIME_DIR": "/elsewhere"}, 7)[0] == Path("/elsewhere/accredit/desk.sock")
     assert desk_sockets(person | {"ACCREDIT_DESK_SOCKET": "/x/d.sock"}, 7) == (Path("/x/d.sock"),)

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
@@ -14,17 +15,17 @@ from accredit.cli.actions.log_names import known_names as log_names
 from accredit.cli.actions.log_place import log_store, public_keys, understood
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.passphrases import passphrase_source
-from accredit.console.client import tell_desk
+from accredit.console.client import find_desk, tell_desk
 from accredit.console.log_pages import LogPages
 from accredit.console.names import gateway_keys, known_names, read_names
 from accredit.console.prompts import find_prompt
 from accredit.console.serving import DeskPlaces, DeskProcess, PageServer, keep_memory_private, run_read_only
 from accredit.console.settings import find_key, read_settings
-from accredit.console.socket import make_own_folder
+from accredit.console.socket import is_running, make_own_folder
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import KeyFile
-from accredit.keys.places import config_folder, desk_socket, runtime_folder, state_folder
+from accredit.keys.places import config_folder, desk_log, desk_socket, desk_sockets, runtime_folder, state_folder
 from accredit.stores import InMemory, StoreUrl, open_log, parse_store_url
 
 _NEGATIVE = 1
@@ -34,6 +35,10 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
     """Run the desk until it is told to stop; return the exit code. Raises `ConfigurationError`."""
     keep_memory_private()
     environ = os.environ
+    running = find_desk(desk_sockets(environ, os.geteuid()))
+    if running is not None:
+        with running:
+            raise is_running(running.getpeername())
     settings = read_settings(environ)
     read_names(settings.folder)
     path = find_key(settings)
@@ -57,7 +62,9 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
 
     places = DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder)
     log = _log(parse_store_url(settings.store, settings.folder), settings.folder) if settings.store else None
-    server = PageServer(port, environ, places.socket.parent, _print_link, wants_browser=wants_browser)
+    server = PageServer(
+        port, environ, places.socket.parent, _print_link, wants_browser=wants_browser, told=_told_where(environ)
+    )
     return asyncio.run(DeskProcess(key.person, holder, places, server, log).run())
 
 
@@ -83,6 +90,14 @@ def _log(url: StoreUrl, folder: Path) -> LogPages:
     return LogPages(url, lambda: known_names(folder), gateway_keys(folder))
 
 
+def _told_where(environ: Mapping[str, str]) -> Literal["terminal", "log"]:
+    """Return where whoever started this process reads what it prints."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.path.samestat(os.stat(desk_log(environ)), os.fstat(sys.stderr.fileno())):
+            return "log"
+    return "terminal"
+
+
 def _print_link(line: str) -> None:
     typer.echo(line, err=True)
 
@@ -93,7 +108,9 @@ def open_desk(*, as_json: bool) -> int:
     if as_json:
         print_json({"opened": opened})
     else:
-        say("opened in the browser" if opened == "browser" else "the link is in the terminal of the desk")
+        log = f"the link is at the end of {desk_log(os.environ)}"
+        told = {"browser": "opened in the browser", "log": log}
+        say(told.get(str(opened), "the link is in the terminal of the desk"))
     return 0
 
 
@@ -111,7 +128,7 @@ def lock_desk(*, as_json: bool) -> int:
 
 def asked_of_desk(request: Mapping[str, object]) -> Mapping[str, Any]:
     """Return what the running desk answers. Raises `ConfigurationError` if none runs, and `DeskError`."""
-    return tell_desk(desk_socket(os.environ), request)
+    return tell_desk(desk_sockets(os.environ, os.geteuid()), request)
 
 
 def refused_by_desk(error: DeskError) -> int:

@@ -5,7 +5,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,6 +27,9 @@ from accredit.cli.reaching import (
 )
 from accredit.errors import ConfigurationError
 from accredit.limits import HOLD_SECONDS, MAX_HOLD_SECONDS
+
+if TYPE_CHECKING:
+    from accredit.client.desk_start import DeskStarter
 
 _ShowUncovered = Annotated[
     bool, typer.Option("--show-uncovered", help="List what no delegation covers too, with a note.")
@@ -73,7 +76,7 @@ def connect(
     {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp",
     "--key", "agent.key", "--delegation", "delegation.json"]}}}
     """
-    desk = () if key is None else _desk(ask, hold)
+    desk, starter = ((), None) if key is None else _desk(ask, hold)
     _check(url, key, delegation, may_ask=bool(desk))
     url, gateway_id = endpoint_of(url, server), id_at(gateway_id, server)
     reach = read_reach(header, token_env, timeout)
@@ -100,21 +103,28 @@ def connect(
         show_uncovered=show_uncovered or bool(desk),
         modern=modern,
         desk=desk,
+        starter=starter,
         hold=hold,
     )
     return uvloop.run(run(connecting, Host))
 
 
-def _desk(ask: str | None, hold: float) -> tuple[Path, ...]:
-    """Return where the desk's socket may be; nowhere if nobody is to be asked. Raises `ConfigurationError`."""
+def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter | None]":
+    """Return where the desk's socket may be, nowhere if nobody is to be asked, and what starts it if the person wants
+    that. Raises `ConfigurationError`."""
     from accredit.client.asking import desk_answers
+    from accredit.client.desk_start import DeskStarter
+    from accredit.console.settings import read_settings
     from accredit.keys.places import desk_sockets
 
     if not 0 < hold <= MAX_HOLD_SECONDS:
         raise ConfigurationError(f"--hold {hold:g}: no time to wait", f"name from 1 to {MAX_HOLD_SECONDS:g} seconds")
 
+    if ask == "off":
+        return (), None
     paths = desk_sockets(os.environ, os.geteuid())
-    return paths if ask == "auto" or (ask is None and desk_answers(paths)) else ()
+    starter = DeskStarter(os.environ) if read_settings(os.environ).start else None
+    return (paths if ask == "auto" or starter is not None or desk_answers(paths) else ()), starter
 
 
 def _check(url: str, key: Path | None, delegation: list[Path] | None, *, may_ask: bool) -> None:

@@ -1,0 +1,105 @@
+"""Starting the person's desk, for a program that some host has started. I/O: a process, a file.
+
+1. It is started only where none answers, at most once in `DESK_RESTART_SECONDS`. Of several that are started at once
+   all but one end by themselves.
+2. It has a session of its own and none of this process's descriptors: it outlives the host, and keeps nobody waiting
+   for the end of this process. When it ends it is reaped.
+3. Of the environment it gets what leads to the person's files, programs and screen, and nothing else: a host's
+   configuration may hold secrets that are for this process.
+4. It has no terminal: what it says there otherwise goes to `desk.log`, beside its journal. It opens a browser and asks
+   for the passphrase by pinentry where the host hands on which screen there is; else `accredit desk open` and `unlock`,
+   or `accredit approve`, take their place.
+"""
+
+import io
+import logging
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from accredit.keys.places import desk_log, user_runtime_folder
+from accredit.limits import DESK_RESTART_SECONDS, MAX_DESK_LOG_BYTES
+
+_log = logging.getLogger("accredit.client")
+
+_COMMAND = (sys.executable, "-P", "-m", "accredit", "desk")
+_HANDED_ON = frozenset(
+    {"HOME", "PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "BROWSER", "DISPLAY", "WAYLAND_DISPLAY"}
+    | {"XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "ACCREDIT_DESK_SOCKET"}
+)
+_HANDED_ON_PREFIXES = ("LC_", "XDG_")
+
+
+class DeskStarter:
+    """Starts the desk of whoever runs this process. `environ` is this process's environment."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        command: Sequence[str] = _COMMAND,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._environ = desk_environment(environ, os.geteuid())
+        self._command = command
+        self._clock = clock
+        self._at = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> subprocess.Popen[bytes] | None:
+        """Start a desk, and return its process: that of the last start, if it is too early for another. None if it
+        can't be started."""
+        now = self._clock()
+        last = self._process
+        if last is not None and (last.poll() is None or now - self._at < DESK_RESTART_SECONDS):
+            return last
+        log = desk_log(self._environ)
+        try:
+            with _opened(log) as output:
+                self._process = process = subprocess.Popen(  # noqa: S603 - our own program
+                    self._command, cwd="/", env=self._environ, start_new_session=True,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=output,
+                )  # fmt: skip
+                output.write(f"started by accredit connect: `kill {process.pid}` ends it\n".encode())
+        except OSError as error:
+            _log.warning("the desk can't be started: %s", error.strerror)
+            return None
+        self._at = now
+        threading.Thread(target=process.wait, daemon=True).start()  # reaps it
+        _log.info("the desk is started; what it says is in %s", log)
+        return process
+
+
+def desk_environment(environ: Mapping[str, str], user: int) -> dict[str, str]:
+    """Return the environment of a desk that is started (rule 3). Where a host has hidden the folder of the user's
+    sockets, it is named again, so that the desk listens where the person's commands look first."""
+    kept = {
+        name: value for name, value in environ.items() if name in _HANDED_ON or name.startswith(_HANDED_ON_PREFIXES)
+    }
+    folder = user_runtime_folder(user)
+    if not kept.get("XDG_RUNTIME_DIR") and sys.platform == "linux" and _is_private(folder, user):
+        kept["XDG_RUNTIME_DIR"] = str(folder)
+    return kept
+
+
+def _is_private(folder: Path, user: int) -> bool:
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
+
+
+def _opened(path: Path) -> io.FileIO:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    output = io.FileIO(os.open(path, flags, 0o600), "ab")
+    os.fchmod(output.fileno(), 0o600)  # it holds links that sign in
+    if os.fstat(output.fileno()).st_size > MAX_DESK_LOG_BYTES:
+        output.truncate(0)
+    return output
