@@ -88,15 +88,13 @@ def connect(
     from accredit.client.connect import Connecting, run
     from accredit.gateway.front.host import Host
 
-    presenter = None
-    if key is not None:
-        presenter = ProofPresenter(key, delegation or (), gateway_id=gateway_id, may_ask=bool(desk))
+    proves = None if key is None else ProofPresenter(key, delegation or (), gateway_id=gateway_id, may_ask=bool(desk))
     configure_logs(log_level, log_format)
     _quiet()
     _announce(url)
     connecting = Connecting(
         url=url,
-        presenter=presenter,
+        presenter=proves,
         token=reach.token,
         headers=reach.headers,
         timeout=reach.timeout,
