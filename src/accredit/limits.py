@@ -1168,7 +1168,8 @@ MAX_TASKS = 100_000
 """Tasks that a store remembers: at some 400 bytes each, 40 MB."""
 
 MAX_TASKS_PER_OWNER = 1_000
-"""Tasks of one owner, so that nobody takes the room of others. A list of tasks is filtered by so many names."""
+"""Tasks of one owner at one server, so that nobody takes the room of others. A list of tasks is filtered by so many
+names of each server."""
 
 TASK_SECONDS = 86_400
 """How long a task without a `ttl` is remembered: a day, so that its owner may sleep."""
@@ -1189,7 +1190,8 @@ constraint names (some 100 bytes each). Of a larger one only the digest of its p
 rest can't be verified."""
 
 MAX_TOLD_TASKS = 1_000
-"""Tasks whose notifications one session or subscription receives: as many as an owner can have."""
+"""Tasks whose notifications one session or subscription receives: as many as an owner can have
+at one server."""
 
 MAX_TASK_SESSIONS = 10_000
 """Sessions whose tasks are known, to tell them apart in streams that nobody's proof came with."""

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.world.authorization import SCOPES, Signed, Trust
 from tests.world.calls import initialize, post
 from tests.world.many_servers import NAMES, Several
@@ -13,6 +14,9 @@ from tests.world.running import run
 from tests.world.tasks_server import EXTENDED, RELATED
 
 from accredit.jsonrpc.methods import Era
+from accredit.policy.tasks import Owner
+from accredit.ports import Task
+from accredit.stores import tasks
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/tasks")
 BOTH = pytest.mark.parametrize("era", [Era.MODERN, Era.LEGACY])
@@ -107,6 +111,36 @@ def test_a_task_is_its_makers_and_of_one_endpoint(era: Era, trust: Trust) -> Non
                 assert (await theirs.ask("tasks/list", {}))["result"]["tasks"] == []
 
     run(main())
+
+
+@BOTH
+def test_a_server_that_makes_a_task_of_each_call_takes_no_room_for_tasks_at_the_others(
+    era: Era, trust: Trust, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "MAX_TASKS_PER_OWNER", 2)
+
+    async def main() -> None:
+        async with Several(trust, merge=True) as several:
+            agent = await agent_of(several, trust, era)
+            for number in ("1", "2"):
+                id_of(await agent.make("mail", id=number))
+            assert (await agent.make("mail", id="3"))["error"]["code"] == -31003
+            for number in ("1", "2"):
+                id_of(await agent.make("files", id=number))
+            if era is Era.LEGACY:
+                listed = (await agent.ask("tasks/list", {}))["result"]["tasks"]
+                assert {"files__1", "files__2", "mail__1", "mail__2"} <= {each["taskId"] for each in listed}
+
+    run(main())
+
+
+def test_a_task_that_an_older_version_remembered_is_its_owner_s__and_nobody_else_s() -> None:
+    kept = Task(Owner("h", "a").at(""), "tools/call", "mail__send", b"{}", "flow")
+    assert Owner("h", "a").has(kept, "mail")
+    assert not Owner("h", "b").has(kept, "mail")
+    new = replace(kept, owner=Owner("h", "a").at("mail"))
+    assert Owner("h", "a").has(new, "mail")
+    assert not any(Owner("h", "a").has(new, other) for other in ("", "files"))
 
 
 def test_a_result_that_names_no_task_keeps_its_bytes(trust: Trust) -> None:

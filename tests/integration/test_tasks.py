@@ -27,7 +27,7 @@ from accredit.errors import StoreUnavailable
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
-from accredit.policy.tasks import owner_of, task_key
+from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task
 from accredit.ratify.constraints import MaxAmount, MaxRate
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
@@ -657,7 +657,7 @@ def test_a_task_that_is_announced_on_a_resumed_stream_is_its_makers__and_what_no
                     assert told[0]["result"]["task"] == made
                     assert "result" not in told[1]
                     assert told[1]["error"]["data"]["reason"].startswith("store_unavailable")
-            now, owner = int(time.time()), owner_of(trust.owner.id, trust.agent.id, None)
+            now, owner = int(time.time()), Owner(trust.owner.id, trust.agent.id).at("")
             found = await store.find(task_key("", "t"), now=now)
             assert found is not None
             assert found.owner == owner

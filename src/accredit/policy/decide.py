@@ -59,7 +59,7 @@ from accredit.policy.needs import (
     Need,
     SpendChallenge,
 )
-from accredit.policy.tasks import facts_of_call_that_made, owner_of, read_made_by, task_key
+from accredit.policy.tasks import ONE_SERVER, Owner, Place, facts_of_call_that_made, read_made_by, task_key
 from accredit.policy.uses import Uses
 from accredit.ports import Spending, Task
 from accredit.ratify import (
@@ -85,7 +85,7 @@ def decide(
     now: int,
     token: VerifiedToken | None = None,
     *,
-    place: str = "",
+    place: Place = ONE_SERVER,
     flow_of: FlowOf | None = None,
     pins: Pins | None = None,
 ) -> _Steps:
@@ -128,7 +128,7 @@ class _Case:
         policy: Policy,
         now: int,
         token: VerifiedToken | None,
-        place: str,
+        place: Place,
         flow_of: FlowOf | None,
         pins: Pins | None,
     ) -> None:
@@ -307,13 +307,13 @@ class _Case:
 
     def _own_tasks(self, bundle: ProofBundle) -> Generator[Need, object, None]:
         """Look up the tasks that the request names, for the agent whose signatures hold. Raises `ProofRefused`."""
-        owner = owner_of(bundle.delegations[-1].issuer_id, bundle.agent_id, self._token)
+        owner = Owner(bundle.delegations[-1].issuer_id, bundle.agent_id, self._token)
         task: Task | None = None
         for id in self._call.tasks:
-            stored = yield FindTask(task_key(self._place, id))
+            stored = yield FindTask(task_key(self._place.name, id))
             if stored is not None and not isinstance(stored, Task):
                 raise TypeError("the store gave no answer")
-            if stored is None or not hmac.compare_digest(stored.owner, owner):
+            if stored is None or not owner.has(stored, self._place.server_of(id)):
                 raise refusals.unknown_task(self._call)
             task = stored
         if task is None or self._call.subscribed:

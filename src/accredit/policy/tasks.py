@@ -4,12 +4,15 @@ Only digests of the call's params are kept: of all of them, and of each argument
 names. What an agent writes must not stay in the store for a day because a server took its time.
 
 A task belongs to the principal, the agent and the token's subject of the call that created it, all three together. Its
-owner knows it by the server's own id for it; `place` distinguishes servers whose ids mean nothing elsewhere.
+owner knows it by the server's own id for it. Tasks are counted for each owner at each of several servers: one that
+makes a task of each call takes nobody's room at another.
 """
 
 import hashlib
+import hmac
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +21,7 @@ from accredit.consent import named_arguments
 from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_TASK_FACTS_BYTES
 from accredit.policy.facts import CONTEXT_NAMES
+from accredit.policy.merging import member_of_name
 from accredit.ports import Task
 from accredit.ratify import CallFacts, DelegationCert
 from accredit.tokens import VerifiedToken
@@ -35,10 +39,41 @@ class MadeBy(Struct, frozen=True, kw_only=True):
 _decode = msgspec.json.Decoder(MadeBy).decode
 
 
-def owner_of(principal_id: str, agent_id: str, token: VerifiedToken | None) -> bytes:
-    """Return 32 bytes that identify an owner. Without a proof, `principal_id` and `agent_id` are ""."""
-    subject = ("token", token.issuer, token.subject) if token is not None else ()
-    return _digest("accredit task owner 1", principal_id, agent_id, *subject)
+class Place(NamedTuple):
+    """Where ids of tasks have their meaning. `name` distinguishes servers and sessions; `server` is which of several
+    it is, "" for the only one. Where several are one (`merged`), tools and tasks name it."""
+
+    name: str = ""
+    server: str = ""
+    merged: bool = False
+
+    def server_of(self, named: str) -> str:
+        """Return the server of a tool or a task."""
+        member = member_of_name(named) if self.merged else None
+        return member.server if member is not None else self.server
+
+
+ONE_SERVER = Place()
+
+
+class Owner(NamedTuple):
+    """Who owns tasks. Without a proof, `principal_id` and `agent_id` are ""."""
+
+    principal_id: str = ""
+    agent_id: str = ""
+    token: VerifiedToken | None = None
+
+    def at(self, server: str) -> bytes:
+        """Return 32 bytes that identify this owner at one of several servers, or at the only one ("")."""
+        token = self.token
+        subject = ("token", token.issuer, token.subject) if token is not None else ()
+        there = ("server", server) if server else ()
+        return _digest("accredit task owner 1", self.principal_id, self.agent_id, *subject, *there)
+
+    def has(self, task: Task, server: str) -> bool:
+        """Return whether a task at that server is this owner's. Versions that did not count by server remembered it as
+        of the only one; a task's key says where it is."""
+        return any(hmac.compare_digest(task.owner, self.at(each)) for each in {server, ""})
 
 
 def task_key(place: str, id: str) -> bytes:

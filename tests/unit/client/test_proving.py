@@ -20,7 +20,7 @@ from accredit.keys import SigningKey
 from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy import Catalog, Entry, Policy, decide, drive, guarded_call_from_values
 from accredit.policy.lists import KINDS, ListView, listed
-from accredit.policy.tasks import owner_of, task_key
+from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
@@ -44,7 +44,7 @@ class Judge:
 
     def knows(self, id: str, tool: str, trust: Trust) -> None:
         """A task that a call of the agent's has become."""
-        task = Task(owner_of(trust.owner.id, trust.agent.id, None), "tools/call", tool, b"{}", "flow")
+        task = Task(Owner(trust.owner.id, trust.agent.id).at(""), "tools/call", tool, b"{}", "flow")
         finished(self._tasks.keep(task_key("", id), task, keep_until=unix_seconds() + 60, now=unix_seconds()))
 
     def refusal(self, method: str, params: Params) -> ProofRefused | None:

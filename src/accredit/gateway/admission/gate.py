@@ -23,6 +23,7 @@ the client says of its own authorization is still removed. Who sent a message wa
 import logging
 import operator
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct, field
 
@@ -274,7 +275,9 @@ class Gate:
         if refused is not None:
             raise refused
         if request.method == "tools/call":
-            call, edit = self._tasks.opened(call, request, client, lambda: case.task_of(request, leg.flow), leg.edit)
+            place = self._tasks.place(client)
+            task_of = partial(case.task_of, request, leg.flow, place)
+            call, edit = self._tasks.opened(call, request, client, task_of, leg.edit)
         self._tasks.named(client, case.tasks)
         return Admission(
             for_upstream(

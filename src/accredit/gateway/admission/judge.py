@@ -41,7 +41,7 @@ from accredit.policy import (
     refusals,
 )
 from accredit.policy.decision import FlowOf
-from accredit.policy.tasks import made_by, owner_of
+from accredit.policy.tasks import Owner, Place, made_by
 from accredit.ports import ProofStore, Revocations, Task
 from accredit.tokens import VerifiedToken
 
@@ -78,25 +78,26 @@ class Case(Struct, frozen=True):
         return self.call.tasks if self.call is not None else ()
 
     @property
-    def owner(self) -> bytes:
+    def owner(self) -> Owner:
         """The owner of the tasks that answers to the request announce."""
         if self.authority is None:
-            return owner_of("", "", self.token)
-        return owner_of(self.authority.principal_id, self.authority.agent_id, self.token)
+            return Owner(token=self.token)
+        return Owner(self.authority.principal_id, self.authority.agent_id, self.token)
 
     @property
     def principal(self) -> tuple[str, ...]:
         """Whom a state is sealed for that comes in answer to the request."""
         return principal_of(self.authority, _subject(self.token))
 
-    def task_of(self, request: Request, flow: str) -> Task:
+    def task_of(self, request: Request, flow: str, place: Place) -> Task:
         """Return the task to remember, should the request be answered with one."""
+        target = request.target or ""
         remembered = made_by({}, b"", None, ())
         if self.call is not None and self.decision is not None and self.authority is not None:
             entry = self.decision.entry
             facts = entry.facts.of(self.call.arguments) if entry is not None else {}
             remembered = made_by(facts, self.call.call_digest(), self.call.arguments, self.authority.chain)
-        return Task(self.owner, request.method, request.target or "", remembered, flow)
+        return Task(self.owner.at(place.server_of(target)), request.method, target, remembered, flow)
 
 
 class Judge:

@@ -41,7 +41,7 @@ from accredit.limits import (
     TASK_SECONDS,
 )
 from accredit.policy import TASK_LIST, GuardedCall, refusals
-from accredit.policy.tasks import same_call, task_key
+from accredit.policy.tasks import Owner, Place, same_call, task_key
 from accredit.ports import Task, TaskStore
 
 
@@ -99,7 +99,9 @@ class Tasks:
         if settings.guards and store is None:
             raise ConfigurationError("calls are guarded, and nobody remembers their tasks", "give the gateway tasks")
         self._counters = counters
-        self._server = f"{settings.server}|" if settings.server else ""
+        self._server = settings.server
+        self._servers = {"", settings.server, *(member.server for member in settings.members)}
+        self._merged = bool(settings.members)
         self._apart = secrets.token_hex(8) if settings.lives_here else ""
         self._told = RecentlyUsed[str, set[str]](MAX_TASK_SESSIONS)
         self.unrecorded = Unrecorded()
@@ -107,9 +109,11 @@ class Tasks:
             self._apart, self._told, self.unrecorded = before._apart, before._told, before.unrecorded
         self.store = store if settings.guards else None
 
-    def place(self, client: Client) -> str:
-        """Return the part of a task's key that rule 3 asks for."""
-        return self._server + (f"{self._apart}/{client.session_id}" if self._apart else "")
+    def place(self, client: Client) -> Place:
+        """Return the part of a task's key that rule 3 asks for, and whose ids they are."""
+        server = f"{self._server}|" if self._server else ""
+        name = server + (f"{self._apart}/{client.session_id}" if self._apart else "")
+        return Place(name, self._server, self._merged)
 
     def opened(
         self,
@@ -139,21 +143,23 @@ class Tasks:
             call.edit = edit
         return call, edit
 
-    async def of(self, call: GuardedCall, owner: bytes, client: Client) -> Task | None:
+    async def of(self, call: GuardedCall, owner: Owner, client: Client) -> Task | None:
         """Return the task that a request is about. Raises `ProofRefused` unless all its tasks are the owner's."""
         task: Task | None = None
         place, now = self.place(client), unix_seconds()
         for id in call.tasks:
-            task = await self.store.find(task_key(place, id), now=now) if self.store is not None else None
-            if task is None or task.owner != owner:
+            task = await self.store.find(task_key(place.name, id), now=now) if self.store is not None else None
+            if task is None or not owner.has(task, place.server_of(id)):
                 raise refusals.unknown_task(call)
         return task
 
-    async def edit(self, request: Request, call: GuardedCall, owner: bytes, client: Client, inner: Edit | None) -> Edit:
+    async def edit(self, request: Request, call: GuardedCall, owner: Owner, client: Client, inner: Edit | None) -> Edit:
         """Return the edit for the answer to a request about tasks. Raises `StoreUnavailable`."""
         if request.method == TASK_LIST:
-            place = self.place(client)
-            own = await self.store.owned(owner, now=unix_seconds()) if self.store is not None else frozenset[bytes]()
+            place, own = self.place(client).name, set[bytes]()
+            if self.store is not None:
+                for server in self._servers:
+                    own |= await self.store.owned(owner.at(server), now=unix_seconds())
             return lambda response: listed(response, lambda id: task_key(place, id) in own)
 
         def about(response: Success) -> Steps[bytes]:
@@ -195,7 +201,7 @@ class Tasks:
         if self.store is None:
             return Outcome(status="task", result=outcome.result), None
         try:
-            key = task_key(self.place(client), announcement.id)
+            key = task_key(self.place(client).name, announcement.id)
             known = await self.store.keep(key, task, keep_until=now + seconds, now=now)
             same = same_call(known, task)
         except StoreUnavailable:
