@@ -126,7 +126,7 @@ def allowed_by(issuer: PrivateKeyFile, ask: object, **changes: object) -> Answer
         subject=ask.agent.public_key,  # type: ignore[attr-defined]
         cert_id="c" * 32,
         scope=("custom:mail:send_email",),
-        issued_at=ask.asked_at - 60,  # type: ignore[attr-defined]
+        issued_at=ask.asked_at,  # type: ignore[attr-defined]
         expires_at=ask.asked_at + 500,  # type: ignore[attr-defined]
         constraints=once(ask),  # type: ignore[arg-type]
     )

@@ -79,7 +79,10 @@ class Asked(Struct, kw_only=True, eq=False):
 class AskBook:
     """The asks that wait, oldest first, and the last ones that don't."""
 
-    def __init__(self, person_id: str, used_ids: Iterable[str] = ()) -> None:
+    def __init__(
+        self, person_id: str, used_ids: Iterable[str] = (), denied: Iterable[tuple[tuple[str, ...], int]] = ()
+    ) -> None:
+        """Begin with the ids that were used before, and the calls that were denied, with the times of that."""
         self._person_id = person_id
         self._by_key: OrderedDict[str, Asked] = OrderedDict()
         self._used_ids: RecentlyUsed[str, bool] = RecentlyUsed(MAX_ANSWERED_ASKS * 4)
@@ -88,6 +91,8 @@ class AskBook:
         self._unseen: Counter[str] = Counter()
         for each in used_ids:
             self._used_ids.put(each, True)
+        for call, at in denied:
+            self._denied.put(call, at + DENIED_SECONDS)
 
     def waiting(self, now: int) -> list[Asked]:
         """Return the asks that wait, oldest first."""

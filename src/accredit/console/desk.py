@@ -11,7 +11,8 @@ A call is allowed in these steps; if one fails nothing is given out, and the ask
 7. the journal has it on disk.
 
 A certificate that the person signed elsewhere (`accredit approve`) is delivered by steps 1, 6 and 7; it has to be
-signed by this very key. Nothing else that comes through the socket allows anything.
+signed by this very key, after the ask came, and not to have been given out before: an agent has those that it was
+given. Nothing else that comes through the socket allows anything. To deny waits for nobody.
 """
 
 import hmac
@@ -24,16 +25,19 @@ from msgspec import Struct
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_code
 from accredit.consent.offers import Offer, concerns_money, offers_for
+from accredit.consent.shown import one_word
 from accredit.console.book import AskBook, Asked, State
 from accredit.console.journal import Journal
 from accredit.console.past import Past, values_of
 from accredit.console.unlock import KeyHolder
 from accredit.errors import AccreditError, ConsentError, DeskError, NotOffered, StoreUnavailable
 from accredit.keys import KeyFile
+from accredit.limits import CLOCK_LEAD_SECONDS, DENIED_SECONDS
 from accredit.ratify import DelegationCert, HybridSigner, issue_delegation
 from accredit.ratify.scopes import is_sensitive
 
 _CERT_ID_BYTES = 16
+_PROMPTED_CHARS = 80
 _USED_IDS_SECONDS = 7_200
 """How long the ids of decided asks count after a restart: longer than any ask waits."""
 
@@ -64,7 +68,10 @@ class Desk:
         self.now = clock
         self._journal = journal
         self._on_change = on_change
-        self.book = AskBook(person.id, self.past.used_ids(clock() - _USED_IDS_SECONDS))
+        now = clock()
+        self.book = AskBook(
+            person.id, self.past.used_ids(now - _USED_IDS_SECONDS), self.past.denied(now - DENIED_SECONDS)
+        )
 
     def take(self, ask: Ask, started_by: str = "") -> tuple[Asked, bool]:
         """Take an ask; return it, and whether it is to be shown to the person. Raises `DeskError`."""
@@ -126,14 +133,17 @@ class Desk:
         with self._deciding(asked):
             if len(answer.certificates) != 1 or answer.certificates[0].issuer_pub_key != self.person.public_key:
                 raise DeskError("not_signed", f"this is not signed by {self.person.name}")
+            leaf = answer.certificates[0]
+            if self.past.has_given(leaf.cert_id) or leaf.issued_at + CLOCK_LEAD_SECONDS < asked.taken_at:
+                raise DeskError("not_signed", "this was signed before, for another ask")
             self._give(asked, answer.certificates)
 
     def deny(self, asked: Asked) -> None:
-        """Deny a call. Raises `DeskError`."""
-        with self._deciding(asked):
-            with suppress(DeskError):  # a full disk must not keep anybody from saying no
-                self._note("denied", asked)
-            self.book.deny(asked, self.now(), Answer(ask=asked.key, decision="deny"))
+        """Deny a call, also while it is being allowed: who does that may not be the person. Raises `DeskError`."""
+        self._check_waits(asked)
+        with suppress(DeskError):  # a full disk must not keep anybody from saying no
+            self._note("denied", asked)
+        self.book.deny(asked, self.now(), Answer(ask=asked.key, decision="deny"))
         self._on_change()
 
     def keep_open(self, asked: Asked) -> None:
@@ -235,4 +245,4 @@ def needs_each(ask: Ask, offer: Offer) -> bool:
 
 
 def _reason(ask: Ask) -> str:
-    return f"Passphrase to allow {ask.target} (code {ask.code})"
+    return f"Passphrase to allow {ask.code}: {one_word(ask.target[:_PROMPTED_CHARS])}"

@@ -22,6 +22,8 @@ class Past:
         self._met: dict[tuple[str, str], int] = {}
         self._calls: set[tuple[str, ...]] = set()
         self._used: dict[str, int] = {}
+        self._denied: dict[tuple[str, ...], int] = {}
+        self._certs: set[str] = set()
         for entry in entries:
             self.add(entry)
 
@@ -30,9 +32,12 @@ class Past:
         at, event, ask_id = entry["at"], entry["event"], entry.get("id")
         if event in DECIDED and isinstance(ask_id, str):
             self._used[ask_id] = at
+        call = tuple(str(entry.get(name)) for name in ("agent", "gateway", "method", "target"))
+        if event == "denied":
+            self._denied[(*call, str(entry.get("params_sha256")))] = at
         if event != "allowed":
             return
-        call = tuple(str(entry.get(name)) for name in ("agent", "gateway", "method", "target"))
+        self._certs.add(str(entry.get("cert")))
         self._met.setdefault((call[0], call[1]), at)
         self._calls.add(call)
         values: object = entry.get("values")
@@ -42,6 +47,14 @@ class Past:
     def used_ids(self, since: int) -> list[str]:
         """Return the ids of asks that were decided since then."""
         return [ask_id for ask_id, at in self._used.items() if at >= since]
+
+    def denied(self, since: int) -> list[tuple[tuple[str, ...], int]]:
+        """Return the calls that were denied since then (`Ask.same_call`), and when."""
+        return [(call, at) for call, at in self._denied.items() if at >= since]
+
+    def has_given(self, cert_id: str) -> bool:
+        """Return whether a certificate was given out already."""
+        return cert_id in self._certs
 
     def is_new(self, ask: Ask) -> bool:
         """Return whether nothing was allowed yet to this agent at this gateway."""

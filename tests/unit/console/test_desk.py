@@ -16,6 +16,7 @@ from accredit.console.journal import Journal
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import DeskError
 from accredit.keys import PrivateKeyFile, lock_key
+from accredit.limits import CLOCK_LEAD_SECONDS, DENIED_SECONDS
 from accredit.ratify import Extension
 from accredit.ratify.constraints import MaxRate
 
@@ -203,6 +204,61 @@ def test_a_delivered_certificate_is_this_persons_and_for_this_call(tmp_path: Pat
     with pytest.raises(DeskError) as error:
         place.desk.deliver(Answer(ask=other.digest.hex(), decision="allow", certificates=(good,)))
     assert error.value.error == "unknown"
+
+
+@pytest.mark.holds("console/desk", 6)
+def test_what_was_signed_before_answers_no_later_ask__an_agent_could_bring_its_own(tmp_path: Path) -> None:
+    async def work() -> None:
+        place = Place(tmp_path)
+        first = place.take(an_ask())
+        await place.desk.allow(first, first.nonce, ONCE)
+        assert first.answer is not None
+        used = first.answer.certificates
+        second = place.take(an_ask())  # the same call again, in the same second
+        with pytest.raises(DeskError) as error:
+            place.desk.deliver(Answer(ask=second.key, decision="allow", certificates=used))
+        assert (error.value.error, second.state) == ("not_signed", "pending")
+        old = WORLD.grant("comms:email:send", constraints=once(second.ask), ends=NOW + 599)  # never seen here
+        place.now = NOW + CLOCK_LEAD_SECONDS + 301
+        third = place.take(an_ask(asked_at=place.now, expires_at=place.now + 600))
+        with pytest.raises(DeskError):
+            place.desk.deliver(Answer(ask=third.key, decision="allow", certificates=(old,)))
+        assert (third.state, place.events().count("allowed")) == ("pending", 1)
+
+    run(work)
+
+
+@pytest.mark.holds("console/desk")
+def test_a_person_says_no_while_the_passphrase_is_asked_for__who_pressed_allow_need_not_have_been_them(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        prompt = Typing("word")
+        place = Place(tmp_path, prompt=prompt)
+        asked = place.take(an_ask())
+        allowing = asyncio.ensure_future(place.refused(asked))
+        await prompt.asked.wait()
+        place.desk.deny(asked)
+        prompt.gate.set()
+        assert await allowing == "over"
+        assert (asked.state, place.events()) == ("denied", ["asked", "denied"])
+
+    run(work)
+
+
+@pytest.mark.holds("console/desk")
+def test_a_denied_call_is_denied_unseen_also_after_a_restart(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.desk.deny(place.take(an_ask()))
+    place.journal.close()
+    again = Place(tmp_path)
+    assert again.take(an_ask()).state == "denied"
+    assert again.take(an_ask({"name": "send_email", "arguments": {}})).state == "pending"
+    again.now = NOW + DENIED_SECONDS
+    again.journal.close()
+    later = Place(tmp_path)
+    later.now = NOW + DENIED_SECONDS
+    assert later.take(an_ask(asked_at=later.now, expires_at=later.now + 600)).state == "pending"
 
 
 def test_a_sensitive_scope_is_worth_the_passphrase_each_time(tmp_path: Path) -> None:

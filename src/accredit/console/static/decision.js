@@ -20,10 +20,12 @@ export function decision(found, fields, done) {
   const told = make("div", { role: "status" });
   let isSeen = false;
   let isBusy = false;
+  let isDenying = false;
 
   const refresh = () => {
     allow.disabled = !offers.length || !isSeen || !fields.isSeen() || isBusy;
-    deny.disabled = keep.disabled = isBusy;
+    keep.disabled = isBusy;
+    deny.disabled = isDenying; // while it is being allowed, no is still no
     hint.hidden = fields.isSeen();
   };
   const hint = make("p", { className: "mute", id: "hint" }, "Allow works once everything above was unfolded.");
@@ -36,6 +38,7 @@ export function decision(found, fields, done) {
 
   const decide = async (said) => {
     isBusy = true;
+    isDenying = said.decision === "deny";
     refresh();
     told.replaceChildren();
     try {
@@ -44,7 +47,7 @@ export function decision(found, fields, done) {
     } catch (error) {
       told.replaceChildren(make("p", { className: "warn" }, `${error.message}.`));
     } finally {
-      isBusy = false;
+      isBusy = isDenying = false;
       refresh();
     }
   };
