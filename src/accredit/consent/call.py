@@ -15,6 +15,7 @@ call in `policy.decide`).
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, cast
@@ -33,6 +34,7 @@ _Text = Annotated[str, Meta(min_length=1)]
 _Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 _Pointer = Annotated[str, Meta(pattern=r"^(?:/(?:[^~/]|~[01])*)*\Z")]
 
+_NO_WORD = re.compile(r"[\s,;\"]")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 ABSENT = object()
 """What `value_at` returns where the pointer leads to nothing."""
@@ -66,11 +68,12 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def words(self) -> str:
         """Return what it allows, for people."""
-        parts = [f"only at gateway {self.gateway}", f"only {self.method} {' or '.join(self.target)}"]
+        targets = " or ".join(map(_word, self.target))
+        parts = [f"only at gateway {_word(self.gateway)}", f"only {_word(self.method)} {targets}"]
         if self.params_sha256 is not UNSET:
             parts.append(f"only arguments with SHA-256 {self.params_sha256}")
         for pointer, digests in sorted(self.args.items()) if self.args is not UNSET else ():
-            parts.append(f"only with {pointer or 'arguments'} whose SHA-256 is {' or '.join(digests)}")
+            parts.append(f"only with {_word(pointer) or 'arguments'} whose SHA-256 is {' or '.join(digests)}")
         if self.definition is not UNSET:
             parts.append(f"only while the tool's definition has SHA-256 {self.definition}")
         return ", ".join(parts)
@@ -173,6 +176,11 @@ def value_at(value: object, pointer: str) -> object:
         else:
             return ABSENT
     return value
+
+
+def _word(text: str) -> str:
+    """Return a name as it stands among our words: one that could go on with them is in quotes."""
+    return json.dumps(text, ensure_ascii=False) if _NO_WORD.search(text) else text
 
 
 def _digest(value: object) -> str | None:

@@ -3,7 +3,8 @@
 1. Everything that the call's digest covers is shown: method, target, and each value in its params with the place where
    it stands. Two calls with different digests are never shown alike.
 2. What does not show is written as its code point, and so are the brackets of such codes, by the rule of
-   `pins.shown`; in a place, so are `/` and `[`. Only a line's end begins a new line.
+   `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and what could pass for its end or for a
+   row of its own. Only a line's end begins a new line.
 3. A long text, and what comes after many values, is folded: it counts as seen only once it was unfolded.
 4. What a person may overlook is marked: letters of several scripts in one word, domain names in punycode, text that
    runs from right to left, wide gaps, names that look like those of other tools, commands that are known to do harm.
@@ -28,6 +29,10 @@ from accredit.pins.shown import coded, hides, shown
 Kind = Literal["text", "number", "yes or no", "nothing", "list", "object"]
 
 _EMPTY = "⟨empty⟩"
+_BLANK = "⟨U+0020⟩"
+_QUOTES = {ord(each): f"⟨U+{ord(each):04X}⟩" for each in "“”"}
+_ROWS = (" ", "|", "!")
+"""How rows begin in a terminal that are no names: further lines, and marks."""
 _PUNYCODE = re.compile(r"(?i)\bxn--[a-z0-9-]+")
 _GAP, _WIDE_GAP = " " * 8, " " * 40
 _COMMANDS = (
@@ -76,13 +81,23 @@ def shown_call(ask: Ask, known_tools: Iterable[str] = ()) -> ShownCall:
     fields: list[Field] = []
     for each in _values(ask):
         fields.append(_field(each, folded=len(fields) >= MAX_UNFOLDED_FIELDS))
-    return ShownCall(ask.method, shown(ask.target), tuple(fields), (*marks, *_command_marks(ask)))
+    return ShownCall(ask.method, one_word(ask.target), tuple(fields), (*marks, *_command_marks(ask)))
 
 
 def look_alikes(name: str, known: Iterable[str]) -> list[str]:
     """Return a line for each known name that looks like this one, and is another."""
     others = LookAlikes(known).of(name)[:MAX_TOLD_MARKS]
     return [f"“{coded(name)}” looks like “{coded(other)}”, and is another tool." for other in others]
+
+
+def one_word(text: str) -> str:
+    """Return a text in which no blank is left: it can't go on with words of the page that it stands on."""
+    return shown(text).replace(" ", _BLANK)
+
+
+def in_quotes(text: str) -> str:
+    """Return a text that can't end the quotes that stand around it."""
+    return shown(text).translate(_QUOTES)
 
 
 class _Value(NamedTuple):
@@ -122,13 +137,19 @@ def _in_order(members: dict[str, Any]) -> list[str]:
 
 
 def _step(name: str) -> str:
-    return shown(name).replace("/", "⟨U+002F⟩").replace("[", "⟨U+005B⟩") or _EMPTY
+    text = _line(name).replace("/", "⟨U+002F⟩").replace("[", "⟨U+005B⟩").replace(": ", "⟨U+003A⟩ ")
+    return f"⟨U+{ord(text[0]):04X}⟩{text[1:]}" if text.startswith(_ROWS) else text or _EMPTY
+
+
+def _line(text: str) -> str:
+    line = shown(text)
+    return line.rstrip(" ") + _BLANK * (len(line) - len(line.rstrip(" ")))
 
 
 def _field(found: _Value, *, folded: bool) -> Field:
     value = found.value
     text = value if isinstance(value, str) else "" if isinstance(value, dict | list) else canonical(value).decode()
-    lines = () if isinstance(value, dict | list) else tuple(shown(line) for line in text.split("\n"))
+    lines = () if isinstance(value, dict | list) else tuple(map(_line, text.split("\n")))
     long = len(text) + len(found.name) > MAX_UNFOLDED_CHARS or len(lines) > MAX_UNFOLDED_LINES
     marks = (*_marks(found.name), *_marks(text))
     return Field(found.level, found.label, _kind(value), lines, len(text), folded or long, marks)

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from accredit.consent.shown import in_quotes, one_word
 from accredit.console.api import Route, Said, text_in
 from accredit.console.book import Asked
 from accredit.console.desk import Choice, Desk
@@ -14,6 +15,9 @@ from accredit.console.names import known_names
 from accredit.console.views import Circumstances, choices, describe, page_offer, preview, short
 from accredit.errors import DeskError, NotOffered
 from accredit.pins.shown import shown
+
+_LISTED_CHARS = 200
+"""Characters of a target in the list that all pages are told; the ask's own page shows it whole."""
 
 
 class Views:
@@ -84,8 +88,8 @@ def _listed(asked: Asked, name: str | None, unseen: int) -> dict[str, Any]:
     ask = asked.ask
     return {
         "code": ask.code,
-        "agent": shown(name or f"“{ask.agent.name or short(ask.agent_id)}”"),
-        "target": shown(ask.target),
+        "agent": shown(name) if name else f"“{in_quotes(ask.agent.name or short(ask.agent_id))}”",
+        "target": one_word(ask.target[:_LISTED_CHARS]),
         "asked_at": ask.asked_at,
         "until": asked.until,
         "is_new": asked.is_new,

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 
 from accredit.consent.asks import Ask
 from accredit.consent.offers import Offer, offers_for
-from accredit.consent.shown import Field, look_alikes, shown_call
+from accredit.consent.shown import Field, in_quotes, look_alikes, one_word, shown_call
 from accredit.errors import NotOffered
 from accredit.limits import MAX_LIKE_CALLS, SHORT_ID_CHARS
 from accredit.pins.shown import shown
@@ -96,11 +96,11 @@ def describe(ask: Ask, known: Circumstances) -> Described:
     marks = [Caution("Look closely:", each) for each in call.marks]
     return Described(
         code=ask.code,
-        agent=shown(agent or ask.agent.name or short(ask.agent_id)),
+        agent=shown(agent) if agent else in_quotes(ask.agent.name or short(ask.agent_id)),
         agent_is_named=agent is not None,
         verb=_VERBS[ask.method],
         target=call.target,
-        gateway=shown(gateway or ask.gateway.url or ask.gateway.id),
+        gateway=shown(gateway) if gateway else one_word(ask.gateway.url or ask.gateway.id),
         gateway_is_named=gateway is not None,
         fields=call.fields,
         folded=call.folded,
@@ -123,12 +123,13 @@ def choices(ask: Ask, known: Circumstances) -> tuple[Offer, ...]:
 
 def signed_lines(grant: Grant, ask: Ask, known: Circumstances, now: int) -> list[tuple[str, str]]:
     """Return what `accredit inspect` would say of a certificate that this grant becomes."""
-    agent = known.names.get(ask.agent_id) or f"“{ask.agent.name}”"
+    named = known.names.get(ask.agent_id)
+    agent = shown(named) if named else f"“{in_quotes(ask.agent.name)}”"
     minutes = max(0, grant.expires_at - now) // _MINUTE
     length = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
     return [
         ("from", f"{shown(known.person)} ({known.person_id})"),
-        ("to", f"{shown(agent)} ({ask.agent_id})"),
+        ("to", f"{agent} ({ask.agent_id})"),
         ("scopes", ", ".join(map(shown, grant.scope))),
         ("constraints", shown("; ".join(map(constraint, grant.constraints)))),
         ("ends", f"in {length} ({timestamp(grant.expires_at)})"),
@@ -171,10 +172,10 @@ def _firsts(ask: Ask, known: Circumstances) -> list[Caution]:
         return [Caution("New:", text)]
     verb = {"tools/call": "called", "resources/read": "read", "prompts/get": "used"}[ask.method]
     if known.is_first:
-        return [Caution("First time:", f"this agent has not {verb} {shown(ask.target)} before.")]
+        return [Caution("First time:", f"this agent has not {verb} {one_word(ask.target)} before.")]
     if known.first_values:
-        names = " and ".join(f"“{shown(each)}”" for each in known.first_values)
-        return [Caution("First time:", f"this agent has not {verb} {shown(ask.target)} with this {names} before.")]
+        names = " and ".join(f"“{in_quotes(each)}”" for each in known.first_values)
+        return [Caution("First time:", f"this agent has not {verb} {one_word(ask.target)} with this {names} before.")]
     return []
 
 
@@ -184,7 +185,7 @@ def _impostors(ask: Ask, known: Circumstances) -> list[Caution]:
         return []
     own = list(known.names.values())
     if ask.agent.name in own:
-        return [Caution("Look closely:", f"“{shown(ask.agent.name)}” is your name for another key.")]
+        return [Caution("Look closely:", f"“{in_quotes(ask.agent.name)}” is your name for another key.")]
     found = look_alikes(ask.agent.name, own)
     return [Caution("Look closely:", each.replace("is another tool", "is your name for another key")) for each in found]
 
@@ -192,26 +193,27 @@ def _impostors(ask: Ask, known: Circumstances) -> list[Caution]:
 def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None) -> tuple[Fact, ...]:
     key = f"your name for key {short(ask.agent_id)}" if agent else f"so it calls itself; key {short(ask.agent_id)}"
     met = f", met {timestamp(known.met_at)[:10]}" if known.met_at is not None else ""
-    place = shown(ask.gateway.url) or "no address"
+    place = one_word(ask.gateway.url) or "no address"
     where = (
         Fact("gateway", shown(gateway), f"your name for {short(ask.gateway.id)}, {place}")
         if gateway
-        else Fact("gateway", place, f"{short(ask.gateway.id)}, which has no name yet")
+        else Fact("gateway", place, f"so the agent says; {short(ask.gateway.id)}, which has no name yet")
     )
-    facts = [Fact("agent", shown(agent) if agent else f"“{shown(ask.agent.name)}”", f"{key}{met}")]
+    facts = [Fact("agent", shown(agent) if agent else f"“{in_quotes(ask.agent.name)}”", f"{key}{met}")]
     if known.started_by:
         facts.append(Fact("started by", shown(known.started_by), "says this computer"))
     refusal = ask.refusal
-    has = ", ".join(map(shown, refusal.granted_scope)) or "nothing"
-    text = f"it needs {shown(refusal.required_scope)}; this agent has {has}"
-    return (*facts, where, Fact("refused because", text, shown(refusal.reason)))
+    has = ", ".join(map(one_word, refusal.granted_scope)) or "nothing"
+    text = f"it needs {one_word(refusal.required_scope)}; this agent has {has}"
+    reason = f"“{in_quotes(refusal.reason)}”" if refusal.reason else ""
+    return (*facts, where, Fact("refused because", text, reason))
 
 
 def _server_says(ask: Ask) -> str:
     if ask.server_says is UNSET:
         return ""
     says = ask.server_says
-    texts = [f"“{shown(text)}”" for text in (says.title, says.description) if text]
+    texts = [f"“{in_quotes(text)}”" for text in (says.title, says.description) if text]
     cautions = [words for hint, words in _CAUTIONS.items() if says.annotations.get(hint)]
     return " · ".join([*texts, *cautions])
 

@@ -78,6 +78,18 @@ def test_what_only_seems_the_same_is_shown_differently(one: dict[str, Any], othe
 
 
 @pytest.mark.holds("consent/shown", 2)
+@pytest.mark.parametrize("target", ["read_mail on “bank”", "pay  ", "x\u3164y", 'a" b'])
+def test_a_target_can_not_go_on_with_the_words_of_the_page(target: str) -> None:
+    assert " " not in of({"name": target}).target
+
+
+@pytest.mark.holds("consent/shown", 2)
+def test_blanks_at_the_end_of_a_line_show() -> None:
+    assert of_arguments(to="a \nb  ").fields[0].lines == ("a⟨U+0020⟩", "b⟨U+0020⟩⟨U+0020⟩")
+    assert of_arguments(**{"to ": "a"}).fields[0].label == "to⟨U+0020⟩"
+
+
+@pytest.mark.holds("consent/shown", 2)
 @given(PARAMS)
 def test_nothing_that_does_not_show_is_left(params: dict[str, Any]) -> None:
     call = of(params)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.world.asked import GATEWAY, NOW, WORLD, an_ask
 
 from accredit.consent import Ask
-from accredit.consent.asks import AskedGateway, Asker, ServerWords
+from accredit.consent.asks import AskedGateway, AskedRefusal, Asker, ServerWords
 from accredit.consent.offers import offers_for
 from accredit.console.desk import Choice, signed_certificate
 from accredit.console.views import Circumstances, choices, describe, preview
@@ -30,6 +30,31 @@ def test_the_persons_names_stand_as_they_are__and_those_that_others_give_themsel
     assert (
         title == "An agent that calls itself “Ada” asks to call send_email on the gateway at http://127.0.0.1:8484/mcp"
     )
+
+
+@pytest.mark.holds("console/views", 1)
+def test_no_name_that_others_chose_goes_on_with_our_words() -> None:
+    ask = an_ask(
+        {"name": "read_mail on “bank”, which you know", "arguments": {}},
+        agent=Asker("Helper” asks to call read_mail on “mail", WORLD.agent.public_key),
+        gateway=AskedGateway("x, only arguments with SHA-256 00", "your bank (checked by accredit)"),
+        refusal=AskedRefusal("ratify_scope_denied", "mcp:tool", ("all; safe",), "harmless) (says accredit"),
+        server_says=ServerWords("", "Fine” · says accredit · “", {}),
+    )
+    described = describe(ask, circumstances(names={}))
+    asks, _, rest = described.title.partition("” asks to call ")
+    assert asks.count("“") == 1
+    assert "”" not in asks
+    target, _, place = rest.partition(" on the gateway at ")
+    assert (" " in target, " " in place) == (False, False)
+    facts = {each.label: each for each in described.who}
+    assert facts["refused because"].note == "“harmless) (says accredit”"
+    assert facts["refused because"].text == "it needs mcp:tool; this agent has all;⟨U+0020⟩safe"
+    assert facts["gateway"].note.startswith("so the agent says; ")
+    assert described.server_says.count("“") == described.server_says.count("”") == 1
+    (offer,) = choices(ask, circumstances())
+    signs = dict(preview(offer, ask, circumstances(names={}), NOW, 0, 0))
+    assert 'only at gateway "x, only arguments with SHA-256 00", only tools/call "read_mail' in signs["constraints"]
 
 
 @pytest.mark.holds("console/views", 1)

@@ -65,8 +65,9 @@ def _shown(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
     try:
         ask = read_ask(json.dumps(answer["ask"], ensure_ascii=False).encode("utf-8", "surrogatepass"))
         known = msgspec.convert(answer["known"], Circumstances)
-        if answer["state"] == "pending" and known.until <= ask.expires_at:
-            check_ask(ask, unix_seconds())
+        if answer["state"] == "pending":
+            now = unix_seconds()
+            check_ask(ask, min(now, ask.expires_at) if known.until > ask.expires_at else now)  # kept open, or not
     except (ConsentError, KeyError, msgspec.ValidationError) as error:
         raise DeskError("unknown", f"the desk shows no good ask: {error}") from None
     return ask, known, str(answer["state"])
@@ -94,25 +95,32 @@ def _print(described: Described, *, unfolded: bool) -> None:
 def _print_fields(described: Described, *, unfolded: bool) -> None:
     say("With exactly these arguments" if described.fields else "No arguments", QUIET)
     for each in described.fields:
-        margin = "  " * (each.level + 1)
-        lines = _lines(each, unfolded=unfolded)
-        say(f"{margin}{each.label}: {lines[0]}")
-        for line in lines[1:]:
-            say(f"{margin}  | {line}")
+        for row in rows_of(each, unfolded=unfolded):
+            say(row)
         for mark in each.marks:
-            say(f"{margin}  ! {mark}", BAD)
+            say(f"{_margin(each)}  ! {mark}", BAD)
+
+
+def rows_of(each: Field, *, unfolded: bool) -> list[str]:
+    """Return the rows of a value. Two calls with different digests have different rows."""
+    first, *more = _lines(each, unfolded=unfolded)
+    return [f"{_margin(each)}{each.label}: {first}", *(f"{_margin(each)}  | {line}" for line in more)]
+
+
+def _margin(each: Field) -> str:
+    return "  " * (each.level + 1)
 
 
 def _lines(each: Field, *, unfolded: bool) -> list[str]:
     if each.kind in ("list", "object"):
-        return [f"({each.kind})"]
+        return [f"⟨{each.kind}⟩"]  # no text holds these brackets
     if each.folded and not unfolded:
         text = "\n".join(each.lines[:MAX_UNFOLDED_LINES])[:MAX_UNFOLDED_CHARS]
         return [*text.split("\n"), f"... ({each.chars} characters in all: [s] shows them)"]
     lines = list(each.lines)
     if each.kind == "text":
-        return lines if any(lines) else ["(empty text)"]
-    return [f"{lines[0]} ({each.kind})"]
+        return lines if each.chars else ["⟨empty text⟩"]
+    return [f"{lines[0]} ⟨{each.kind}⟩"]
 
 
 def _chosen(described: Described, offers: tuple[Offer, ...], key: str | None) -> Offer | None:

@@ -6,8 +6,8 @@ from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.desk import asked_of_desk, refused_by_desk
 from accredit.cli.actions.output import print_json, print_table, say
+from accredit.consent.shown import in_quotes, one_word
 from accredit.errors import DeskError
-from accredit.pins.shown import shown
 
 
 def list_asks(*, as_json: bool) -> int:
@@ -39,8 +39,8 @@ def _row(ask: dict[str, Any]) -> list[str]:
     until = int(ask["expires_at"])
     return [
         ask["code"],
-        f"“{shown(ask['agent']['name'])}” ({ask['agent']['id'][:8]}…)",
-        shown(ask["target"]),
-        shown(ask["gateway"]["url"] or ask["gateway"]["id"]),
+        f"“{in_quotes(ask['agent']['name'])}” ({ask['agent']['id'][:8]}…)",
+        one_word(ask["target"]),
+        one_word(ask["gateway"]["url"] or ask["gateway"]["id"]),
         words.relative(until, unix_seconds()),
     ]

@@ -5,7 +5,7 @@ import { make, several } from "./dom.js";
 const SHOWN = 1000; // characters, lines and values that show at once, as `limits.py` has them
 const LINES = 20;
 const VALUES = 100;
-const DEEPEST = 8;
+const INDENTED = 4; // the sheet sets values in up to this level
 
 /** { element, isSeen(), whenSeen(call) }: the values, and whether all of them were unfolded. */
 export function shownFields(fields) {
@@ -38,18 +38,19 @@ export function shownFields(fields) {
 }
 
 function row(each, next, fold) {
-  const level = String(Math.min(each.level, DEEPEST));
+  const level = String(Math.min(each.level, INDENTED + 1));
   const marks = each.marks.map((mark) => make("p", { className: "mark" }, mark));
   const detail = make("dd", { className: "mono", "data-level": level }, value(each, next, fold), marks);
-  return [make("dt", { "data-level": level }, each.label), detail];
+  const deep = each.level > INDENTED ? `⟨level ${each.level}⟩ ` : ""; // no name holds these brackets
+  return [make("dt", { "data-level": level }, deep, each.label), detail];
 }
 
 function value(each, next, fold) {
-  const note = (text) => make("span", { className: "mute" }, text);
+  const note = (text) => make("span", { className: "mute" }, `⟨${text}⟩`); // no text holds these brackets
   if (each.kind === "list" || each.kind === "object") return note(next && next.level > each.level ? each.kind : `empty ${each.kind}`);
   const text = each.lines.join("\n");
   if (each.kind === "text" && !text) return note("empty text");
-  if (each.kind !== "text") return [make("span", { className: "value" }, text), note(` ${each.kind}`)];
+  if (each.kind !== "text") return [make("span", { className: "value" }, text), " ", note(each.kind)];
   if (!each.folded || fold === null) return make("div", {}, lines(each.lines));
   const first = make("div", {}, lines(`${each.lines.slice(0, LINES).join("\n").slice(0, SHOWN)} …`.split("\n")));
   const button = fold(`Show all ${several(each.chars, "character")}`, (pressed) => {
