@@ -12,7 +12,7 @@ from tests.world.changing_server import ChangingServer, Listed, pins
 from tests.world.many_servers import NAMES, Several
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import Connection
-from tests.world.recorded import records_at, records_of
+from tests.world.recorded import calls_of, records_at, records_of
 from tests.world.routes import messages_of
 from tests.world.running import ASGI, FAST, RunningGateway, by_road, run
 from tests.world.sealed import FORMS, again
@@ -21,6 +21,7 @@ from tests.world.tokened import Tokened
 
 from accredit.app.plain_post import PlainPost
 from accredit.gateway import HttpUpstream, create_app
+from accredit.gateway.recording import early_refusals
 from accredit.gateway.settings import RoundsSettings
 from accredit.jsonrpc.methods import Era
 from accredit.rounds import KeyRing
@@ -205,6 +206,29 @@ def test_a_task_of_one_server_is_unknown_at_another(trust: Trust) -> None:
             assert [each for each in several.servers["files"].messages if each["method"] == "tasks/get"] == []
             own = messages_of(await several.send("mail", asked("mail", id)))[-1]
             assert own["result"]["taskId"] == id
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/recording/early_refusals", 3)
+def test_strangers_have_no_more_records_for_there_being_more_servers(
+    trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(early_refusals, "STRANGER_RECORDS", 2)
+    monkeypatch.setattr(early_refusals, "STRANGER_RECORDS_PER_SECOND", 0.0)
+    world, log = Tokened(), records_at(tmp_path / "log.db")
+
+    async def main() -> None:
+        kept: dict[str, Any] = {"key_sets": world.key_sets, "tokens": world.settings(), "records": log}
+        async with Several(trust, required=False, merge=True, **kept) as several:
+            for name in ("mail", "files", "", "files", "mail"):
+                assert (await several.send(name, modern(CALL))).status == 401
+            assert several.gateway.refused["denial_unrecorded"] == 3
+            gateway, settings = several.gateway, [several.settings(name) for name in NAMES]
+            gateway.swap(gateway.prepare(settings, gateway.routes.shared), 0)  # nor for reloads
+            assert (await several.send("mail", modern(CALL))).status == 401
+            assert several.gateway.refused["denial_unrecorded"] == 4
+        assert len(calls_of(tmp_path / "log.db")) == 2
 
     run(main())
 

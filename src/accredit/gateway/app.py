@@ -23,6 +23,7 @@ from accredit.gateway.front.health import ALIVE, READY, Condition, Health
 from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.headers import JSON
+from accredit.gateway.recording.early_refusals import Strangers
 from accredit.gateway.replies import refusal
 from accredit.gateway.room import Rooms
 from accredit.gateway.server import Server, Shared
@@ -60,7 +61,8 @@ def create_app(
     servers = _servers(upstream)
     if servers[0].guards and tasks is None:
         tasks = MemoryTasks()
-    return Gateway(servers, Shared(Counters(), store, revocations, key_sets, records, tasks, on_tools, access_tokens))
+    ports = (store, revocations, key_sets, records, tasks, on_tools, access_tokens)
+    return Gateway(servers, Shared(Counters(), *ports, Strangers()))
 
 
 def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewaySettings]) -> list[GatewaySettings]:

@@ -27,6 +27,7 @@ from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.front.passthrough import forward, named, refuse
 from accredit.gateway.front.resource_metadata import Resource
 from accredit.gateway.front.session_binding import sessions_of
+from accredit.gateway.recording.early_refusals import Strangers
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import Parts, Rooms
 from accredit.gateway.settings import GatewaySettings, MergedUpstream, StdioUpstream
@@ -52,6 +53,7 @@ class Shared(NamedTuple):
     tasks: TaskStore | None
     on_tools: Callable[[Raw], Steps[None]] | None
     access_tokens: AccessTokensFor | None
+    strangers: Strangers
 
 
 class Server:
@@ -104,6 +106,7 @@ class Server:
             tasks=shared.tasks,
             before=before._gate if before is not None else None,
             pinned=self._merged_pins(settings, counters),
+            strangers=shared.strangers,
         )
         self._gate = gate
         self._http: HttpRelay | None = None

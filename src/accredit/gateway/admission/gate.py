@@ -45,7 +45,7 @@ from accredit.gateway.admission.request_state import Leg, RequestStateSealer, br
 from accredit.gateway.admission.tasks import Hears, Tasks, of_resumed
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
-from accredit.gateway.recording.early_refusals import EarlyRefusals
+from accredit.gateway.recording.early_refusals import EarlyRefusals, Strangers
 from accredit.gateway.recording.open_calls import OpenCall, OpenCalls
 from accredit.gateway.recording.recorder import Client, Part, Recorder
 from accredit.gateway.replies import refusal
@@ -111,9 +111,11 @@ class Gate:
         tasks: TaskStore | None = None,
         before: "Gate | None" = None,
         pinned: PinnedTools | None = None,
+        strangers: Strangers | None = None,
     ) -> None:
         """`before` is that of the same server until now: what it knows of sessions, tasks and definitions counts.
-        `pinned` takes the place of what holds one server to the pins of its settings."""
+        `pinned` takes the place of what holds one server to the pins of its settings. `strangers` is as for
+        `EarlyRefusals`."""
         self._guards = settings.guards
         if pinned is None and settings.pins is not None:
             known = before._pinned if before is not None else None
@@ -130,7 +132,7 @@ class Gate:
         self._sealer = RequestStateSealer(settings.rounds, settings.server)
         self._judge = Judge(settings, store, revocations, self._tasks, self._sealer, bearer, self._pinned)
         self._lists = ListEdits(settings.proofs, tools, settings.pins)
-        self.early_refusals = EarlyRefusals(recorder, bearer, counters)
+        self.early_refusals = EarlyRefusals(recorder, bearer, counters, strangers)
         """Records requests that are refused before they reach `admit`."""
 
     async def admit(

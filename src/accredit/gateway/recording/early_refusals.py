@@ -68,16 +68,38 @@ class Unread(Protocol):
         ...
 
 
-class EarlyRefusals:
-    """Records what is refused before the gate. One per gateway; without a `recorder` it does nothing."""
+class Strangers:
+    """What strangers may make a process's log hold (rule 3), at all servers together."""
 
-    def __init__(self, recorder: Recorder | None, bearer: Bearer | None, counters: Counters) -> None:
+    def __init__(self) -> None:
+        self.left_out = 0
+        """How much left no record since the last such record."""
+        self._room = float(STRANGER_RECORDS)
+        self._filled = monotonic()
+
+    def has_room(self) -> bool:
+        """Return whether there is room for a record."""
+        now = monotonic()
+        more = (now - self._filled) * STRANGER_RECORDS_PER_SECOND
+        self._room, self._filled = min(self._room + more, STRANGER_RECORDS), now
+        return self._room >= 1
+
+    def take(self) -> None:
+        """Take the room for one."""
+        self._room -= 1
+
+
+class EarlyRefusals:
+    """Records what is refused before the gate. One per server; without a `recorder` it does nothing."""
+
+    def __init__(
+        self, recorder: Recorder | None, bearer: Bearer | None, counters: Counters, strangers: Strangers | None = None
+    ) -> None:
+        """`strangers` is the process's, by default of this one alone."""
         self._recorder = recorder
         self._bearer = bearer
         self._counters = counters
-        self._room = float(STRANGER_RECORDS)
-        self._filled = monotonic()
-        self._left_out = 0
+        self._strangers = strangers or Strangers()
 
     async def of_request(self, unread: Unread | None, inbound: InboundRequest, error: AccreditError) -> None:
         """Record the calls of a refused request. `unread` holds its body, if nobody has read that yet."""
@@ -106,28 +128,29 @@ class EarlyRefusals:
     async def _record(self, call: Request, client: Client, error: AccreditError, token: VerifiedToken | None) -> None:
         if self._recorder is None:
             return
-        if token is None and (len(call.text) > MAX_STRANGER_MESSAGE_BYTES or not self._has_room()):
+        if token is None and (len(call.text) > MAX_STRANGER_MESSAGE_BYTES or not self._strangers.has_room()):
             self._leave_out()
             return
         if token is None:
-            self._room -= 1
+            self._strangers.take()
         kept = self._bearer.without(call) if self._bearer is not None else call
         if not isinstance(kept, Request):
             return
-        left_out, self._left_out = self._left_out, 0
+        strangers = self._strangers
+        left_out, strangers.left_out = strangers.left_out, 0
         reason = f"{left_out} refused requests before this one left no record" if left_out else None
         try:
             omit = token is None
             await self._recorder.begin(kept, None, client, error, token=token, reason=reason, omit_arguments=omit)
         except (ProofRefused, RequestError):
-            self._left_out += left_out
+            strangers.left_out += left_out
             self._leave_out()
 
     async def _unread(self, unread: Unread, inbound: InboundRequest) -> Frame | Batch | None:
         """Read the body for the record, within the bounds of rules 1 and 3. Return None if that can't be done."""
         if b"expect" in unread.head.headers:
             return None
-        if inbound.header is None and not self._has_room():
+        if inbound.header is None and not self._strangers.has_room():
             self._leave_out()
             return None
         try:
@@ -143,12 +166,6 @@ class EarlyRefusals:
         except RequestError:
             return None
 
-    def _has_room(self) -> bool:
-        now = monotonic()
-        more = (now - self._filled) * STRANGER_RECORDS_PER_SECOND
-        self._room, self._filled = min(self._room + more, STRANGER_RECORDS), now
-        return self._room >= 1
-
     def _leave_out(self) -> None:
-        self._left_out += 1
-        self._counters.unrecorded(logged=self._left_out == 1)
+        self._strangers.left_out += 1
+        self._counters.unrecorded(logged=self._strangers.left_out == 1)
