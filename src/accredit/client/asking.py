@@ -1,7 +1,8 @@
 """Asking a person for a call that the gateway refused, while the host waits. Speaks to the desk over its Unix socket.
 
 1. A refusal leads to an ask if a delegation could let the call pass, and the gateway is known. A call that was asked
-   for a short while ago has its ask still, so that the desk tells what became of it.
+   for a short while ago has its ask still, so that the desk tells what became of it. A credential for the gateway
+   among the arguments (`_token`) is no part of the ask, as it is none of the call that the gateway forwards.
 2. The desk must be the same user's. What it says is bounded, and quoted only where it could be what it should be.
 3. While a person decides, the host hears every `ASK_PROGRESS_SECONDS` what is waited for, if it sent a token.
 4. An answer that allows the call is used only if it holds (`consent.answers`); a desk that lies wins nothing.
@@ -36,7 +37,7 @@ from accredit.canonical import canonical
 from accredit.client.desk_start import DeskStarter
 from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
-from accredit.client.proving import scope_in
+from accredit.client.proving import TokenTakers, scope_in
 from accredit.client.refusals import unmarked
 from accredit.consent import Answer, Ask, chain_allowed, read_answer
 from accredit.consent.asks import ASKABLE, LEG_MEMBERS, AskedGateway, AskedRefusal, Asker, ServerWords
@@ -135,6 +136,7 @@ class Asking:
         self._clock = clock
         self._draw = draw
         self._asks = RecentlyUsed[tuple[str, ...], _Waiting](MAX_REMEMBERED_ASKS)
+        self._token_takers = TokenTakers()
         self._words = RecentlyUsed[str, ServerWords](MAX_KNOWN_TARGETS)
 
     @property
@@ -147,6 +149,7 @@ class Asking:
         tools = result.get("tools") if method == "tools/list" else None
         for tool in cast("list[object]", tools) if isinstance(tools, list) else ():
             members = cast("dict[str, object]", tool) if isinstance(tool, dict) else {}
+            self._token_takers.learn(members)
             name = members.get("name")
             if isinstance(name, str):
                 self._words.put(name, _server_words(members))
@@ -160,7 +163,7 @@ class Asking:
         if refusal.code == UNTRUSTED_ROOT and self._presenter.principals:
             return ""  # the gateway does not trust the person
         dumped = request.model_dump(by_alias=True, mode="json", exclude_unset=True)
-        sent = cast("dict[str, Any]", dumped.get("params") or {})
+        sent = self._token_takers.readings(request.method, dumped.get("params") or {})[0]
         params = {name: value for name, value in sent.items() if name not in LEG_MEMBERS}
         try:
             gateway = self._presenter.pin(self._url).id

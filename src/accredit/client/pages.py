@@ -25,6 +25,7 @@ from accredit.consent.asks import LEG_MEMBERS, params_digest
 from accredit.errors import ConsentError, SealError
 from accredit.jsonrpc.methods import META_CAPABILITIES, TARGET_MEMBER
 from accredit.rounds.sealing import KEY_BYTES, NONCE_BYTES, FlowState, KeyRing, state_binding
+from accredit.tokens.carried import ARGUMENT
 
 _ENTRY = "accredit"
 """The key of our request among `inputRequests`."""
@@ -99,7 +100,7 @@ class Pages:
     def input_required(self, ask: Ask, url: str, agent_id: str) -> dict[str, Any]:
         """Return the result that asks a modern host to show an ask's page (rule 4)."""
         sealed = FlowState(None, ask.code, 1, ask.expires_at)
-        binding = state_binding(("ask", agent_id), ask.method, ask.target, bytes.fromhex(ask.params_sha256))
+        binding = _binding(agent_id, ask.method, ask.target, ask.params)
         return {
             "resultType": "input_required",
             "inputRequests": {_ENTRY: {"method": "elicitation/create", "params": _elicitation(ask, url)}},
@@ -114,8 +115,7 @@ class Pages:
             return None
         plain = {name: value for name, value in params.items() if name not in LEG_MEMBERS}
         try:
-            digest = params_digest(plain)
-            binding = state_binding(("ask", agent_id), request.method, str(plain.get(member)), digest)
+            binding = _binding(agent_id, request.method, str(plain.get(member)), plain)
             opened = self._keys.open(state, binding, unix_seconds())
         except (SealError, ConsentError):
             return None
@@ -124,6 +124,16 @@ class Pages:
         declined = isinstance(answer, dict) and cast("dict[str, object]", answer).get("action") == "decline"
         kept = {name: value for name, value in params.items() if name == "_meta" or name in plain}
         return Resumed(request.model_copy(update={"params": kept}), opened.flow, declined)
+
+
+def _binding(agent_id: str, method: str, target: str, params: dict[str, Any]) -> bytes:
+    """Return what a state is sealed for. An argument that may be a credential is no part of it, as it may be none of
+    the ask. Raises `ConsentError`."""
+    arguments = params.get("arguments")
+    if isinstance(arguments, dict):
+        named = cast("dict[str, Any]", arguments)
+        params = {**params, "arguments": {name: named[name] for name in named if name != ARGUMENT}}
+    return state_binding(("ask", agent_id), method, target, params_digest(params))
 
 
 def _elicitation(ask: Ask, url: str) -> dict[str, Any]:

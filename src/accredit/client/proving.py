@@ -18,6 +18,8 @@ A refusal is answered by sending again, once for each of these reasons:
 3. -31002: the gateway's challenge is checked and signed (Option B).
 4. A delegation that the gateway refuses for itself (a constraint, its end, its principal): the next one that covers the
    scope is presented, of `MAX_PRESENTED` in all, each after a challenge of its own where there was one.
+5. A proof of a call with an argument `_token`, which a gateway takes off if it is a credential: what is forwarded is
+   what is signed, so the proof covers it only if the tool is known to declare it. If that was wrong, the other way.
 
 Not here: who sends it (`streams`), and what people are told (`refusals`).
 """
@@ -45,6 +47,7 @@ from accredit.policy import (
 )
 from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
+from accredit.tokens.carried import ARGUMENT
 
 Params = dict[str, object]
 
@@ -54,6 +57,7 @@ _LIST_REFUSALS = frozenset({DENIED, UNTRUSTED_ROOT, REPLAYED})
 _ANOTHER_MAY_PASS = frozenset(word for word, row in BY_WORD.items() if row.other_may_pass)
 """Refusals of a delegation where another one for the same scope may pass."""
 
+_INVALID = "ratify_invalid"
 _DEFAULT_SCOPES = {"resources/read": "mcp:resource", "prompts/get": "mcp:prompt"}
 
 
@@ -65,7 +69,8 @@ class _Target(Struct, frozen=True):
 class Attempt(Struct):
     """A request on its way: its `params` without a proof, and what was tried.
 
-    `scope` is what was signed for, if anything; `chains` are the delegations for it that were not refused yet.
+    `scope` is what was signed for, if anything; `chains` are the delegations for it that were not refused yet. `other`
+    is the call as a gateway may have read it as well (5 of what a refusal leads to).
     """
 
     method: str
@@ -75,6 +80,7 @@ class Attempt(Struct):
     corrected: bool = False
     challenged: bool = False
     chains: tuple[Chain, ...] = ()
+    other: GuardedCall | None = None
 
 
 class Listed(NamedTuple):
@@ -106,6 +112,7 @@ class Prover:
         self._session_id = session_id
         self._filters = presenter.has_one_chain and not whole_lists
         self._targets = RecentlyUsed[tuple[str, str], _Target](MAX_KNOWN_TARGETS)
+        self._token_takers = TokenTakers()
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
         """Return the request as an attempt to be proved, or None if it is sent as it is."""
@@ -114,11 +121,16 @@ class Prover:
         if any(name in PROOFS for name in _object(params.get("_meta"))):
             return None
         try:
-            call = guarded_call_from_values(method, params, self._session_id(), None)
-            call.request_hash("")  # what has no digest can't be signed
+            calls = [
+                guarded_call_from_values(method, each, self._session_id(), None)
+                for each in self._token_takers.readings(method, params)
+            ]
+            for call in calls:
+                call.request_hash("")  # what has no digest can't be signed
         except FrameError:
             return None  # nothing that could be signed: the gateway says what is wrong
-        return Attempt(method, params, call) if method != LISTEN or call.subscribed else None
+        other = calls[1] if len(calls) > 1 else None
+        return Attempt(method, params, calls[0], other=other) if method != LISTEN or calls[0].subscribed else None
 
     def proved(self, attempt: Attempt) -> Params:
         """Return the params to send first."""
@@ -153,6 +165,9 @@ class Prover:
             attempt.scope, attempt.corrected = None, True
             return attempt.params if refused else None
         refusal = _object(data)
+        if refusal.get("error") == _INVALID and attempt.other is not None and attempt.scope is not None:
+            attempt.call, attempt.other, attempt.chains = attempt.other, None, ()
+            return self._signed_anew(attempt, attempt.scope)
         scope = scope_in(refusal.get("required_scope"))
         if scope is None and attempt.call.about_tasks:
             target = self._target(attempt)
@@ -199,6 +214,8 @@ class Prover:
     def _learn(self, kind: Kind, item: Mapping[str, object]) -> str | None:
         meta = _object(item.get("_meta"))
         named, scope = item.get(kind.key), scope_in(meta.get(SCOPE))
+        if kind.method == "tools/call":
+            self._token_takers.learn(item)
         if not isinstance(named, str) or scope is None:
             return None
         self._meet(meta)
@@ -229,6 +246,9 @@ class Prover:
 
     def _with_the_next(self, attempt: Attempt, scope: str) -> Params:
         attempt.chains = attempt.chains[1:]
+        return self._signed_anew(attempt, scope)
+
+    def _signed_anew(self, attempt: Attempt, scope: str) -> Params:
         if not attempt.challenged:
             return self._signed(attempt, scope)
         attempt.challenged = False  # a challenge is good once
@@ -248,6 +268,28 @@ class Prover:
         chain = attempt.chains[0]
         proof = self._presenter.prove(attempt.call, bound_to, self._pin.id, challenge=challenge, chain=chain)
         return with_meta(attempt.params, {PROOF: proof})
+
+
+class TokenTakers:
+    """Which tools are known to declare an argument `_token`: it is theirs then, and no credential for the gateway."""
+
+    def __init__(self) -> None:
+        self._names = RecentlyUsed[str, bool](MAX_KNOWN_TARGETS)
+
+    def learn(self, tool: Mapping[str, object]) -> None:
+        """Learn from an entry of a list of tools."""
+        name = tool.get("name")
+        if isinstance(name, str) and ARGUMENT in _object(_object(tool.get("inputSchema")).get("properties")):
+            self._names.put(name, True)
+
+    def readings(self, method: str, params: Params) -> tuple[Params, ...]:
+        """Return the params as a gateway will read them, and, for a call with such an argument, as it may instead."""
+        arguments = params.get("arguments")
+        if method != "tools/call" or not isinstance(arguments, dict) or ARGUMENT not in arguments:
+            return (params,)
+        kept = {name: value for name, value in cast("Params", arguments).items() if name != ARGUMENT}
+        bare = {**params, "arguments": kept}
+        return (params, bare) if self._names.get(str(params.get("name"))) else (bare, params)
 
 
 def with_meta(params: Params, more: Mapping[str, object]) -> Params:

@@ -419,3 +419,37 @@ def test_a_task_that_was_made_before_is_proved_for_what_the_gateway_says(trust: 
     agent, judge = prover(trust), Judge(trust)
     judge.knows("t", "list_inbox", trust)
     assert sent(agent, judge, "tasks/update", {"taskId": "t"}) == ([False, True, True], None)
+
+
+# --- a token among the arguments ---------------------------------------------------------------------
+
+
+class TokenJudge(Judge):
+    """A gateway that takes tokens, and so takes an argument `_token` off that the tool does not declare."""
+
+    def refusal(self, method: str, params: Params) -> ProofRefused | None:
+        kept = {name: value for name, value in params["arguments"].items() if name != "_token"}
+        return super().refusal(method, {**params, "arguments": kept})
+
+
+@pytest.mark.holds("client/proving", 5)
+@pytest.mark.parametrize("tool", ["list_inbox", "send_email"])
+def test_the_proof_of_a_call_with_a_token_is_of_what_the_gateway_forwards(trust: Trust, tool: str) -> None:
+    agent = prover(trust)
+    with_token = call(tool, _token="t")
+    for judge, proofs in ((TokenJudge(trust), 1), (Judge(trust), 2)):  # the second one has no tokens
+        for _ in range(2):
+            tries, refusal = sent(agent, judge, "tools/call", with_token)
+            assert refusal is None
+            assert sum(tries) == proofs
+
+
+@pytest.mark.holds("client/proving", 5)
+def test_an_argument_that_the_tool_declares_is_the_tools__whatever_its_name(trust: Trust) -> None:
+    agent = prover(trust)
+    attempt = agent.attempt("tools/list", {})
+    assert attempt is not None
+    schema = {"type": "object", "properties": {"_token": {"type": "string"}}}
+    agent.listed(attempt, {"tools": [{"name": "list_inbox", "inputSchema": schema}]})
+    tries, refusal = sent(agent, Judge(trust), "tools/call", call(_token="t"))
+    assert (sum(tries), refusal) == (1, None)
