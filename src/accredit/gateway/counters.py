@@ -25,20 +25,29 @@ _CHALLENGED = "call_challenged"
 class Counters:
     """Counts of this process since it started, by kind; `/readyz` shows them to callers with a good token."""
 
-    def __init__(self, counts: Counter[str] | None = None) -> None:
+    def __init__(self, counts: Counter[str] | None = None, server: str = "") -> None:
+        """`server` is the name of the one of several servers that this is about."""
         self.counts: Counter[str] = Counter() if counts is None else counts
+        self._server = server
         self.tool_list_changes = 0
         """How often the one server has said that its list of tools has changed, on whatever stream."""
 
-    def of_server(self) -> "Counters":
+    def of_server(self, name: str) -> "Counters":
         """Return what one of several servers counts with: of the same counts, but what it says of its tools is about
-        its own."""
-        return Counters(self.counts)
+        its own, and what is logged names it."""
+        return Counters(self.counts, name)
 
     def refused(
-        self, error: AccreditError, *, method: str | None = None, observed: bool = False, logged: bool = True
+        self,
+        error: AccreditError,
+        *,
+        method: str | None = None,
+        observed: bool = False,
+        logged: bool = True,
+        server: str = "",
     ) -> None:
-        """Count and log a refusal; `observed` says that the frame was forwarded all the same (observe mode).
+        """Count and log a refusal; `observed` says that the frame was forwarded all the same (observe mode). `server`
+        names the one that it is about, where that is not the one which this counts for.
 
         One that is not `logged` is only counted: a peer must not fill a disk.
         """
@@ -47,7 +56,8 @@ class Counters:
         if not logged:
             return
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
-        facts: dict[str, Any] = traced() if method is None else {"method": method} | traced()
+        about: dict[str, Any] = {"server": server or self._server, "method": method}
+        facts = {name: value for name, value in about.items() if value} | traced()
         # A challenge is how each call of a sensitive tool begins: nobody was denied anything.
         level = logging.INFO if kind.startswith(_CHALLENGED) else logging.WARNING
         log_event(_log, level, kind, detail=detail, **facts)

@@ -84,7 +84,9 @@ class Server:
         self._parts = before._parts if before is not None else Parts(servers)
         self.line = before.line if before is not None else object()
         """The same for all that go on with the same connections and children."""
-        self._counters = counters = before._counters if before is not None else shared.counters.of_server()
+        self._counters = counters = (
+            before._counters if before is not None else shared.counters.of_server(settings.server)
+        )
         self.recorder = recorder_of(settings, counters, shared.records, recorder)
         self._directory = directory = before._directory if before is not None else ToolDirectory(shared.on_tools)
         bearer = bearer_for(settings, shared.key_sets, directory)

@@ -42,7 +42,7 @@ def test_a_challenge_is_no_denial__an_alarm_for_each_call_of_a_sensitive_tool_wo
 
 def test_what_one_server_says_of_its_tools_is_about_no_other__each_call_elsewhere_would_cost_a_look() -> None:
     shared = Counters()
-    loud, quiet = shared.of_server(), shared.of_server()
+    loud, quiet = shared.of_server("loud"), shared.of_server("quiet")
     loud.notified("notifications/tools/list_changed")
     loud.refused(AnswerError("x"))
     assert (loud.tool_list_changes, quiet.tool_list_changes) == (1, 0)

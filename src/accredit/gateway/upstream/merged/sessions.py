@@ -20,12 +20,18 @@ from accredit.limits import MAX_SESSION_ID_BYTES, MERGED_ID_BYTES
 
 
 class MemberSession(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The session at one server: its `id` there (b"" where the server gives none), its replica and its revision. In the
-    client's id the replica has the name that tells it from those of all servers (`HttpUpstream.homes`)."""
+    """The session at one server: its `id` there (b"" where the server gives none), its replica and its revision, which
+    is "" for one that was `slow`: it had not answered when the client's session began (`starts`). In the client's id
+    the replica has the name that tells it from those of all servers (`HttpUpstream.homes`)."""
 
     id: bytes
     replica: str
     revision: str
+
+    @property
+    def slow(self) -> bool:
+        """Whether its client has never heard what the server says of itself."""
+        return not self.revision
 
 
 MemberSessions = Mapping[str, MemberSession]

@@ -2,10 +2,11 @@
 their backends.
 
 A client that resumes it (`Last-Event-ID`) resumes each server's where the last event that it has seen of that server
-was. Of a server that gives no ids, or can't go on from there, it is told that its lists may have changed.
+was. Of a server that gives no ids, or can't go on from there, it is told that its lists may have changed. So it is of
+one that was slow to start, once that is there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from accredit.errors import AccreditError, RequestError
 from accredit.gateway.headers import RequestHead
@@ -24,7 +25,7 @@ _CHANGED = b"".join(told(f"{each}/list_changed") for each in LISTS)
 
 class StandingStream(SharedStream):
     """`heads` are those of the servers' own streams, without `Last-Event-ID`, `resumed` the ids to go on from. `id_of`
-    returns what the client gets for such ids."""
+    returns what the client gets for such ids. Of what the `slow` ones have, the client may know nothing yet."""
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class StandingStream(SharedStream):
         resumed: EventIds | None,
         id_of: Callable[[EventIds], bytes],
         max_bytes: int,
+        slow: Collection[str] = (),
     ) -> None:
         super().__init__(reply, heads.keys(), members)
         self._heads = heads
@@ -43,7 +45,7 @@ class StandingStream(SharedStream):
         self._max_bytes = max_bytes
         self._last = dict(resumed.of) if resumed is not None else dict[str, bytes]()
         self._longest = longest_event_id(len(heads))
-        self._lost: set[str] = set()
+        self._lost = {name for name in slow if name not in self._last}
 
     def began(self, part: Part) -> None:
         """Take the stream for open."""

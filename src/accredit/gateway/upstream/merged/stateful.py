@@ -2,7 +2,7 @@
 servers or answer one of them. I/O through the servers' backends.
 
 1. `initialize` asks all servers at once; each has `MERGED_ASK_SECONDS`. The session is with those that have answered
-   (`sessions`), and with one at least.
+   (`sessions`), and with one at least; and with the commands that are still starting (`starts`).
 2. `ping`, `logging/setLevel` and notifications go to all servers of the session. A server that knows no such method has
    nothing to do; who has not answered is named. `DELETE` ends all sessions.
 3. A response goes to the server whose request it answers, with that server's own id, and progress likewise. A
@@ -16,8 +16,9 @@ servers or answer one of them. I/O through the servers' backends.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import partial
+from typing import Any
 
 from msgspec import Raw
 
@@ -47,6 +48,7 @@ from accredit.gateway.upstream.merged.sessions import (
     packed,
 )
 from accredit.gateway.upstream.merged.standing import LAST_EVENT, StandingStream
+from accredit.gateway.upstream.merged.starts import Starts
 from accredit.gateway.upstream.merged.streams import Part, SharedStream
 from accredit.gateway.upstream.merged.subscription import Subscription, shares
 from accredit.gateway.upstream.merged.ways import Ways, session_id
@@ -59,6 +61,7 @@ from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Edit
 
 _log = logging.getLogger("accredit.gateway.merged")
+_INITIALIZED = "notifications/initialized"
 _PING = b'{"jsonrpc":"2.0","id":"check","method":"ping"}'
 _TO_ALL = frozenset({"ping", "logging/setLevel"})
 _OF_THE_STATELESS_ERA = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
@@ -116,7 +119,7 @@ class Stateful:
         finally:
             if aside.session:
                 self._end(name, aside)
-        return self._hello(aside, request) is not None
+        return self._hello(request, aside) is not None
 
     # --- messages ------------------------------------------------------------------------------------
 
@@ -165,18 +168,20 @@ class Stateful:
         asides = {name: self._ways.aside(reply, name) for name in self._members}
         sessions: MemberSessions = {}
         begun = False
+        starts = Starts(self._ways, asides, request, partial(self._hello, request))
         try:
             with WhileConnected(reply):
-                await self._ways.ask(asides, request)
-            hellos = {name: hello for name, aside in asides.items() if (hello := self._hello(aside, request))}
+                hellos, slow = await starts.answered()
             if not hellos:
                 raise UpstreamUnavailable("none of the servers has answered")
             await self._compare(asides, request)
             sessions = {name: self._begun(name, asides[name], revision_of(hello)) for name, hello in hellos.items()}
+            longest = longest_id(len(self._members))
+            sessions |= {name: MemberSession(id, "", "") for name, id in slow.items() if len(id) <= longest}
             missing = sorted(self._members.keys() - hellos.keys())
             if missing:
-                log_event(_log, logging.WARNING, "session_without", servers=missing)
-            revision, result = initialized(hellos, missing, self._info)
+                log_event(_log, logging.WARNING, "session_without", servers=missing, starting=sorted(slow))
+            revision, result = initialized(hellos, missing, self._info, more=bool(slow))
             response = Success(
                 request.id, Raw(result), to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
             )
@@ -185,10 +190,27 @@ class Stateful:
             reply.negotiated(own, revision)
             begun = True
         finally:
+            if not begun:
+                starts.cancel()
             for name, aside in asides.items():
                 if aside.session and not (begun and name in sessions):
                     self._end(name, aside)
+        for name in slow:
+            self._chore(self._follow(name, asides[name], starts.tasks[name], request))
         await reply.reply(200, text, [JSON, (SESSION_HEADER, own)])
+
+    async def _follow(self, name: str, aside: Aside, start: asyncio.Task[None], request: Request) -> None:
+        """See to the session of a server that is slow to start."""
+        try:
+            await start
+        finally:
+            start.cancel()
+        begun = self._hello(request, aside) is not None
+        log_event(_log, logging.INFO if begun else logging.WARNING, "slow_start", server=name, begun=begun)
+        if begun:
+            await self._compare({name: aside}, request)
+        elif aside.session:
+            self._end(name, aside)
 
     async def _compare(self, asides: Mapping[str, Aside], request: Request) -> None:
         """Compare what servers say of themselves with what is pinned of it."""
@@ -200,7 +222,7 @@ class Stateful:
     def _begun(self, name: str, aside: Aside, revision: str) -> MemberSession:
         return MemberSession(aside.session, self._members[name].home_of(aside.replica), revision)
 
-    def _hello(self, aside: Aside, request: Request) -> dict[str, Raw] | None:
+    def _hello(self, request: Request, aside: Aside) -> dict[str, Raw] | None:
         response = aside.response(request.id)
         if not isinstance(response, Success) or len(aside.session) > longest_id(len(self._members)):
             return None
@@ -244,6 +266,8 @@ class Stateful:
             id = cancelled(message) if isinstance(message, Notification) else None
             at = self._under_way.get((session_id(reply.head), id)) if id is not None else None
             names = [at] if at is not None and at in sessions else list(sessions)
+            if isinstance(message, Notification) and message.method == _INITIALIZED:  # the slow are told by `starts`
+                names = [each for each in names if not sessions[each].slow]
             with WhileConnected(reply):
                 await self._ways.ask({each: self._ways.aside(reply, each) for each in names}, message)
         await reply.reply(202)
@@ -269,7 +293,9 @@ class Stateful:
         heads = {name: self._ways.head(bare, name) for name in sessions}
         mapper = partial(self._ways.mapper, reply, answered=_nobody)
         id_of = partial(EventIds.text, ring=self._ways.ring, session=own)
-        await self._serve(StandingStream(reply, heads, self._members, mapper, resumed, id_of, self._ways.max_bytes))
+        slow = [name for name, session in sessions.items() if session.slow]
+        most = self._ways.max_bytes
+        await self._serve(StandingStream(reply, heads, self._members, mapper, resumed, id_of, most, slow))
 
     async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
         """Go on with the stream that answers one request: what the server says there answers no other."""
@@ -335,9 +361,10 @@ class Stateful:
         head = in_session(aside.head, MemberSession(aside.session, aside.replica, ""))
         head.method = "DELETE"
         ending = Aside(aside, head, self._ways.max_bytes)
-        chore = asyncio.create_task(
-            self._ways.each({name: ending}, lambda name, aside: self._members[name].backend.delete(aside))
-        )
+        self._chore(self._ways.each({name: ending}, lambda name, aside: self._members[name].backend.delete(aside)))
+
+    def _chore(self, work: Coroutine[Any, Any, None]) -> None:
+        chore = asyncio.create_task(work)
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
 

@@ -55,6 +55,8 @@ class Part(Aside):
         """Take the head of the stream."""
         self.started, self.status = True, status
         self._stream.began(self)
+        if self.before:
+            await self._stream.take(self, b"")
 
     async def write(self, chunk: bytes) -> None:
         """Pass events on. Raises `ClientGone`."""

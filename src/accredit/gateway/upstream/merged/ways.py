@@ -138,17 +138,26 @@ class Ways:
         async def one(name: str, aside: Aside) -> None:
             try:
                 async with asyncio.timeout(MERGED_ASK_SECONDS):
-                    await work(name, aside)
+                    await self.one(name, aside, work(name, aside))
             except TimeoutError:
-                self._counters.refused(UpstreamTimeout(f"no answer for {MERGED_ASK_SECONDS:g} s"))
-            except RequestError as error:
-                aside.status = error.status
-            except AccreditError as error:
-                self._counters.refused(error)
+                self.late(name)
 
         async with asyncio.TaskGroup() as group:
             for name, aside in asides.items():
                 group.create_task(one(name, aside))
+
+    async def one(self, name: str, aside: Aside, work: Coroutine[Any, Any, None]) -> None:
+        """Do something at one server, however long it takes. What fails there is noted."""
+        try:
+            await work
+        except RequestError as error:
+            aside.status = error.status
+        except AccreditError as error:
+            self._counters.refused(error, server=name)
+
+    def late(self, name: str) -> None:
+        """Note that a server has not answered in its time."""
+        self._counters.refused(UpstreamTimeout(f"no answer for {MERGED_ASK_SECONDS:g} s"), server=name)
 
 
 def _not_found() -> RequestError:

@@ -21,7 +21,7 @@ from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import find_program
 from accredit.gateway.upstream.stdio.modern import SharedUpstream
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
-from accredit.gateway.upstream.stdio.sessions import Sessions
+from accredit.gateway.upstream.stdio.sessions import HeadStart, Sessions
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.era import VERSION_HEADER
 from accredit.jsonrpc.frames import Frame, Request
@@ -62,13 +62,19 @@ class StdioBackend:
                 error.id = message.id
             raise
 
+    async def begin(self, reply: Reply, initialize: Request, ahead: HeadStart) -> None:
+        """Answer `initialize`. From when `ahead` has the session's id, what names it waits for the child's answer."""
+        _check_accept(reply, b"application/json", b"text/event-stream")
+        _check_revision(reply)
+        await self._sessions.create(reply, initialize, ahead=ahead)
+
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
         """Serve a session's long-lived stream, or resume one, whose responses were edited before they were kept."""
         if reply.head.headers.get(VERSION_HEADER, b"").decode("latin-1") in MODERN_REVISIONS:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         _check_accept(reply, b"text/event-stream")
         _check_revision(reply)
-        with self._sessions.using(reply, stands=True) as session:
+        async with self._sessions.using(reply, stands=True) as session:
             await session.get(reply, reply.head.headers.get(b"last-event-id"))
 
     async def delete(self, reply: Reply) -> None:
@@ -83,7 +89,7 @@ class StdioBackend:
         try:
             if era is Era.MODERN:
                 return await self._shared.ask(request)
-            with self._sessions.using(reply) as session:
+            async with self._sessions.using(reply, watches=False) as session:
                 return await session.ask(request)
         except AccreditError:
             return None
@@ -108,7 +114,7 @@ class StdioBackend:
         if initialize is not None and SESSION_HEADER not in reply.head.headers:
             await self._sessions.create(reply, initialize, edits.get(initialize.id))
         else:
-            with self._sessions.using(reply) as session:
+            async with self._sessions.using(reply) as session:
                 await session.post(reply, message, edits)
 
     async def _modern(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:

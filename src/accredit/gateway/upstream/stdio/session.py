@@ -46,6 +46,7 @@ from accredit.limits import CLIENT_STALL_SECONDS, REPLAY_STREAMS, UNSENT_BYTES
 
 _log = logging.getLogger("accredit.gateway.stdio")
 _PRIMED_SINCE = "2025-11-25"  # clients of older revisions do not expect an event without data
+_INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 _REQUEST_CANCELLED = -32800
 _EVENT_ID = re.compile(rb"([0-9]{1,9})-([0-9]{1,9})")
 
@@ -93,6 +94,10 @@ class Session(Conversation[_SessionCall]):
             raise AnswerError("the result of initialize is not an object")
         self.revision = as_string(named.get("protocolVersion"))
         return True
+
+    async def confirm(self) -> None:
+        """Tell the child that the session is initialized, in its client's place. Raises `AccreditError`."""
+        await self._child.send(_INITIALIZED, self._patience)
 
     async def post(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
         """Forward a message, or the members of a batch, and answer the client."""

@@ -8,16 +8,19 @@ least valuable session ends. A stranger is a caller who has proved nothing (no t
    left than the reserve; where something can be proved, strangers hold none of the reserve;
 3. one with an open stream only after those without, and for a stranger only if its address has more than his own;
 4. of the others, one of the address that has most; then one never used after `initialize`; then the one idle longest.
+
+A session whose id its client may have before the child has answered (`HeadStart`) is one of these from then on; who
+uses it waits until the child has answered, and is told if it does not.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import AsyncGenerator
 
 from accredit.base.log_events import log_event
-from accredit.errors import AnswerError, RequestError
+from accredit.errors import AnswerError, RequestError, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
 from accredit.gateway.room import ALONE, Parts
@@ -41,15 +44,28 @@ from accredit.limits import (
 _log = logging.getLogger("accredit.gateway.stdio")
 
 
+class HeadStart:
+    """What a caller knows of a session before its child has answered `initialize`: its id, b"" while there is none.
+
+    One that has told its client of the session already sets `confirmed`: nobody else will tell the child then that it
+    is initialized.
+    """
+
+    def __init__(self) -> None:
+        self.session = b""
+        self.confirmed = False
+
+
 class _Entry:
     """A session and its use: exchanges that use it (`streams` are long-lived ones), and when it expires if none does.
 
     `since` is when the last exchange ended, in the loop's time; `listened` says that its client had a long-lived
-    stream.
+    stream. `answered` is done once the child has answered `initialize`, with whether that made it a session.
     """
 
     def __init__(self, session: Session, reply: Reply) -> None:
         self.session = session
+        self.answered = asyncio.get_running_loop().create_future()
         self.peer = reply.peer
         self.proved = reply.proved
         self.uses = 0
@@ -61,8 +77,9 @@ class _Entry:
 
     @property
     def busy(self) -> bool:
-        """Whether the session must not be ended (rule 1)."""
-        return self.uses > self.streams or self.session.owes
+        """Whether the session must not be ended (rule 1). A child that has not answered `initialize` owes it to nobody
+        yet: the client that waits for it can begin anew."""
+        return self.uses > self.streams or (self.session.owes and self.answered.done())
 
 
 class Sessions:
@@ -93,33 +110,47 @@ class Sessions:
         for entry in self._entries.values():
             entry.session.go_by(settings)
 
-    async def create(self, reply: Reply, request: Request, edit: Edit | None = None) -> None:
+    async def create(
+        self, reply: Reply, request: Request, edit: Edit | None = None, ahead: HeadStart | None = None
+    ) -> None:
         """Start a child for an `initialize`, and answer the client: with a session, if the child's answer is valid.
-        Raises `AccreditError`."""
+        With `ahead` the session is there for its client as soon as it has an id. Raises `AccreditError`."""
         await self._make_room(reply, request)
         session = await self._start()
+        entry = _Entry(session, reply)
+        if ahead is not None:
+            self._entries[session.id] = entry
+            entry.since = asyncio.get_running_loop().time()
+            ahead.session = session.id.encode("ascii")
         kept = False
         try:
             with WhileConnected(reply):
                 stream = await session.initialize(request, edit)
-            kept = self._established(session, stream.whole())
+            established = self._established(session, stream.whole())
+            if established and ahead is not None and ahead.confirmed:
+                await session.confirm()
+            kept = established
         finally:
+            entry.answered.set_result(kept)
             if not kept:
                 self._end(session)
         headers: RawHeaders = [JSON]
         if kept:
-            entry = self._entries[session.id] = _Entry(session, reply)
-            self._rest(entry)
+            if ahead is None:  # else it is one of them, unless it was ended meanwhile
+                self._entries[session.id] = entry
+            if entry.uses == 0:
+                self._rest(entry)
             id = session.id.encode("ascii")
             reply.negotiated(id, session.revision or "")
             headers.append((SESSION_HEADER, id))
         await reply.reply(stream.status, stream.whole(), headers)
 
-    @contextlib.contextmanager
-    def using(self, reply: Reply, *, stands: bool = False) -> Generator[Session]:
+    @contextlib.asynccontextmanager
+    async def using(self, reply: Reply, *, stands: bool = False, watches: bool = True) -> AsyncGenerator[Session]:
         """Return the session that a client names; it does not expire meanwhile. With `stands` it is only listened to.
+        Unless it `watches`, somebody else sees to it that a client which goes away ends a wait.
 
-        Raises `RequestError` (400, 404).
+        Raises `RequestError` (400, 404), and `UpstreamUnavailable` if its child does not begin it.
         """
         entry = self._find(reply)
         entry.proved = entry.proved or reply.proved
@@ -130,6 +161,11 @@ class Sessions:
         if entry.timer is not None:
             entry.timer.cancel()
         try:
+            if not entry.answered.done():
+                with WhileConnected(reply) if watches else contextlib.nullcontext():
+                    await asyncio.wait([entry.answered])
+            if not entry.answered.result():
+                raise UpstreamUnavailable("the upstream has not begun the session")
             yield entry.session
         finally:
             entry.uses -= 1
@@ -220,7 +256,7 @@ class Sessions:
         return entry
 
     def _rest(self, entry: _Entry) -> None:
-        if entry.session.id in self._entries:
+        if entry.session.id in self._entries and entry.answered.done():
             loop = asyncio.get_running_loop()
             entry.since = loop.time()
             seconds = SESSION_LEFT_SECONDS if entry.listened else SESSION_IDLE_SECONDS
