@@ -21,6 +21,7 @@ from accredit.config import (
     changes,
     check_exposure,
     check_fixed,
+    check_no_loop,
     in_short,
     load,
     tls_context,
@@ -79,6 +80,7 @@ def configured(start: Start, files: ReadFiles) -> Configured:
     with reading(files):
         loaded = load(start.file, start.environ, start.command_line)
         servers = build_all_settings(loaded, start.environ, workers=start.workers, starting=True, own=start.own)
+        check_no_loop(loaded.config.gateway, servers)
         tls = tls_context(loaded.config.gateway)
         if not start.insecure:
             check_exposure(loaded.config.gateway)

@@ -14,7 +14,7 @@ from accredit.config.build import build_all_settings, build_settings, build_upst
 from accredit.config.changes import changes, check_fixed, in_short
 from accredit.config.conversion import converted, json_schema
 from accredit.config.digest import policy_digest
-from accredit.config.listen import check_exposure, tls_context
+from accredit.config.listen import check_exposure, check_no_loop, tls_context
 from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
 from accredit.config.pins import build_pins, lock_file, read_lock_file, read_pinned
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key
@@ -44,6 +44,7 @@ __all__ = [
     "changes",
     "check_exposure",
     "check_fixed",
+    "check_no_loop",
     "converted",
     "folder_of",
     "gateway_id",

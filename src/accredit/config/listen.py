@@ -7,14 +7,16 @@ operator's word (`--insecure`) that something else provides it.
 import os
 import ssl
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from accredit.base.addresses import is_loopback_host
 from accredit.base.text import one_line
 from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.keys import FileContent, memory_file, read_once
 from accredit.limits import MAX_PEM_CHAIN_BYTES
 
@@ -26,6 +28,28 @@ def check_exposure(gateway: Gateway) -> None:
             one_line(f"gateway.host is {gateway.host}: others could read and change what passes without TLS"),
             "set gateway.tls_cert_file and tls_key_file, or say --insecure behind a proxy that does TLS",
         )
+
+
+def check_no_loop(gateway: Gateway, servers: Iterable[GatewaySettings]) -> None:
+    """Refuse a server that is this gateway: one request would become as many as there is room for. Raises
+    `ConfigurationError`."""
+    for settings in servers:
+        upstream = settings.upstream
+        urls = (upstream.url, *upstream.others) if isinstance(upstream, HttpUpstream) else ()
+        for parts in map(urlsplit, urls):
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            if port == gateway.port and _is_here(parts.hostname or "", gateway.host):
+                raise ConfigurationError(
+                    f"{settings.place}: its URL leads to this gateway itself ({one_line(gateway.host)}:{port})",
+                    "name the URL of the MCP server, or have the gateway listen on another port",
+                )
+
+
+def _is_here(host: str, own: str) -> bool:
+    own = own.strip("[]").lower()
+    if own in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
+        return is_loopback_host(host)
+    return host == own or ("localhost" in (host, own) and is_loopback_host(host) and is_loopback_host(own))
 
 
 def tls_context(gateway: Gateway) -> ssl.SSLContext | None:

@@ -9,9 +9,10 @@ import pytest
 from tests.world.certificates import write_certificate
 
 from accredit.base.addresses import is_loopback_host
-from accredit.config import check_exposure, tls_context
+from accredit.config import check_exposure, check_no_loop, tls_context
 from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
+from accredit.gateway import GatewaySettings, HttpUpstream
 
 pytestmark = pytest.mark.holds("config/listen")
 
@@ -69,3 +70,28 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: P
     write_certificate(tmp_path, password=b"secret")
     with pytest.raises(ConfigurationError, match="can't be used"):
         tls_context(configured(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "is_itself"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8484/mcp", True),
+        ("127.0.0.1", "http://localhost:8484/mcp/a", True),
+        ("0.0.0.0", "https://127.0.0.1:8484/x", True),
+        ("::", "http://[::1]:8484/mcp", True),
+        ("gate.example", "http://Gate.example:8484/mcp", True),
+        ("127.0.0.1", "http://127.0.0.1:8485/mcp", False),
+        ("127.0.0.1", "http://127.0.0.2:8484/mcp", False),
+        ("127.0.0.1", "http://gate.example:8484/mcp", False),
+        ("0.0.0.0", "http://10.0.0.7:8484/mcp", False),
+    ],
+)
+def test_a_server_that_is_the_gateway_itself_would_make_one_request_fill_all_of_its_room(
+    host: str, url: str, is_itself: bool
+) -> None:
+    servers = [GatewaySettings(HttpUpstream("http://a:1/", {}, (url,)), "b", "/mcp/b")]
+    if is_itself:
+        with pytest.raises(ConfigurationError, match=r"servers\.b: its URL leads to this gateway"):
+            check_no_loop(Gateway(host=host), servers)
+    else:
+        check_no_loop(Gateway(host=host), servers)
