@@ -380,3 +380,37 @@ def test_what_a_server_says_beside_its_answer_to_initialize_reaches_nobody() -> 
             assert json.loads(answer.body)["result"]["capabilities"] == {"tools": {}}
 
     run(main())
+
+
+def test_sessions_with_servers_that_name_none_are_not_one() -> None:
+    """Two clients number their calls alike; what one cancels is its own, and what it was told last is no place of the
+    other's."""
+    cancels: list[str] = []
+    left = asyncio.Event()
+
+    async def holds(server: Scripted, connection: Connection, _: Any) -> None:
+        await server.stream(connection, b"id: 1\ndata: \n\n")
+        await left.wait()
+
+    async def cancelled(server: Scripted, connection: Connection, _: Any) -> None:
+        cancels.append("mail" if server is mail else "files")
+        await connection.send(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    answers: dict[str, Answers] = {"tools/call": holds, "notifications/cancelled": cancelled}
+    mail, files = (Scripted(answers, session="") for _ in range(2))
+
+    async def main() -> None:
+        servers = RawServer(mail), RawServer(files)
+        async with servers[0] as one, servers[1] as two, Merged({"mail": one.url, "files": two.url}) as merged:
+            first, second = await merged.session(), await merged.session()
+            async with RawClient(merged.port) as a, RawClient(merged.port) as b, RawClient(merged.port) as c:
+                await open_stream(a, first.posted("mail__x", id=1))
+                event = await next_event(a)
+                assert event is not None
+                await open_stream(b, second.posted("files__x", id=1))
+                await first.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+                assert cancels == ["mail"]
+                assert await second.get(c, event.id) == 400
+                left.set()
+
+    run(main())

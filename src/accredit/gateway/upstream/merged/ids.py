@@ -5,7 +5,7 @@ No I/O.
    server's id. So 7 and "7" stay two ids, and the server gets its own back, type and all. Such an id is no secret: it
    names something within sessions that its bearer has.
 2. What the client numbers for a server to name it (progress tokens) goes there behind a tag, an HMAC over the server,
-   its session and the token. Only what comes back from that server in that session, with its tag, leads to the token:
+   the session and the token. Only what comes back from that server in that session, with its tag, leads to the token:
    no server reports the progress of a call that another one has got.
 3. An event's id is outside `m1.` and the base64url of the last id of each server whose events are on the stream. So a
    client that resumes gets of each what came after. Of a stream that answers a request, it says which: no server
@@ -55,7 +55,7 @@ def inner_id(id: MessageId | None) -> tuple[str, MessageId] | None:
 
 
 class ProgressTokens:
-    """Clients' progress tokens, as one server has them in one session ("" for none): rule 2."""
+    """Clients' progress tokens, as one server has them in one merged session (b"" for none): rule 2."""
 
     def __init__(self, ring: KeyRing, name: str, session: bytes = b"") -> None:
         """`ring` is what `merged_ring` returns."""

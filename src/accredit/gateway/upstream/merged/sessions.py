@@ -18,6 +18,9 @@ from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.jsonrpc.era import VERSION_HEADER
 from accredit.limits import MAX_SESSION_ID_BYTES, MERGED_ID_BYTES
 
+NONCE_BYTES = 12
+_OTHER_BYTES = NONCE_BYTES + 8
+
 
 class MemberSession(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The session at one server: its `id` there (b"" where the server gives none), its replica and its revision, which
@@ -40,12 +43,15 @@ MemberSessions = Mapping[str, MemberSession]
 
 def longest_id(servers: int) -> int:
     """Return how many bytes each of so many servers' ids may have."""
-    return max(MAX_SESSION_ID_BYTES // max(servers, 1) - MERGED_ID_BYTES, 0)
+    return max((MAX_SESSION_ID_BYTES - _OTHER_BYTES) // max(servers, 1) - MERGED_ID_BYTES, 0)
 
 
-def packed(sessions: MemberSessions) -> bytes:
-    """Return what the gateway calls a merged session itself; no client gets it but sealed."""
-    return msgspec.msgpack.encode(sessions)
+def packed(sessions: MemberSessions, nonce: bytes) -> bytes:
+    """Return what the gateway calls a merged session itself; no client gets it but sealed.
+
+    `nonce` is `NONCE_BYTES` of random: servers without ids for their sessions would else make one of all of them.
+    """
+    return msgspec.msgpack.encode((nonce, sessions))
 
 
 def sessions_in(head: RequestHead) -> MemberSessions:
@@ -70,6 +76,6 @@ def in_session(head: RequestHead, session: MemberSession | None) -> RequestHead:
 @lru_cache(1_024)
 def _unpacked(named: bytes) -> MemberSessions:
     try:
-        return msgspec.msgpack.decode(named, type=dict[str, MemberSession])
+        return msgspec.msgpack.decode(named, type=tuple[bytes, dict[str, MemberSession]])[1]
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return {}

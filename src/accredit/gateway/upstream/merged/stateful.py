@@ -16,6 +16,7 @@ servers or answer one of them. I/O through the servers' backends.
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import partial
 from typing import Any
@@ -41,6 +42,7 @@ from accredit.gateway.upstream.merged.initialize import hello_in, initialized, r
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE
 from accredit.gateway.upstream.merged.messages import addressee, cancelled
 from accredit.gateway.upstream.merged.sessions import (
+    NONCE_BYTES,
     MemberSession,
     MemberSessions,
     in_session,
@@ -186,7 +188,7 @@ class Stateful:
                 request.id, Raw(result), to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
             )
             text = await in_turns(edit(response)) if edit is not None else response.text
-            own = packed(sessions)
+            own = packed(sessions, secrets.token_bytes(NONCE_BYTES))
             reply.negotiated(own, revision)
             begun = True
         finally:

@@ -100,8 +100,7 @@ class Ways:
         )
 
     def _tokens(self, name: str, head: RequestHead) -> ProgressTokens:
-        session = sessions_in(head).get(name)
-        return ProgressTokens(self.ring, name, session.id if session is not None else b"")
+        return ProgressTokens(self.ring, name, session_id(head))
 
     def member_reply(
         self, reply: Reply, name: str, answered: bytes, *, own: str | None = None, **more: Any

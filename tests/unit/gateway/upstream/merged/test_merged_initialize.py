@@ -10,7 +10,14 @@ from msgspec import Raw
 
 from accredit.gateway.headers import RequestHead
 from accredit.gateway.upstream.merged.initialize import hello_in, initialized
-from accredit.gateway.upstream.merged.sessions import MemberSession, in_session, longest_id, packed, sessions_in
+from accredit.gateway.upstream.merged.sessions import (
+    NONCE_BYTES,
+    MemberSession,
+    in_session,
+    longest_id,
+    packed,
+    sessions_in,
+)
 from accredit.limits import MAX_SESSION_ID_BYTES
 
 INFO = {"name": "gate", "version": "1"}
@@ -57,7 +64,11 @@ def test_what_any_server_can_do_the_merged_endpoint_can() -> None:
 @pytest.mark.holds("gateway/upstream/merged/sessions")
 @given(st.dictionaries(names, sessions, max_size=5))
 def test_each_server_is_asked_in_its_own_session(all_of: dict[str, MemberSession]) -> None:
-    head = RequestHead("POST", "/mcp", [(b"mcp-session-id", packed(all_of)), (b"mcp-protocol-version", b"2024-11-05")])
+    head = RequestHead(
+        "POST",
+        "/mcp",
+        [(b"mcp-session-id", packed(all_of, b"n" * NONCE_BYTES)), (b"mcp-protocol-version", b"2024-11-05")],
+    )
     assert sessions_in(head) == all_of
     for session in all_of.values():
         own = in_session(head, session)
@@ -81,4 +92,4 @@ def test_the_longest_ids_of_all_servers_have_room_in_one(servers: int) -> None:
     longest = longest_id(servers)
     assert longest >= 36
     all_of = {f"{number:032}": MemberSession(b"x" * longest, "0" * 16, "2025-11-25") for number in range(servers)}
-    assert len(packed(all_of)) <= MAX_SESSION_ID_BYTES
+    assert len(packed(all_of, b"n" * NONCE_BYTES)) <= MAX_SESSION_ID_BYTES
