@@ -384,6 +384,36 @@ def test_a_server_whose_room_is_full_is_left_out_of_lists_at_once(
     run(main())
 
 
+def test_a_server_whose_room_is_full_is_not_asked_to_begin_a_session_either(
+    trust: Trust, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever begins sessions of all would take the connections that callers of one server need."""
+    monkeypatch.setattr("accredit.gateway.room.MAX_CALLS", 2)
+    came = asyncio.Event()
+    left = asyncio.Event()
+    asked: list[str] = []
+
+    async def hang(connection: Connection) -> None:
+        request = await connection.request()
+        assert request is not None
+        asked.append(json.loads(request.body)["method"])
+        came.set()
+        await left.wait()
+
+    async def main() -> None:
+        several = Several(trust, required=False, merge=True, handlers={"files": hang})
+        async with several, asyncio.TaskGroup() as group:
+            held = group.create_task(several.send_merged(modern({"name": "files__x", "arguments": {}})))
+            await came.wait()
+            begun = result_of(await several.send_merged(initialize()))
+            assert begun["_meta"] == {UNAVAILABLE: ["files"]}
+            assert asked == ["tools/call"]
+            left.set()
+            assert (await held).status in (502, 503)
+
+    run(main())
+
+
 # --- headers ----------------------------------------------------------------------------------------
 
 

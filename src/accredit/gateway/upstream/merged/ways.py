@@ -3,13 +3,14 @@ I/O through the servers' backends.
 
 1. A server hears its own session, replica and revision, and of the client's headers what `member` lets on.
 2. What it tells in an event stream is mapped on its way to the client (`events`).
-3. What all are asked they are asked at once, and each has `MERGED_ASK_SECONDS`. What fails at one is between it and the
-   gateway, and keeps nothing from the others.
+3. What all are asked they are asked at once, and each has `MERGED_ASK_SECONDS`, and a place in its room for calls or is
+   not asked. What fails at one is between it and the gateway, and keeps nothing from the others.
 4. A session is at the server, or the replica, where it began. If another one has that name since a reload, it is over
    there (404): whoever has the id of a session may speak in it.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
@@ -146,9 +147,10 @@ class Ways:
                 group.create_task(one(name, aside))
 
     async def one(self, name: str, aside: Aside, work: Coroutine[Any, Any, None]) -> None:
-        """Do something at one server, however long it takes. What fails there is noted."""
+        """Do something at one server, however long it takes, if there is a place for it. What fails there is noted."""
         try:
-            await work
+            with contextlib.closing(work), self.members[name].rooms.calls.held(aside):
+                await work
         except RequestError as error:
             aside.status = error.status
         except AccreditError as error:
