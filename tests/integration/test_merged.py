@@ -19,6 +19,7 @@ from tests.world.running import run
 from tests.world.sealed import FORMS, again
 from tests.world.tokened import Tokened
 
+from accredit.gateway import turns
 from accredit.gateway.merging import merged_pins
 from accredit.gateway.settings import IdentitySettings, RoundsSettings
 from accredit.jsonrpc.methods import Era
@@ -581,6 +582,43 @@ def test_a_batch_is_refused_before_a_proof_in_it_is_looked_at(trust: Trust, tmp_
     verdicts = [each.decision.verdict for each in records_of(tmp_path / "log.db") if each.decision is not None]
     assert verdicts[-1] == "allow"
     assert verdicts.count("allow") == 1
+
+
+@pytest.mark.holds("gateway/turns", 2)
+@pytest.mark.parametrize(
+    ("method", "params", "whose"),
+    [("tools/call", CALL, {"mail"}), ("tools/list", {}, {"mail", "files"})],
+)
+def test_long_work_for_one_server_takes_its_own_turns__and_nobody_else_s(
+    method: str, params: dict[str, Any], whose: set[str], trust: Trust, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    had: list[str] = []
+    following = turns.Turns.next
+
+    def next_of(own: turns.Turns) -> asyncio.Future[None]:
+        had.append(turns._server.get())
+        return following(own)
+
+    monkeypatch.setattr(turns.Turns, "next", next_of)
+    long = {"x": ["y" * 1_000] * 100}  # 100 KB: more than `SHORT_MESSAGE_BYTES`
+    kept = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    of_method = {
+        "tools/call": {"content": [], "structuredContent": {"x": ["y" * 1_000] * 1_200}},
+        "tools/list": {"tools": [{"name": "list_inbox", "inputSchema": {"type": "object", **long}}], **kept},
+    }
+
+    def serve(message: Any) -> dict[str, Any]:
+        return {"result": {"_meta": long, **of_method[message["method"]]}}
+
+    async def main() -> None:
+        async with Several(
+            trust, required=False, merge=True, handlers=dict.fromkeys(NAMES, answering(serve))
+        ) as several:
+            result = result_of(await several.send_merged(modern(params, method=method)))
+            assert UNAVAILABLE not in result.get("_meta", {})
+
+    run(main())
+    assert set(had) == whose | ({""} if method == "tools/list" else set())  # a list is edited as a whole as well
 
 
 # --- tokens -----------------------------------------------------------------------------------------

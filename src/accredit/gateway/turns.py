@@ -3,7 +3,8 @@
 1. A step takes some milliseconds. In one turn of the loop one step is done, whoever has long work: forty streams that
    flood keep nobody for longer than one does. Whoever has little to do waits for no turn.
 2. Servers have their steps in rotation: one whose answers are all long does not keep the long ones of another waiting.
-   Those about one server (`about`) have them in the order in which they asked.
+   Those about one server (`about`) have them in the order in which they asked. At the endpoint of several as one each
+   server's work is about it; what is about all of them counts as one more.
 """
 
 import asyncio

@@ -26,7 +26,7 @@ from accredit.errors import AnswerError, FrameError, MessageId, RequestError, Up
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import about, in_turns
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE, MergedLists, answers_of_all, kept_of, opened, strictest
@@ -140,6 +140,7 @@ class MergedBackend:
         server = self._servers.get(name)
         if server is None:
             return None
+        about(name)
         try:
             head = self._ways.head(reply.head, name)
         except UpstreamUnavailable:
@@ -210,6 +211,7 @@ class MergedBackend:
         self, server: MergedMember, reply: Reply, request: Request, own: str, era: Era, edit: Edit | None
     ) -> None:
         """Forward a request to the one server that it is for."""
+        about(server.name)
         edit = with_merged_uris(server.name, request.method, with_merged_tasks(server.name, request.method, edit))
         edits = {request.id: edit} if edit is not None else {}
         member = self._ways.reply_of(reply, request, server.name, own)

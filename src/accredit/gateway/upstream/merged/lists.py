@@ -23,7 +23,7 @@ from msgspec import Raw
 
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, FrameError
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import about, in_turns
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
 from accredit.jsonrpc.frames import MESSAGE, Failure, Frame, Request, Success, decode_frame, frame_of
 from accredit.jsonrpc.long_text import Steps, members_in_steps
@@ -95,6 +95,7 @@ async def answers_of_all(
     `MERGED_ASK_SECONDS`, or failed."""
 
     async def one(server: str) -> Given | None:
+        about(server)
         try:
             async with asyncio.timeout(MERGED_ASK_SECONDS):
                 return await ask(server)

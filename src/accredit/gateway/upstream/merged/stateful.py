@@ -34,7 +34,7 @@ from accredit.errors import (
 )
 from accredit.gateway.headers import JSON, SESSION_HEADER, RequestHead
 from accredit.gateway.recording.open_calls import ResumedCalls
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import about, in_turns
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import EventIds, digest_of
@@ -261,6 +261,7 @@ class Stateful:
         if found is not None:
             name, own = found
             if name in sessions:
+                about(name)
                 await self._members[name].backend.post(self._ways.member_reply(reply, name, b""), own, Era.LEGACY, {})
                 return
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no server of the session")
@@ -301,6 +302,8 @@ class Stateful:
 
     async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
         """Go on with the stream that answers one request: what the server says there answers no other."""
+
+        about(name)
 
         def may_answer(id: MessageId) -> bool:
             return digest_of(id) == answered

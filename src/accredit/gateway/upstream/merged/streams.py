@@ -23,6 +23,7 @@ from typing import Any
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, ClientGone, RequestError, UpstreamError, UpstreamUnavailable
 from accredit.gateway.headers import EVENT_STREAM, RawHeaders, RequestHead
+from accredit.gateway.turns import about
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.member import MergedMember
@@ -149,6 +150,7 @@ class SharedStream(ABC):
         return b""
 
     async def _follow(self, name: str) -> None:
+        about(name)
         pause = REOPEN_FIRST_SECONDS
         while True:
             part = self._part(name)

@@ -20,6 +20,7 @@ from accredit.errors import AccreditError, AnswerError, RequestError, UpstreamTi
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.turns import about
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import EventIds, ProgressTokens, digest_of, longest_event_id, merged_ring
@@ -136,6 +137,7 @@ class Ways:
         """Do something at several servers at once (rule 3)."""
 
         async def one(name: str, aside: Aside) -> None:
+            about(name)
             try:
                 async with asyncio.timeout(MERGED_ASK_SECONDS):
                     await self.one(name, aside, work(name, aside))
