@@ -509,6 +509,10 @@ MERGED_ASK_SECONDS = 5.0
 whole list of tools. Those that were measured take under a second; one that hangs holds the others' answers up for so
 long."""
 
+ASK_ERA_AGAIN_SECONDS = 30.0
+"""How long after a server has answered neither `server/discover` nor `initialize` it may be asked for a session again:
+whoever asks what the merged endpoint speaks would else cause one request more at it, or one child, each time."""
+
 MAX_MERGED_ITEMS = 10_000
 """Tools, resources or prompts of one server in a merged list. Each costs some 25 microseconds on its way to a client,
 who is shown the others' as well; more than a few hundred are no use to a model."""

@@ -218,6 +218,32 @@ def test_uris_in_results_come_back_under_their_merged_names(trust: Trust) -> Non
 
 
 @pytest.mark.holds("gateway/upstream/merged/lists", 1)
+@pytest.mark.holds("gateway/upstream/merged/lists", 6)
+def test_the_page_of_a_tool_is_read_by_the_uri_that_its_definition_says(trust: Trust) -> None:
+    meta = {"ui": {"resourceUri": "ui://inbox/1", "visibility": ["app"]}, "ui/resourceUri": "ui://inbox/1", "x": 1}
+    tools = [{"name": "a", "_meta": meta, "inputSchema": {}}, {"name": "b", "_meta": {"ui": []}, "inputSchema": {}}]
+    asked: list[str] = []
+
+    def said(message: Any) -> Any:
+        if message["method"] == "tools/list":
+            return {"result": {"resultType": "complete", "tools": tools}}
+        asked.append(message["params"]["uri"])
+        return {"result": {"resultType": "complete", "contents": [{"uri": asked[-1], "text": "<p>"}]}}
+
+    async def main() -> None:
+        async with Several(trust, required=False, merge=True, handlers={"mail": answering(said)}) as several:
+            listed = result_of(await several.send_merged(modern({}, method="tools/list")))["tools"]
+            found = {each["name"]: each["_meta"] for each in listed if each["name"].startswith("mail__")}
+            page = "ui://mail__inbox/1"  # hosts take no other scheme
+            assert found["mail__a"]["ui"] == {"resourceUri": page, "visibility": ["app"]}
+            assert (found["mail__a"]["ui/resourceUri"], found["mail__a"]["x"]) == (page, 1)
+            assert found["mail__b"]["ui"] == []
+            read = result_of(await several.send_merged(modern({"uri": page}, method="resources/read")))
+            assert (read["contents"][0]["text"], asked) == ("<p>", ["ui://inbox/1"])
+
+    run(main())
+
+
 def test_a_list_has_one_page__whatever_pages_the_servers_make(trust: Trust) -> None:
     def paged(message: Any) -> Any:
         at = int(message["params"].get("cursor", "0"))

@@ -109,3 +109,19 @@ def test_a_server_that_speaks_no_era_takes_none_from_the_others(handler: Any, tr
             assert result_of(said)["_meta"][UNAVAILABLE] == ["files"]
 
     run(main())
+
+
+def test_a_server_that_begins_no_session_is_not_asked_for_one_by_each_that_asks(trust: Trust) -> None:
+    asked: list[str] = []
+
+    def said(message: Any) -> Any:
+        asked.append(message["method"])
+        return SILENT
+
+    async def main() -> None:
+        async with Several(trust, required=False, merge=True, handlers={"files": answering(said)}) as several:
+            for _ in range(3):
+                assert result_of(await several.send_merged(DISCOVER))["_meta"][UNAVAILABLE] == ["files"]
+            assert (asked.count("server/discover"), asked.count("initialize")) == (3, 1)
+
+    run(main())

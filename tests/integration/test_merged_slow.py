@@ -13,7 +13,7 @@ from mcp import Client
 from tests.world.calls import initialize
 from tests.world.merged import HTTP, STDIO, Merged
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import PATIENCE, until
+from tests.world.raw_server import PATIENCE, Connection, RawServer, until
 from tests.world.running import run
 from tests.world.stdio_bridge import SessionClient, next_event, text_of
 from tests.world.stdio_processes import descendants, raw_command
@@ -191,5 +191,22 @@ def test_starts_that_nobody_waits_for_make_room(tmp_path: Path, monkeypatch: pyt
             session, result = await begun(merged)
             assert "_meta" not in result
             assert (await session.call("files__echo"))[0] == 200
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/merged/starts", 3)
+def test_a_server_behind_a_url_that_does_not_answer_is_not_in_the_session__and_keeps_no_connection() -> None:
+    async def silent(connection: Connection) -> None:
+        while await connection.request() is not None:
+            pass
+
+    async def main() -> None:
+        async with RawServer(silent) as server, Merged({"mail": STDIO, "files": server.url}) as merged:
+            session, result = await begun(merged)
+            assert result["_meta"] == {UNAVAILABLE: ["files"]}
+            status, message = await session.call("files__echo")
+            assert (status, message["error"]["message"]) == (502, "Upstream unavailable")
+            await until(lambda: server.open == 0)
 
     run(main())

@@ -28,6 +28,7 @@ from accredit.config.values import FromEnvironment, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings, StdioUpstream
 from accredit.gateway.upstream.stdio.child import find_program
+from accredit.keys import reading_alike
 from accredit.rounds import KeyRing
 
 
@@ -56,13 +57,14 @@ def build_all_settings(
     with `gateway.merge` at last those of all as one (`merged`).
 
     They have one set of keys for sealing: `own`, if there are some and no file has others. Each record names the whole
-    configuration. Raises `ConfigurationError`.
+    configuration. A file that all of them read, such as the lock, is the same for all. Raises `ConfigurationError`.
     """
-    rounds, digest = build_rounds(loaded, own), policy_digest(loaded)
-    built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in views(loaded)]
-    if loaded.config.gateway.merge:
-        built.append(build_merged(loaded, built))
-    return [_of_whole(each, digest) for each in built]
+    with reading_alike():
+        rounds, digest = build_rounds(loaded, own), policy_digest(loaded)
+        built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in views(loaded)]
+        if loaded.config.gateway.merge:
+            built.append(build_merged(loaded, built))
+        return [_of_whole(each, digest) for each in built]
 
 
 def _of_whole(settings: GatewaySettings, digest: str) -> GatewaySettings:

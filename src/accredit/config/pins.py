@@ -1,4 +1,5 @@
-"""From `[pins]` and `accredit.lock` to what the gateway holds its server to. Reads the lock, once, at the start.
+"""From `[pins]` and `accredit.lock` to what the gateway holds its server to. Reads the lock, once for all
+servers (`keys.reading`).
 
 1. The lock is beside the configuration. Where no file is the configuration, none is looked for: the current folder may
    be one that somebody else has filled.

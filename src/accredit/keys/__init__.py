@@ -23,7 +23,7 @@ from accredit.keys.load import (
     unlock_key,
     write_key,
 )
-from accredit.keys.reading import FileContent, ReadFiles, is_there, memory_file, read_once, reading
+from accredit.keys.reading import FileContent, ReadFiles, is_there, memory_file, read_once, reading, reading_alike
 from accredit.keys.token_keys import kept_token_key, load_key_set, load_token_key, make_token_key, write_token_key
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "read_key",
     "read_once",
     "reading",
+    "reading_alike",
     "replace_file",
     "unlock_key",
     "write_file",

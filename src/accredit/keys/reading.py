@@ -101,6 +101,13 @@ def reading(files: ReadFiles) -> Generator[None]:
         _reading.reset(token)
 
 
+@contextmanager
+def reading_alike() -> Generator[None]:
+    """Read each file once within this, unless a `reading` is going on, which does so anyway."""
+    with reading(_reading.get() or ReadFiles()):
+        yield
+
+
 def read_once(path: Path, read: Callable[[], FileContent]) -> FileContent:
     """Return a file's content, as it was read before where there is a `reading`. Raises what `read` raises, and
     `ConfigurationError`."""

@@ -5,7 +5,8 @@
 2. A server's name holds neither `_` nor `:`, so the first `__` or `:` ends it. Whatever a server calls its own, such as
    `a__b`, it is `NAME__a__b`, and nothing of the server `a`.
 3. Each name stands for one of one server, and each of one server has one name. There is no other spelling: another case
-   or an escape is another name, which is nobody's.
+   or an escape is another name, which is nobody's. A resource `ui://x` alone has one more, `ui://NAME__x`: hosts show a
+   tool's page (MCP Apps) only from a URI of that scheme.
 """
 
 import re
@@ -21,6 +22,7 @@ SERVER_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _TOOLS = "tools/call"
 _AFTER_NAME = "__"
 _SCHEME = "accredit+"
+_PAGES = "ui://"
 
 
 class Member(NamedTuple):
@@ -46,8 +48,18 @@ def merged_uri(server: str, own: str) -> str:
     return f"{_SCHEME}{server}:{own}"
 
 
+def merged_page(server: str, own: str) -> str:
+    """Return the URI that the page of a server's tool has beside those of others (rule 3)."""
+    if not own.startswith(_PAGES):
+        return merged_uri(server, own)
+    return f"{_PAGES}{merged_name(server, own.removeprefix(_PAGES))}"
+
+
 def member_of_uri(uri: str) -> Member | None:
     """Return whose resource a URI stands for; None if it is nobody's."""
+    if uri.startswith(_PAGES):
+        page = member_of_name(uri.removeprefix(_PAGES))
+        return page._replace(own=f"{_PAGES}{page.own}") if page is not None else None
     server, after, own = uri.removeprefix(_SCHEME).partition(":")
     return Member(server, own) if after and uri.startswith(_SCHEME) and SERVER_NAME.fullmatch(server) else None
 

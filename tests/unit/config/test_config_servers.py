@@ -212,3 +212,23 @@ def test_each_server_is_held_to_what_the_lock_says_of_it_by_name(tmp_path: Path)
     (tmp_path / "accredit.lock").write_bytes(write_lock({"mail": lock["mail"]}))
     with pytest.raises(ConfigurationError, match=r"pins nothing of the server of \[servers.files-2\]"):
         build_all_settings(whole, ENVIRON)
+
+
+def test_a_lock_that_changes_meanwhile_is_the_same_for_all_servers(tmp_path: Path) -> None:
+    one, two = (read_definition(json.dumps({"inputSchema": {}, "name": name}).encode()) for name in ("send", "read"))
+    lock, names = tmp_path / "accredit.lock", ("mail", "files-2")
+
+    class Changing(dict[str, str]):
+        """An environment; when the second server's header is looked up, the lock changes."""
+
+        def get(self, key: str, default: Any = None) -> Any:
+            if key == "LATER":
+                lock.write_bytes(write_lock(dict.fromkeys(names, Definitions({"read": two}))))
+            return super().get(key, default)
+
+    lock.write_bytes(write_lock(dict.fromkeys(names, Definitions({"send": one}))))
+    later = 'url = "http://127.0.0.1:2/mcp"\nheaders = { X = { env = "LATER" } }'
+    text = TWO.replace(f'command = ["{sys.executable}", "x.py"]', later)
+    pins = [each.pins for each in build_all_settings(loaded(tmp_path, text), Changing(OTHER="x", LATER="y"))]
+    assert [set(each.tools) for each in pins if each is not None] == [{"send"}, {"send"}]
+    assert lock.read_bytes() == write_lock(dict.fromkeys(names, Definitions({"read": two})))

@@ -12,6 +12,7 @@ from accredit.policy.merging import (
     member_of_target,
     member_of_uri,
     merged_name,
+    merged_page,
     merged_uri,
 )
 
@@ -26,14 +27,21 @@ OWN = st.text() | st.text("ab_-:%{}", max_size=8)
 def test_a_name_goes_there_and_back_whatever_the_server_calls_its_own(server: str, own: str) -> None:
     assert member_of_name(merged_name(server, own)) == Member(server, own)
     assert member_of_uri(merged_uri(server, own)) == Member(server, own)
+    for uri in (own, f"ui://{own}"):
+        assert member_of_uri(merged_page(server, uri)) == Member(server, uri)
 
 
 @pytest.mark.holds("policy/merging", 3)
-@given(OWN | st.builds(merged_name, SERVERS, OWN) | st.builds(merged_uri, SERVERS, OWN))
+@given(
+    OWN
+    | st.builds(merged_name, SERVERS, OWN)
+    | st.builds(merged_uri, SERVERS, OWN)
+    | st.builds(merged_page, SERVERS, OWN.map("ui://{}".format))
+)
 def test_no_second_spelling_stands_for_the_same(text: str) -> None:
     by_name, by_uri = member_of_name(text), member_of_uri(text)
     assert by_name is None or merged_name(*by_name) == text
-    assert by_uri is None or merged_uri(*by_uri) == text
+    assert by_uri is None or text in (merged_uri(*by_uri), merged_page(*by_uri))
 
 
 @pytest.mark.holds("policy/merging", 2)

@@ -42,7 +42,7 @@ from accredit.jsonrpc.methods import LEGACY_REVISIONS, META_VERSION, MODERN_REVI
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Answers, Edit
-from accredit.limits import LONG_ANSWER_BYTES
+from accredit.limits import ASK_ERA_AGAIN_SECONDS, LONG_ANSWER_BYTES
 from accredit.policy import LISTS, TASK_LIST
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
 
@@ -76,6 +76,8 @@ class MergedBackend:
         self._older: set[str] = before._older if isinstance(before, MergedBackend) else set()
         """The servers that speak none but the legacy revisions, as far as is known."""
         self._finding_out = {name: asyncio.Lock() for name in servers}
+        self._silent: dict[str, float] = {}
+        """When each server is asked again for a session of a legacy revision that has begun none."""
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answer a client's message."""
@@ -188,12 +190,17 @@ class MergedBackend:
     async def _note_older(self, reply: Reply, name: str) -> dict[str, Raw] | None:
         """Return what a server says that speaks none but the legacy revisions, which is nothing; None if it does not
         speak at all. Raises `AccreditError`."""
+        clock = asyncio.get_running_loop().time
         async with self._finding_out[name]:  # whoever comes meanwhile need not begin one session more
             if name not in self._older:
+                if clock() < self._silent.get(name, 0.0):
+                    return None
+                self._silent[name] = clock() + ASK_ERA_AGAIN_SECONDS  # also if the time is up before it has answered
                 if not await self._stateful.begins_session(reply, name):
                     return None
                 self._older.add(name)
                 log_event(_log, logging.INFO, "older_server", server=name, remedy=_REMEDY)
+            self._silent.pop(name, None)
         return {}
 
     async def _answer(self, reply: Reply, request: Request, result: bytes, edit: Edit | None) -> None:

@@ -9,13 +9,13 @@
 4. In 2026-07-28 the list may be kept for as long as the strictest of them, and for no time while one is left out; it is
    `public` only if all are.
 5. More than `MANY_TOOLS` are logged, once: a client that is offered so many picks badly among them.
+6. The page that a tool is shown with (`_meta.ui.resourceUri`) has the URI that a host can read it by here.
 """
 
 import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -28,7 +28,7 @@ from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
 from accredit.jsonrpc.frames import MESSAGE, Failure, Frame, Request, Success, decode_frame, frame_of
 from accredit.jsonrpc.long_text import Steps, members_in_steps
 from accredit.jsonrpc.methods import Era
-from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, unambiguous_members
+from accredit.jsonrpc.objects import as_integer, as_string, is_object, may_hold, members, unambiguous_members
 from accredit.limits import (
     ITEMS_AT_ONCE,
     LONG_ANSWER_BYTES,
@@ -40,7 +40,7 @@ from accredit.limits import (
     SHORT_MESSAGE_BYTES,
 )
 from accredit.policy.lists import KINDS, OF_TASKS, Kind
-from accredit.policy.merging import merged_name, merged_uri
+from accredit.policy.merging import merged_name, merged_page, merged_uri
 
 UNAVAILABLE = "dev.accredit/unavailable"
 """The member of a merged result's `_meta` that names the servers which are left out."""
@@ -50,6 +50,7 @@ Asked = Callable[[str, Request, int], Awaitable[bytes | None]]
 text, of at most so many bytes, or None."""
 
 Given = TypeVar("Given")
+_OLDER_PAGE = "ui/resourceUri"
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _log = logging.getLogger("accredit.gateway.merged")
 
@@ -99,7 +100,9 @@ async def answers_of_all(
         try:
             async with asyncio.timeout(MERGED_ASK_SECONDS):
                 return await ask(server)
-        except (AccreditError, TimeoutError):
+        except (AccreditError, TimeoutError) as error:
+            detail = str(error) or f"no answer for {MERGED_ASK_SECONDS:g} s"
+            log_event(_log, logging.WARNING, "left_out", server=server, detail=detail)
             return None
 
     given = await asyncio.gather(*map(one, servers))
@@ -157,8 +160,7 @@ class MergedLists:
             if not isinstance(answer, Success) or not is_object(answer.result):
                 return None
             result = unambiguous_members(answer.result, kind.result_names)
-            merged = partial(merged_uri if kind.method == "resources/read" else merged_name, server)
-            items += await in_turns(items_of(result, kind.items, kind.key, kind.item_names, merged))
+            items += await in_turns(_items(result, kind, server))
             if len(items) > MAX_MERGED_ITEMS:
                 raise FrameError(f"a list of more than {MAX_MERGED_ITEMS} items", bound=True)
             kept.append(kept_of(result))
@@ -168,29 +170,48 @@ class MergedLists:
         return None
 
 
-def items_of(
-    result: Mapping[str, Raw], name: str, key: str, names: Names, rename: Callable[[str], str]
-) -> Steps[list[Raw]]:
-    """Return the items in a result's member, with what their `key` says renamed. Raises `FrameError`."""
+def _items(result: Mapping[str, Raw], kind: Kind, server: str) -> Steps[list[Raw]]:
+    """Return the items of a server's list under merged names. Raises `FrameError`."""
     yield
     try:
-        items = _decode_list(result[name])
+        items = _decode_list(result[kind.items])
     except (KeyError, msgspec.MsgspecError, RecursionError):
-        raise FrameError(f'"{name}" is not an array') from None
+        raise FrameError(f'"{kind.items}" is not an array') from None
     if len(items) > MAX_MERGED_ITEMS:
         raise FrameError(f"a list of more than {MAX_MERGED_ITEMS} items", bound=True)
+    merged = merged_uri if kind.method == "resources/read" else merged_name
     renamed: list[Raw] = []
     for number, item in enumerate(items):
         if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
             yield
         if not is_object(item):
-            raise FrameError(f"{name} with an item that is not an object")
-        found = unambiguous_members(item, names)
-        own = as_string(found.get(key))
+            raise FrameError(f"{kind.items} with an item that is not an object")
+        found = unambiguous_members(item, kind.item_names)
+        own = as_string(found.get(kind.key))
         if own is None:
-            raise FrameError(f"{name} with an item without a {key}")
-        renamed.append(Raw(with_members(found, {key: rename(own)})))
+            raise FrameError(f"{kind.items} with an item without a {kind.key}")
+        changes: dict[str, object] = {kind.key: merged(server, own)}
+        if "_meta" in found and kind.method == "tools/call":
+            changes["_meta"] = _with_page(found["_meta"], server)
+        renamed.append(Raw(with_members(found, changes)))
     return renamed
+
+
+def _with_page(meta: Raw, server: str) -> Raw:
+    """Return a tool's `_meta` with the URI of its page (MCP Apps) mapped, under the member's new name and the older one
+    (rule 6). Raises `FrameError`."""
+    if not is_object(meta) or not may_hold(meta, b"resourceUri"):
+        return meta
+    found = members(meta)
+    changes: dict[str, object] = {}
+    older = as_string(found.get(_OLDER_PAGE))
+    if older is not None:
+        changes[_OLDER_PAGE] = merged_page(server, older)
+    ui = members(found["ui"]) if is_object(found.get("ui")) else {}
+    own = as_string(ui.get("resourceUri"))
+    if own is not None:
+        changes["ui"] = Raw(with_members(ui, {"resourceUri": merged_page(server, own)}))
+    return Raw(with_members(found, changes)) if changes else meta
 
 
 async def opened(text: bytes) -> Frame:
