@@ -1265,6 +1265,10 @@ ASK_PROGRESS_SECONDS = 5.0
 DESK_ANSWER_SECONDS = 5.0
 """How long a desk may take to accept a connection: it runs on the same machine."""
 
+MAX_HOLDS_OF_ASK = 8
+"""Calls that wait for the answer to one ask: an agent that makes one call more often at the same time is told at once
+that nobody has answered yet."""
+
 MAX_REMEMBERED_ASKS = 64
 """Asks of one connection that are remembered, so that a call that is made again finds its own."""
 
@@ -1286,6 +1290,10 @@ MAX_DESK_LIST_BYTES = 8_388_608
 
 MAX_DESK_CONNECTIONS = 128
 """Connections to the desk's socket. Each program that waits for a person holds one; all are the same user's."""
+
+MAX_ASKING_CONNECTIONS = 96
+"""Of these, connections on which something was asked: an agent that makes one call many times at once must not take the
+room of `accredit approve` and `deny`."""
 
 DESK_IDLE_SECONDS = 60.0
 """How long a connection to the desk's socket may be silent that waits for nothing."""
@@ -1347,7 +1355,8 @@ MAX_PAGE_BODY_BYTES = 4_096
 """Bytes of what a page sends: a decision has some 200."""
 
 MAX_PAGE_CONNECTIONS = 64
-"""Connections to the desk's page. Any user of the machine can open them, so commands use the socket."""
+"""Connections to the desk's page. Any user of the machine can open them: one more closes the oldest that rests, and
+commands use the socket."""
 
 MAX_PAGE_STREAMS = 16
 """Pages that are told of changes at one time."""
@@ -1375,6 +1384,9 @@ MAX_PASSPHRASE_BYTES = 1_024
 
 BROWSER_SECONDS = 60
 """How often at most an ask opens the browser by itself."""
+
+OPENING_SECONDS = 5.0
+"""How long the desk waits for a browser to take a page: one that takes longer runs in the foreground, and has it."""
 
 MAX_ANCESTORS = 8
 """Parent processes of an asking program that are looked at, for "started by"."""

@@ -16,6 +16,7 @@ from tests.world.scripted_desk import Script, ScriptedDesk, allows, says, waits
 
 from accredit.consent import Ask
 from accredit.keys import make_key
+from accredit.limits import MAX_HOLDS_OF_ASK
 
 pytestmark = pytest.mark.holds("client/asking")
 
@@ -296,3 +297,22 @@ def test_a_desk_is_not_asked_where_that_is_off(gateway: Serving, files: AgentFil
 def test_a_hold_without_sense_is_refused(hold: str, files: AgentFiles) -> None:
     done = accredit("connect", "http://127.0.0.1:9/mcp", *files.options, "--hold", hold, folder=files.folder)
     assert (done.returncode, "--hold" in done.stderr) == (2, True)
+
+
+def test_one_call_made_many_times_at_once_is_one_ask_and_few_connections__and_one_yes_is_one_call(
+    trust: Trust, gateway: Serving, files: AgentFiles, desk: ScriptedDesk
+) -> None:
+    with connected(gateway, files, desk) as host:
+        host.initialize()
+        for number in range(MAX_HOLDS_OF_ASK + 4):
+            host.say(id=f"call-{number}", method="tools/call", params=CALL)
+        told = [text(host.hear()["result"]) for _ in range(4)]
+        desk.wait_for(lambda: len(desk.asks) == MAX_HOLDS_OF_ASK)
+        (code,) = {each.code for each in desk.asks}
+        assert all(f"has not answered yet (code {code})" in each for each in told)
+        answer = allows(trust.owner)(desk.asks[0])
+        desk.script = says("deny")  # to whatever is asked after this
+        assert answer is not None
+        desk.tell_all(answer)
+        results = [text(host.hear()["result"]) for _ in range(MAX_HOLDS_OF_ASK)]
+    assert sum("sent to ada" in each for each in results) == 1

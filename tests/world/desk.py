@@ -28,7 +28,8 @@ _LINK = re.compile(r"desk: (http://127\.0\.0\.1:(\d+))(/\S*)?#k=(\S+)")
 
 
 class Desk:
-    """`with Desk(folder) as desk`: `accredit desk --port 0 --no-browser`, from its first line on."""
+    """`with Desk(folder) as desk`: `accredit desk --port 0`, from its first line on; with a browser if `env` names
+    one (`BROWSER`)."""
 
     def __init__(
         self, folder: Path, *arguments: str, owner: PrivateKeyFile | None = None, env: Mapping[str, str] | None = None
@@ -50,9 +51,10 @@ class Desk:
         self._stderr = folder / f"desk-stderr-{secrets.token_hex(4)}"
 
     def __enter__(self) -> Self:
+        no_browser = () if "BROWSER" in self.env else ("--no-browser",)
         with self._stderr.open("wb") as stderr:
             self.process = Warm(
-                [*COMMAND, "desk", "--port", "0", "--no-browser", *self._arguments],
+                [*COMMAND, "desk", "--port", "0", *no_browser, *self._arguments],
                 cwd=self.folder, env=environment(self.env), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
             )  # fmt: skip

@@ -62,6 +62,12 @@ class ScriptedDesk:
         """Says a line to whoever asks this, once more."""
         self._by_ask[ask.digest].sendall(json.dumps(line).encode() + b"\n")
 
+    def tell_all(self, line: dict[str, Any]) -> None:
+        """Says a line to everybody who is connected."""
+        for each in self._connections:
+            with contextlib.suppress(OSError):  # it has gone
+                each.sendall(json.dumps(line).encode() + b"\n")
+
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Waits until what was heard makes the condition true."""
         with self._heard:

@@ -50,6 +50,7 @@ from accredit.limits import (
     DESK_LOOK_SECONDS,
     DESK_START_SECONDS,
     MAX_CONSENT_ANSWER_BYTES,
+    MAX_HOLDS_OF_ASK,
     MAX_KNOWN_TARGETS,
     MAX_PRINCIPALS,
     MAX_REMEMBERED_ASKS,
@@ -183,6 +184,8 @@ class Asking:
 
         Without `wait` it returns as soon as the ask waits."""
         waiting = self._asks.get(ask.same_call) or _Waiting(ask)
+        if waiting.holds >= MAX_HOLDS_OF_ASK:
+            return Told(_not_answered(waiting, ask.code))
         waiting.holds += 1
         desk, began = None, asyncio.get_running_loop().time()
         try:

@@ -10,11 +10,12 @@ import html
 import os
 import secrets
 import sys
+import threading
 import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
 
-from accredit.limits import LOGIN_LINK_SECONDS
+from accredit.limits import LOGIN_LINK_SECONDS, OPENING_SECONDS
 
 _PAGE = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">
 <meta http-equiv="refresh" content="0;url={link}"><title>accredit desk</title><a href="{link}">Open the desk</a>
@@ -35,9 +36,27 @@ async def open_browser(folder: Path, link: str) -> bool:
     except OSError:
         return False
     asyncio.get_running_loop().call_later(LOGIN_LINK_SECONDS, _remove, path)
+    opened = asyncio.get_running_loop().create_future()
+    # A thread of its own, which nobody waits for at the end: some browsers return when they are closed.
+    threading.Thread(target=_open, args=(path.as_uri(), opened), daemon=True).start()
+    try:
+        async with asyncio.timeout(OPENING_SECONDS):
+            return await opened
+    except TimeoutError:
+        return True
+
+
+def _open(address: str, opened: asyncio.Future[bool]) -> None:
+    took = False
     with contextlib.suppress(webbrowser.Error, OSError):
-        return await asyncio.to_thread(webbrowser.open, path.as_uri())
-    return False
+        took = webbrowser.open(address)
+    with contextlib.suppress(RuntimeError):  # the loop has ended
+        opened.get_loop().call_soon_threadsafe(_settle, opened, took)
+
+
+def _settle(opened: asyncio.Future[bool], took: bool) -> None:
+    if not opened.done():
+        opened.set_result(took)
 
 
 def _write(path: Path, text: str) -> None:

@@ -24,6 +24,7 @@ from msgspec import Struct
 from accredit.base.clock import unix_ms, unix_seconds
 from accredit.console import browser
 from accredit.console.api import Page, Part
+from accredit.console.connections import PageConnection
 from accredit.console.desk import Desk
 from accredit.console.journal import Journal
 from accredit.console.live import Changes
@@ -34,7 +35,7 @@ from accredit.console.socket import DeskSocket, listen
 from accredit.console.unlock import KeyHolder
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile
-from accredit.limits import BROWSER_SECONDS, LISTEN_BACKLOG, MAX_PAGE_CONNECTIONS
+from accredit.limits import BROWSER_SECONDS, LISTEN_BACKLOG
 
 _LOOPBACK = "127.0.0.1"
 _PORTS_TRIED = 20
@@ -106,7 +107,7 @@ class PageServer:
         page = Page(parts, self._sessions, self.changes, self._address, unix_seconds)
         config = uvicorn.Config(
             page,
-            http="h11",
+            http=PageConnection,
             ws="none",
             interface="asgi3",
             lifespan="off",
@@ -115,7 +116,6 @@ class PageServer:
             proxy_headers=False,
             server_header=False,
             date_header=False,
-            limit_concurrency=MAX_PAGE_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         browser.clear(self._folder)

@@ -5,7 +5,7 @@ Who may speak, checked in this order:
 1. the socket is in a folder that only the user can enter (0700), and is itself 0600;
 2. the system says that the other side is the same user; anybody else is cut off without a word;
 3. at most `MAX_DESK_CONNECTIONS` at one time, lines of at most `MAX_DESK_LINE_BYTES`, and no silence of those who wait
-   for nothing.
+   for nothing, nor of those who don't read. Those that ask leave room for commands.
 
 What can be said, each a member: `ping`, `ask`, `withdraw`, `list`, `show`, `deny`, `deliver`, `open`, `unlock`,
 `lock`. There is no way to allow a call: `deliver` brings a certificate that the person's key has signed already. No
@@ -33,7 +33,14 @@ from accredit.console.desk import Desk
 from accredit.console.peers import is_own, peer_of, started_by
 from accredit.console.views import Circumstances
 from accredit.errors import ConfigurationError, ConsentError, DeskError
-from accredit.limits import DESK_IDLE_SECONDS, MAX_DESK_CONNECTIONS, MAX_DESK_LINE_BYTES, MAX_PASSPHRASE_BYTES
+from accredit.keys.places import OWN_FOLDER
+from accredit.limits import (
+    DESK_IDLE_SECONDS,
+    MAX_ASKING_CONNECTIONS,
+    MAX_DESK_CONNECTIONS,
+    MAX_DESK_LINE_BYTES,
+    MAX_PASSPHRASE_BYTES,
+)
 
 _FOLDER_MODE = 0o700
 _SOCKET_MODE = 0o600
@@ -70,12 +77,18 @@ def listen(path: Path) -> socket.socket:
 
 
 def make_own_folder(folder: Path) -> None:
-    """Make a folder that only the user can enter, or make it so. Raises `ConfigurationError` and `OSError`."""
+    """Make a folder that only the user can enter. One that is there and has our name is made so; any other one stays as
+    it is: it may be the user's home, or everybody's. Raises `ConfigurationError` and `OSError`."""
     folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise ConfigurationError(f"{folder} is not a folder of your own", "set ACCREDIT_DESK_SOCKET to another path")
-    folder.chmod(_FOLDER_MODE)
+    if folder.name == OWN_FOLDER:
+        folder.chmod(_FOLDER_MODE)
+    elif stat.S_IMODE(found.st_mode) & ~_FOLDER_MODE:
+        raise ConfigurationError(
+            f"{folder} can be entered by others", "set ACCREDIT_DESK_SOCKET to a path in a folder of yours alone (0700)"
+        )
 
 
 def is_running(path: object) -> ConfigurationError:
@@ -125,6 +138,7 @@ class DeskSocket:
         self._show = show
         self._open_page = open_page
         self._connections: set[asyncio.Task[Any] | None] = set()
+        self._asking = 0
         self._works: Mapping[str, Callable[[object, _Connection], Said | Awaitable[Said]]] = {
             "ping": self._pong,
             "ask": self._ask,
@@ -153,9 +167,11 @@ class DeskSocket:
         peer = peer_of(writer.get_extra_info("socket"))
         if is_own(peer) and len(self._connections) < MAX_DESK_CONNECTIONS:
             self._connections.add(task)
+            connection = _Connection(self, reader, writer, peer.pid if peer is not None else 0)
             with contextlib.suppress(OSError, asyncio.CancelledError):
-                await _Connection(self, reader, writer, peer.pid if peer is not None else 0).run()
+                await connection.run()
             self._connections.discard(task)
+            self._asking -= connection.has_asked
         with contextlib.suppress(OSError):
             writer.close()
 
@@ -176,7 +192,12 @@ class DeskSocket:
             ask = read_ask(json.dumps(raw, ensure_ascii=False).encode("utf-8", "surrogatepass"))
         except ConsentError as error:
             raise DeskError("bad_ask", str(error)) from None
+        if not connection.has_asked and self._asking >= MAX_ASKING_CONNECTIONS:
+            raise DeskError("busy", "too many programs wait for an answer")
         asked, is_news = self._desk.take(ask, started_by(connection.pid))
+        if not connection.has_asked:
+            connection.has_asked = True
+            self._asking += 1
         connection.asks[asked.key] = asked
         if is_news:
             self._show(asked)
@@ -242,6 +263,7 @@ class _Connection:
     ) -> None:
         self.pid = pid
         self.asks: dict[str, Asked] = {}
+        self.has_asked = False
         self._server = server
         self._reader = reader
         self._writer = writer
@@ -252,7 +274,7 @@ class _Connection:
         try:
             while line := await self._line():
                 await self._tell(await self._answered(line))
-                for key, asked in self.asks.items():  # now that it knows the code
+                for key, asked in tuple(self.asks.items()):  # now that it knows the code
                     if key not in self._waiting:
                         self._waiting[key] = asyncio.ensure_future(self._tell_answer(asked))
         finally:
@@ -287,10 +309,18 @@ class _Connection:
         if asked.answer is not None:
             with contextlib.suppress(OSError):
                 await self._tell({"answer": asked.answer.to_dict()})
+        # Nothing is kept of it: such asks may be without number.
+        self.asks.pop(asked.key, None)
+        self._waiting.pop(asked.key, None)
 
     async def _tell(self, said: Said) -> None:
-        self._writer.write(json.dumps(said).encode() + b"\n")
-        await self._writer.drain()
+        self._writer.write(json.dumps(said, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        try:
+            async with asyncio.timeout(DESK_IDLE_SECONDS):
+                await self._writer.drain()
+        except TimeoutError:  # who reads nothing is let go
+            self._writer.transport.abort()
+            raise
 
 
 def _summary(asked: Asked) -> Said:

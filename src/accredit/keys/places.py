@@ -8,23 +8,24 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-_OWN = "accredit"
+OWN_FOLDER = "accredit"
+"""The name of our folder in each of the user's."""
 
 
 def config_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of keys, delegations, `desk.toml` and the names that a person gave."""
-    return (_absolute(environ, "XDG_CONFIG_HOME") or _home(environ) / ".config") / _OWN
+    return (_absolute(environ, "XDG_CONFIG_HOME") or _home(environ) / ".config") / OWN_FOLDER
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of what the desk writes: its journal."""
-    return (_absolute(environ, "XDG_STATE_HOME") or _home(environ) / ".local" / "state") / _OWN
+    return (_absolute(environ, "XDG_STATE_HOME") or _home(environ) / ".local" / "state") / OWN_FOLDER
 
 
 def runtime_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of sockets: where the system has none for each user, that of the state."""
     runtime = _absolute(environ, "TMPDIR" if sys.platform == "darwin" else "XDG_RUNTIME_DIR")
-    return runtime / _OWN if runtime is not None else state_folder(environ)
+    return runtime / OWN_FOLDER if runtime is not None else state_folder(environ)
 
 
 def desk_socket(environ: Mapping[str, str]) -> Path:
@@ -48,7 +49,7 @@ def desk_sockets(environ: Mapping[str, str], user: int) -> tuple[Path, ...]:
     if _absolute(environ, "ACCREDIT_DESK_SOCKET"):
         return (desk_socket(environ),)
     is_told = runtime_folder(environ) != state_folder(environ)
-    runtime = runtime_folder(environ) if is_told else user_runtime_folder(user) / _OWN
+    runtime = runtime_folder(environ) if is_told else user_runtime_folder(user) / OWN_FOLDER
     return tuple(folder / "desk.sock" for folder in (runtime, state_folder(environ)))
 
 

@@ -1,0 +1,52 @@
+"""Connections to the desk's page: any user of the machine can open them. Runs in an event loop.
+
+1. There are at most `MAX_PAGE_CONNECTIONS`. One more makes room for itself: of those on which nothing is asked, the
+   one that has been open for the longest is closed. One at work is never closed for another.
+2. What is no HTTP gets an answer with the headers that every answer has, and the connection ends.
+"""
+
+import asyncio
+from typing import Any, cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from accredit.console.admission import EVERY_ANSWER
+from accredit.limits import MAX_PAGE_CONNECTIONS
+
+
+class PageConnection(H11Protocol):
+    """One connection."""
+
+    opened_at = 0.0
+    """When it was opened, by the loop's clock."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection (rule 1)."""
+        super().connection_made(transport)
+        self.opened_at = self.loop.time()
+        if len(self.connections) > MAX_PAGE_CONNECTIONS:
+            resting = [each for each in self.connections if isinstance(each, PageConnection) and each.rests]
+            min(resting, key=_age, default=self).transport.close()
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is being answered on it."""
+        cycle: Any = self.cycle  # None before the first request
+        return cycle is None or cycle.response_complete
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP (rule 2)."""
+        headers = [*EVERY_ANSWER, (b"content-type", b"text/plain"), (b"connection", b"close")]
+        for event in (
+            h11.Response(status_code=400, headers=headers),
+            h11.Data(data=msg.encode("ascii", "replace")),
+            h11.EndOfMessage(),
+        ):
+            data: bytes | None = cast("Any", self.conn).send(event)
+            self.transport.write(data or b"")
+        self.transport.close()
+
+
+def _age(connection: PageConnection) -> float:
+    return connection.opened_at
