@@ -1444,3 +1444,22 @@ MAX_CALL_FILTER_CHARS = 500
 
 MAX_LOG_LOOKS = 2
 """Pages of the log that are read at one time: each is a thread and a connection to the store."""
+
+
+# --- hosts' files -------------------------------------------------------------------------------------
+
+MAX_HOST_FILE_BYTES = 16_777_216
+"""Bytes of a host's configuration file. Claude Code keeps a history in its own, of some megabytes."""
+
+MAX_HOST_YAML_CHARS = 262_144
+"""Characters of one in YAML, whose parser takes seconds for a megabyte. Real ones have some 10,000."""
+
+MAX_BACKUPS = 5
+"""Files that are kept of what a host's file held before an edit."""
+
+MAX_PROCESSES = 65_536
+"""Processes that are looked at for a host that must not run. Linux counts up to 4,194,304; a person's machine has some
+500."""
+
+HOST_PROGRAM_SECONDS = 60.0
+"""How long a host's own program may take to write an entry. Claude Code takes 1.4."""

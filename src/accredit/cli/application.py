@@ -26,6 +26,7 @@ from accredit.cli.commands.grant import grant
 from accredit.cli.commands.grants import grants_app, names_app
 from accredit.cli.commands.init import init
 from accredit.cli.commands.inspect import inspect
+from accredit.cli.commands.install import install, uninstall
 from accredit.cli.commands.keys import keys_app
 from accredit.cli.commands.log import log_app
 from accredit.cli.commands.pin import pin
@@ -55,6 +56,8 @@ app.command(cls=CommandAfterDashes)(serve)
 app.command()(reload)
 app.command(cls=CommandAfterDashes)(wrap)
 app.command()(connect)
+app.command()(install)
+app.command()(uninstall)
 app.command(cls=CommandAfterDashes)(init)
 app.command(cls=NameAndCommandAfterDashes)(add)
 app.command(cls=CommandAfterDashes)(check)

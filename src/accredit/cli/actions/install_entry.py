@@ -1,0 +1,133 @@
+"""What an entry of `accredit install` says: the command, whether one is ours, and whether it still works.
+
+I/O: reads a gateway's configuration, and looks whether files are there.
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from accredit.config import Loaded, load
+from accredit.config.servers import check_server_name
+from accredit.errors import ConfigurationError
+from accredit.keys.places import config_folder
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_ID = re.compile(r"[0-9a-f]{16,}")
+"""What the id of a key looks like, which is no name for people."""
+_FILES = ("--key", "--delegation")
+
+
+class Wanted(NamedTuple):
+    """An entry's name, and the endpoint that it leads to."""
+
+    name: str
+    url: str
+
+    @classmethod
+    def read(cls, url: str | None, config: Path | None, server: str | None, name: str | None) -> "Wanted":
+        """Return what the options say. Raises `ConfigurationError`."""
+        loaded = None if url is not None else load(config, os.environ, {})
+        if loaded is not None and loaded.file is None:
+            raise ConfigurationError("no gateway is named", "name its endpoint (--url) or its configuration (--config)")
+        url = _endpoint(loaded, server) if loaded is not None else _of_server(url or "", server)
+        name = name if name is not None else _default_name(loaded, url, server)
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"{name!a} is no name that every host takes", "--name takes letters, digits, - and _"
+            )
+        return cls(name, _checked(url))
+
+    def words(self, hold: int) -> list[str]:
+        """Return the command: whole paths, since hosts start programs from folders of their own."""
+        folder = config_folder(os.environ)
+        key, delegation = folder / "agent.key", folder / "delegation.json"
+        words = [*own_command(), "connect", self.url]
+        if key.is_file():
+            words += ["--key", str(key)]
+            if delegation.is_file():
+                words += ["--delegation", str(delegation)]
+        return [*words, "--ask", "auto", "--hold", str(hold)]
+
+
+def own_command() -> list[str]:
+    """Return the command of this very `accredit`, with its whole path."""
+    beside = Path(sys.executable).parent / "accredit"
+    called = Path(sys.argv[0])
+    for path in (called if called.name == "accredit" and called.is_absolute() else beside, beside):
+        if path.is_file() and os.access(path, os.X_OK):
+            return [str(path)]
+    return [sys.executable, "-m", "accredit"]
+
+
+def is_own(words: Sequence[str]) -> bool:
+    """Return whether a command is `accredit connect`."""
+    if not words:
+        return False
+    if Path(words[0]).name == "accredit":
+        return words[1:2] == ["connect"]
+    return list(words[1:4]) == ["-m", "accredit", "connect"]
+
+
+def why_stale(words: Sequence[str]) -> str | None:
+    """Return why an entry of ours does not work any more; None if nothing is seen."""
+    if shutil.which(words[0]) is None:
+        return f"there is no {words[0]}"
+    for option, value in pairwise(words):
+        if option in _FILES and not Path(value).is_file():
+            return f"there is no {value}"
+    return None
+
+
+def _endpoint(loaded: Loaded, server: str | None) -> str:
+    """Return the URL that a configuration's gateway, or one of its servers, is at."""
+    gateway, servers = loaded.config.gateway, loaded.config.servers.by_name
+    if gateway.port == 0:
+        raise ConfigurationError("gateway.port is 0: where the gateway will be is not known", "name it with --url")
+    if server is not None and server not in servers:
+        raise ConfigurationError(f"no server is called {server!a}", f"name one of {', '.join(servers) or 'none'}")
+    if servers and not gateway.merge and server is None:
+        raise ConfigurationError("the gateway has several servers", f"name one: --server {next(iter(servers))}")
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as a gateway's address, not for binding
+    host = everywhere.get(gateway.host, gateway.host)
+    scheme = "https" if gateway.tls_cert_file is not None else "http"
+    return _of_server(f"{scheme}://{f'[{host}]' if ':' in host else host}:{gateway.port}{gateway.path}", server)
+
+
+def _of_server(url: str, server: str | None) -> str:
+    if server is None:
+        return url
+    check_server_name(server, "--server")
+    return f"{url.rstrip('/')}/{server}"
+
+
+def _default_name(loaded: Loaded | None, url: str, server: str | None) -> str:
+    """Return the server's name, else the gateway's, if people gave it one; else "accredit"."""
+    path = urlsplit(url).path.rstrip("/")
+    found = server or (path.rpartition("/")[2] if "/mcp/" in path else "")
+    if not found and loaded is not None:
+        found = loaded.config.gateway.id or ""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", found).strip("-_")[:64]
+    return name if name and not _ID.fullmatch(name) else "accredit"
+
+
+def _checked(url: str) -> str:
+    """Return a URL that may stand in an entry. Raises `ConfigurationError`."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isascii() and url.isprintable()
+    except ValueError:
+        good, parts = False, urlsplit("")
+    if not good or " " in url:
+        raise ConfigurationError("--url is not an http or https URL", "name the endpoint that `accredit serve` prints")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigurationError(
+            "the URL has a user, a query or a fragment, which may be secret", "leave that out: hosts' files are read"
+        )
+    return url

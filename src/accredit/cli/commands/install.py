@@ -1,0 +1,97 @@
+"""`accredit install` and `uninstall`: entries in the configuration files of hosts."""
+
+# ruff: noqa: PLC0415 - what edits files is loaded when it runs: `accredit --help` is quick without it
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.cli.options import JsonOption
+from accredit.errors import ConfigurationError
+
+_Host = Annotated[str | None, typer.Argument(metavar="HOST", help="Such as cursor; --list names all.")]
+_Name = Annotated[
+    str | None, typer.Option("--name", metavar="N", help="What the entry is called.", show_default="the gateway's name")
+]
+_Project = Annotated[bool, typer.Option("--project", help="The current folder's file, not the user's.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Don't ask first.")]
+
+
+def install(
+    host: _Host = None,
+    name: _Name = None,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The gateway's endpoint.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="The gateway's configuration; else the one that is found."),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="NAME", help="One of the gateway's [servers].")
+    ] = None,
+    project: _Project = False,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    list_all: Annotated[bool, typer.Option("--list", help="Show the hosts, and what is installed in each.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Puts `accredit connect` into a host's configuration, as a server that it starts.
+
+    Only that entry changes; what the file held is kept beside it. The agent's key and delegation are named, if they are
+    in `~/.config/accredit`; nothing that is written is secret.
+
+    Examples:
+
+    accredit install --list
+
+    accredit install cursor --url http://127.0.0.1:8484/mcp --name mail
+
+    accredit install vscode --config accredit.toml --project --dry-run
+    """
+    from accredit.cli.actions.install import Wish, install_entry, list_hosts
+
+    if list_all:
+        if host is not None:
+            raise ConfigurationError("--list is of all hosts", f"leave {host} out")
+        return list_hosts(as_json=as_json)
+    wish = Wish(_named(host), name, project=project, dry_run=dry_run, yes=yes, as_json=as_json)
+    if url is not None and config is not None:
+        raise ConfigurationError("--url and --config are given", "keep the one that names your gateway")
+    return install_entry(wish, url, config, server)
+
+
+def uninstall(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Such as cursor.")],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="N", help="The entry; else the only one of accredit.")
+    ] = None,
+    project: _Project = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Put the whole file back as it was before the entry.")
+    ] = False,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Takes an entry of `accredit install` out of a host's configuration.
+
+    All else in the file stays; a file that was made for the entry goes. With --restore the whole file is put back as it
+    was before, and what others changed in it since then is lost.
+
+    Examples:
+
+    accredit uninstall cursor
+
+    accredit uninstall vscode --name mail --project --yes
+    """
+    from accredit.cli.actions.install import Wish, uninstall_entry
+
+    wish = Wish(_named(host), name, project=project, dry_run=dry_run, yes=yes, as_json=as_json)
+    return uninstall_entry(wish, restore=restore)
+
+
+def _named(host: str | None) -> str:
+    if host is None:
+        raise ConfigurationError("no host is named", "accredit install --list shows which there are")
+    return host

@@ -1,0 +1,199 @@
+"""Edits a host's file so that one entry changes, and nothing else. I/O: the file, backups beside it, a lock.
+
+1. What the file holds is read and edited as text; the new text is read again, and means what the old one did, but for
+   the entry. Else the file is not touched.
+2. An edit holds a lock, so that two of ours don't overtake each other, and is made only if the file still has the
+   bytes that it was worked out from.
+3. What the file held is kept beside it first, as `FILE.accredit-TIME`, for its owner alone; that there was none is kept
+   as `FILE.accredit-TIME.none`. Of these five stay.
+4. The new file has a name of its own until it is on disk; then it takes the old one's place, with its mode and owner,
+   in one step. Links are followed. So whenever this dies, the file is the old one or the new one.
+"""
+
+import calendar
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from accredit.base.clock import unix_seconds
+from accredit.errors import ConfigurationError
+from accredit.hosts.table import Entry, Host
+from accredit.keys import read_file, replace_file, write_file
+from accredit.limits import MAX_BACKUPS, MAX_HOST_FILE_BYTES
+
+_MARK = ".accredit-"
+_NONE = ".none"
+_TIME = "%Y%m%dT%H%M%SZ"
+_BOM = "\ufeff"
+
+
+class Place(NamedTuple):
+    """Where an entry is, or is to be: a host, its file, and the entry's name there."""
+
+    host: Host
+    file: Path
+    name: str
+
+
+class Edit(NamedTuple):
+    """A file's bytes and those that it is to get; None where there is no file, or is to be none."""
+
+    file: Path
+    old: bytes | None
+    new: bytes | None
+
+
+def read_host_file(file: Path) -> bytes | None:
+    """Return what a host's file holds; None if there is none. Raises `ConfigurationError`."""
+    if not os.path.lexists(file):
+        return None
+    return read_file(Path(os.path.realpath(file)), MAX_HOST_FILE_BYTES).data
+
+
+def entries(host: Host, data: bytes) -> dict[str, Any]:
+    """Return what a host's file says of servers, by their names. Raises `ConfigurationError`."""
+    container = _container(host, host.text.parse(_text(data)))
+    if isinstance(container, dict):
+        return container
+    return {_name(each): each for each in container}
+
+
+def edited(place: Place, data: bytes, entry: Entry | None) -> bytes:
+    """Return the bytes with the entry, or without it (rule 1). Raises `ConfigurationError`."""
+    host, path = place.host, (place.host.table, place.name)
+    old = _text(data)
+    try:
+        new = host.text.drop(old, path) if entry is None else host.text.put(old, path, entry)
+        result = new.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError("a path or name in the entry is not UTF-8", "use another one") from None
+    wanted = [] if entry is None else _split(place, host.text.parse(host.text.put("", path, entry)))[1]
+    before = host.text.parse(old or new)  # into an empty file, a host's form may put more than the entry
+    if _split(place, host.text.parse(new)) != (_split(place, before)[0], wanted):
+        raise ConfigurationError(f"{place.file} is in a form that can't be edited safely", "edit it by hand")
+    return result
+
+
+def apply(edit: Edit, lock_folder: Path, program: Callable[[], None] | None = None) -> Path:
+    """Make an edit (rules 2 to 4), or have a host's own program make it; return where the old bytes are kept. Raises
+    `ConfigurationError`."""
+    with _locked(lock_folder):
+        if read_host_file(edit.file) != edit.old:
+            raise ConfigurationError(f"{edit.file} was changed meanwhile", "run the command again")
+        try:
+            edit.file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(f"can't make {edit.file.parent}: {error.strerror}", "make it first") from None
+        backup = _keep(edit.file, edit.old)
+        if program is not None:
+            program()
+        elif edit.new is None:
+            _remove(edit.file)
+        elif edit.old is None:
+            write_file(Path(os.path.realpath(edit.file)), edit.new, private=True)
+        else:
+            replace_file(edit.file, edit.new, old=edit.old)
+        _prune(edit.file)
+        return backup
+
+
+def _keep(file: Path, data: bytes | None) -> Path:
+    newest = max((_time(each.name) or 0 for each in backups(file)), default=0)
+    at = time.gmtime(max(unix_seconds(), newest + 1))  # what is newer sorts so, also after a clock was set back
+    path = file.with_name(f"{file.name}{_MARK}{time.strftime(_TIME, at)}{_NONE if data is None else ''}")
+    write_file(path, data or b"", private=True)
+    return path
+
+
+def backups(file: Path) -> list[Path]:
+    """Return what is kept of a file, the newest first."""
+    try:
+        names = os.listdir(file.parent)
+    except OSError:
+        return []
+    times = {name: _time(name) for name in names if name.startswith(file.name + _MARK)}
+    found = sorted(((at, name) for name, at in times.items() if at is not None), reverse=True)
+    return [file.with_name(name) for _, name in found]
+
+
+def was_missing(backup: Path) -> bool:
+    """Return whether a backup says that there was no file."""
+    return backup.name.endswith(_NONE)
+
+
+def _time(name: str) -> int | None:
+    """Return the unix seconds in a backup's name; None for what is none."""
+    try:
+        return calendar.timegm(time.strptime(name.removesuffix(_NONE).rpartition(_MARK)[2], _TIME))
+    except ValueError:
+        return None
+
+
+def _prune(file: Path) -> None:
+    for old in backups(file)[MAX_BACKUPS:]:
+        _remove(old)
+
+
+def _remove(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"can't remove {file}: {error.strerror}", "remove it by hand") from None
+
+
+def _text(data: bytes) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise ConfigurationError("the file is not UTF-8", "save it as UTF-8 first") from None
+    if text.startswith(_BOM):
+        raise ConfigurationError("the file begins with a byte order mark", "save it as UTF-8 without one first")
+    return text
+
+
+def _container(host: Host, meaning: object) -> dict[str, Any] | list[Any]:
+    empty: dict[str, Any] | list[Any] = [] if host.listed else {}
+    found = cast(dict[str, Any], meaning).get(host.table, empty) if isinstance(meaning, dict) else empty
+    if isinstance(found, type(empty)):
+        return cast(dict[str, Any] | list[Any], found)
+    if isinstance(found, tuple) and str(cast(tuple[object, ...], found)[0]).endswith(":null"):
+        return empty
+    raise ConfigurationError(f"{host.table} holds something else than servers", "correct the file by hand first")
+
+
+def _split(place: Place, meaning: object) -> tuple[object, list[object]]:
+    """Return what a text means without the entry, and the entry, as often as it is there. A table without entries is as
+    none."""
+    container, name = _container(place.host, meaning), place.name
+    if isinstance(container, dict):
+        ours: list[object] = [container[name]] if name in container else []
+        left: object = {key: value for key, value in container.items() if key != name}
+    else:
+        ours = [each for each in container if _name(each) == name]
+        left = [each for each in container if _name(each) != name]
+    return {**cast(dict[str, object], meaning), place.host.table: left}, ours
+
+
+def _name(item: object) -> str:
+    """Return the name of an entry in a list."""
+    return str(cast(dict[str, object], item).get("name", "")) if isinstance(item, dict) else ""
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / "hosts.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigurationError(f"can't lock {folder}: {error.strerror}", "make that folder writable") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ConfigurationError("another accredit edits a host's file", "run the command again") from None
+    finally:
+        os.close(descriptor)

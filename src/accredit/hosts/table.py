@@ -1,0 +1,169 @@
+"""Which hosts there are, where their files are, and what an entry looks like in each. Looks whether files are there.
+
+A host gives a call some time, and a held call has to end before that: `hold` is what `accredit connect` waits for a
+person. Where an entry can say how patient the host is to be, it says ten seconds or more beyond that.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, cast
+
+from accredit.errors import ConfigurationError
+from accredit.hosts import jsonc, toml_text, yaml_text
+
+Entry = dict[str, Any]
+"""What a host is told of one server."""
+
+
+class Form(Protocol):
+    """A kind of text: what it means, and how an entry is put into it and taken out. They raise `ConfigurationError`."""
+
+    def parse(self, text: str) -> object:
+        """Return what a text means."""
+        ...
+
+    def put(self, text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
+        """Return the text with an entry."""
+        ...
+
+    def drop(self, text: str, path: Sequence[str]) -> str:
+        """Return the text without an entry."""
+        ...
+
+
+class Places:
+    """The folders that hosts keep their files in, of a user and on a system (`sys.platform`)."""
+
+    def __init__(self, environ: Mapping[str, str], platform: str = sys.platform) -> None:
+        self.environ = environ
+        self.home = self.variable("HOME") or Path.home()
+        self.config = self.variable("XDG_CONFIG_HOME") or self.home / ".config"
+        self.library = self.home / "Library/Application Support" if platform == "darwin" else self.config
+
+    def variable(self, name: str) -> Path | None:
+        """Return the path that a variable holds; None if it holds no absolute one."""
+        path = Path(self.environ.get(name) or ".")
+        return path if path.is_absolute() else None
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host: its file for all of a user's projects and for one (relative to that), the member of the file that holds
+    the servers, how long a call is held (seconds), and further members of an entry."""
+
+    name: str
+    file: Callable[[Places], Path]
+    table: str
+    hold: int
+    project: str | None = None
+    form: ModuleType = jsonc
+    listed: bool = False
+    command: str = "command"
+    more: Callable[[str], Entry] = lambda name: {}
+
+    @property
+    def text(self) -> Form:
+        """How the file is written."""
+        return cast(Form, _Listed() if self.listed else self.form)
+
+    def entry(self, name: str, words: Sequence[str]) -> Entry:
+        """Return the entry for a command."""
+        first = {"name": name} if self.listed else {}
+        return {**first, self.command: words[0], "args": list(words[1:]), **self.more(name)}
+
+    def words(self, entry: object) -> list[str]:
+        """Return the command of an entry; an empty list if it has none."""
+        found = cast(dict[str, object], entry) if isinstance(entry, dict) else {}
+        first, rest = found.get(self.command), found.get("args")
+        words = [first, *(cast(list[object], rest) if isinstance(rest, list) else [])]
+        return [each for each in words if isinstance(each, str)] if isinstance(first, str) else []
+
+
+class _Listed:
+    """A YAML text whose entries are a list."""
+
+    parse = staticmethod(yaml_text.parse)
+
+    def put(self, text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
+        return yaml_text.put(text or _CONTINUE, path, value, listed=True)
+
+    def drop(self, text: str, path: Sequence[str]) -> str:
+        return yaml_text.drop(text, path, listed=True)
+
+
+_CONTINUE = "name: Local Config\nversion: 1.0.0\nschema: v1\n"
+"""What Continue wants of a file of its own beside the servers."""
+
+
+def _claude_code(places: Places) -> Path:
+    return (places.variable("CLAUDE_CONFIG_DIR") or places.home) / ".claude.json"
+
+
+def _codex(places: Places) -> Path:
+    return (places.variable("CODEX_HOME") or places.home / ".codex") / "config.toml"
+
+
+def _cline(places: Places) -> Path:
+    own = places.home / ".cline/data/settings/cline_mcp_settings.json"
+    beside = places.library / "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
+    return places.variable("CLINE_MCP_SETTINGS_PATH") or (own if own.exists() else beside)
+
+
+def _lm_studio(places: Places) -> Path:
+    now, before = places.home / ".lmstudio", places.home / ".cache/lm-studio"
+    return (before if before.is_dir() and not now.is_dir() else now) / "mcp.json"
+
+
+_EVERY = (
+    Host("claude-desktop", lambda at: at.library / "Claude/claude_desktop_config.json", "mcpServers", 50),
+    Host(
+        "claude-code", _claude_code, "mcpServers", 290, ".mcp.json",
+        more=lambda name: {"type": "stdio", "timeout": 300_000},
+    ),
+    Host("cursor", lambda at: at.home / ".cursor/mcp.json", "mcpServers", 240, ".cursor/mcp.json"),
+    Host(
+        "vscode", lambda at: at.library / "Code/User/mcp.json", "servers", 240, ".vscode/mcp.json",
+        more=lambda name: {"type": "stdio"},
+    ),
+    Host("windsurf", lambda at: at.home / ".codeium/windsurf/mcp_config.json", "mcpServers", 50),
+    Host(
+        "zed", lambda at: at.config / "zed/settings.json", "context_servers", 50,
+        more=lambda name: {"source": "custom"},
+    ),
+    Host(
+        "gemini", lambda at: at.home / ".gemini/settings.json", "mcpServers", 290,
+        more=lambda name: {"timeout": 300_000},
+    ),
+    Host("codex", _codex, "mcp_servers", 280, form=toml_text, more=lambda name: {"tool_timeout_sec": 300}),
+    Host(
+        "goose", lambda at: at.config / "goose/config.yaml", "extensions", 290, form=yaml_text, command="cmd",
+        more=lambda name: {"type": "stdio", "enabled": True, "name": name, "timeout": 300},
+    ),
+    Host("cline", _cline, "mcpServers", 50, more=lambda name: {"timeout": 60}),
+    Host("lm-studio", _lm_studio, "mcpServers", 50),
+    Host("continue", lambda at: at.home / ".continue/config.yaml", "mcpServers", 50, form=yaml_text, listed=True),
+)  # fmt: skip
+HOSTS = {host.name: host for host in _EVERY}
+
+
+def find_host(name: str) -> Host:
+    """Return the host of a name. Raises `ConfigurationError`."""
+    if name not in HOSTS:
+        raise ConfigurationError(f"no host is called {name!a}", f"name one of {', '.join(HOSTS)}")
+    return HOSTS[name]
+
+
+def project_file(host: Host, folder: Path) -> Path:
+    """Return the host's file for the project in a folder. Raises `ConfigurationError` for a host without one, and for a
+    file that a link leads out of the folder: somebody else may have filled it."""
+    if host.project is None:
+        have = ", ".join(each.name for each in HOSTS.values() if each.project)
+        raise ConfigurationError(f"{host.name} has no file for a project", f"leave --project out; {have} have one")
+    file = folder / host.project
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
+        raise ConfigurationError(f"{file} leads out of the project's folder", "remove that link, or edit it by hand")
+    return file

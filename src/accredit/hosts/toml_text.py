@@ -1,0 +1,70 @@
+"""Changes one table of a TOML text, and keeps every other byte. No I/O.
+
+A library that keeps comments takes those behind a table along with it, and they belong to the next one. So lines are
+found by their headers; whoever calls this compares what the new text means, and a text that hides tables from it (in
+one line, in a string) is refused there.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+
+from accredit.errors import ConfigurationError
+
+_HEADER = re.compile(r"[ \t]*\[")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_IDLE = re.compile(r"[ \t]*(?:#.*)?")
+
+
+def parse(text: str) -> object:
+    """Return what a text means. Raises `ConfigurationError`."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        words = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it can't be read"
+        raise ConfigurationError(f"the file is no TOML: {words}", "correct the file first") from None
+
+
+def put(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
+    """Return the text with the table at `path`, in place of the one that is there, or at the end."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = [f"[{'.'.join(path)}]", *(f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in value.items())]
+    table = "".join(line + newline for line in lines)
+    found = _lines(text, path)
+    if found:
+        (start, end), *others = found
+        for begin, stop in reversed(others):
+            text = text[:begin] + text[stop:]
+        return text[:start] + table + text[end:]
+    gap = "" if not text else newline if text.endswith("\n") else newline * 2
+    return text + gap + table
+
+
+def drop(text: str, path: Sequence[str]) -> str:
+    """Return the text without the table at `path` and those below it; of blank lines the one before goes too, if
+    nothing is behind."""
+    for start, end in reversed(_lines(text, path)):
+        before, behind = text[:start], text[end:]
+        if not behind.strip():
+            before = re.sub(r"(\n|\A)\r?\n\Z", r"\1", before)
+        text = before + behind
+    return text
+
+
+def _lines(text: str, path: Sequence[str]) -> list[tuple[int, int]]:
+    """Return where the lines of a table and of those below it are, without the comments and blanks that end them."""
+    names = r"[ \t]*\.[ \t]*".join(rf"(?:{name}|\"{name}\"|'{name}')" for name in map(re.escape, path))
+    ours = re.compile(rf"[ \t]*\[[ \t]*{names}[ \t]*(?:\.[^\]]*)?\][ \t]*(?:#.*)?")
+    found: list[tuple[int, int]] = []
+    at, inside = 0, False
+    for line in _LINE.findall(text):
+        content = line.rstrip("\r\n")
+        if _HEADER.match(content):
+            inside = ours.fullmatch(content) is not None
+            if inside:
+                found.append((at, at + len(line)))
+        elif inside and not _IDLE.fullmatch(content):
+            found[-1] = (found[-1][0], at + len(line))
+        at += len(line)
+    return found

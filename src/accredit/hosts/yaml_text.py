@@ -1,0 +1,183 @@
+"""Changes one entry of a mapping or a list of a YAML text, and keeps every other byte. No I/O.
+
+The parser says where things are; lines are put in and taken out. Whoever calls this compares what the new text means.
+Anchors, aliases, tags, several documents, names that are there twice, and entries that stand on one line with others
+are refused: what they mean is not only where they stand. The parser is the extra `accredit[hosts]`.
+"""
+
+# ruff: noqa: PLC0415 - an extra, loaded where a YAML text is edited
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from accredit.base.text import excerpt
+from accredit.errors import ConfigurationError
+from accredit.limits import MAX_DEPTH, MAX_HOST_YAML_CHARS
+
+_HAND = "add the entry by hand"
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+"""Names that would be no strings without quotation marks."""
+
+
+def parse(text: str) -> object:
+    """Return what a text means, every scalar with its tag; an object without members for one that holds nothing.
+    Raises `ConfigurationError`."""
+    root = _composed(text)
+    return {} if root is None else _meaning(root)
+
+
+def put(text: str, path: Sequence[str], value: Mapping[str, object], *, listed: bool = False) -> str:
+    """Return the text with an entry at `path` (a container's name, and the entry's), in place of the one that is there,
+    or as the first. With `listed` the container is a list, whose entries have a `name`. Raises `ConfigurationError`."""
+    table, name = path
+    newline = "\r\n" if "\r\n" in text else "\n"
+    text = drop(text, path, listed=listed)
+    root = _composed(text)
+    found = None if root is None else _member(root, table)
+    if found is None:
+        lines = text if not text or text.endswith("\n") else text + newline
+        return lines + newline.join([f"{table}:", *_entry(name, value, 2, listed=listed), ""])
+    key, container = found
+    column = _column(container, key.start_mark.column + 2)
+    at = _behind_line(text, key.end_mark.index)
+    if _is_empty(container):
+        start = _behind_colon(text, key)
+        text = text[:start] + text[start : container.start_mark.index].rstrip(" ") + text[container.end_mark.index :]
+        at = _behind_line(text, key.end_mark.index)
+    if not text[:at].endswith("\n"):
+        text, at = text + newline, at + len(newline)
+    entry = newline.join([*_entry(name, value, column, listed=listed), ""])
+    return text[:at] + entry + text[at:]
+
+
+def drop(text: str, path: Sequence[str], *, listed: bool = False) -> str:
+    """Return the text without the entry at `path`; the same text, if there is none. Raises `ConfigurationError`."""
+    table, name = path
+    root = _composed(text)
+    found = None if root is None else _member(root, table)
+    if found is None or _is_empty(found[1]):
+        return text
+    key, container = found
+    entries = _entries(container, listed=listed)
+    for entry_name, start, value in entries:
+        if entry_name != name:
+            continue
+        at = text.rfind("\n", 0, start.start_mark.index) + 1
+        end = _behind_line(text, max(_end(start), _end(value)))
+        text = text[:at] + text[end:]
+        if len(entries) == 1:
+            colon = _behind_colon(text, key)
+            text = text[:colon] + (" []" if listed else " {}") + text[colon:]
+        return text
+    return text
+
+
+def _library() -> ModuleType:
+    try:
+        import yaml
+    except ImportError:
+        raise ConfigurationError(
+            "this host's file is YAML, for which a library is needed", "pip install 'accredit[hosts]'"
+        ) from None
+    return yaml
+
+
+def _composed(text: str) -> Any:
+    """Return the root of a text's nodes; None if it holds nothing."""
+    yaml = _library()
+    if len(text) > MAX_HOST_YAML_CHARS:
+        raise ConfigurationError(f"the file has more than {MAX_HOST_YAML_CHARS} characters", _HAND)
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise ConfigurationError(f"the file is nested deeper than {MAX_DEPTH} levels", _HAND)
+            if getattr(event, "anchor", None) is not None or getattr(event, "tag", None) is not None:
+                raise ConfigurationError("the file has anchors, aliases or tags", _HAND)
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f", in line {mark.line + 1}"
+        raise ConfigurationError(f"the file is no YAML{where}", "correct the file first") from None
+    except (ValueError, RecursionError):
+        raise ConfigurationError("the file is no YAML", "correct the file first") from None
+
+
+def _meaning(node: Any) -> object:
+    """Return what a node means: its scalars are pairs of their tags and texts, but for strings."""
+    if node.id == "scalar":
+        return node.value if node.tag.endswith(":str") else (node.tag, node.value)
+    if node.id == "sequence":
+        return [_meaning(each) for each in node.value]
+    found: dict[object, object] = {}
+    for key, value in node.value:
+        if key.id != "scalar":
+            raise ConfigurationError("the file has names that are no scalars", _HAND)
+        name = _meaning(key)
+        if name in found:
+            raise ConfigurationError(f'"{excerpt(str(key.value))}" is there twice', "remove one of them first")
+        found[name] = _meaning(value)
+    return found
+
+
+def _member(root: Any, name: str) -> tuple[Any, Any] | None:
+    if root.id != "mapping" or root.flow_style:
+        raise ConfigurationError("the file is not written with a name on each line", _HAND)
+    return next(((key, value) for key, value in root.value if key.value == name), None)
+
+
+def _is_empty(container: Any) -> bool:
+    return container.value == [] or (container.id == "scalar" and container.value in ("", "~", "null"))
+
+
+def _entries(container: Any, *, listed: bool) -> list[tuple[str, Any, Any]]:
+    """Return each entry's name, where it begins, and its value."""
+    if container.id != ("sequence" if listed else "mapping") or container.flow_style:
+        raise ConfigurationError("the entries are not written with one on each line", _HAND)
+    if not listed:
+        return [(key.value, key, value) for key, value in container.value]
+    items = [each for each in container.value if each.id == "mapping"]
+    names = {id(each): next((value.value for key, value in each.value if key.value == "name"), "") for each in items}
+    return [(names.get(id(each), ""), each, each) for each in container.value]
+
+
+def _column(container: Any, otherwise: int) -> int:
+    """Return the column of a container's entries: of a list's, that of their dashes."""
+    if _is_empty(container):
+        return otherwise
+    _entries(container, listed=container.id == "sequence")
+    return container.start_mark.column
+
+
+def _end(node: Any) -> int:
+    """Return the place of a node's last character: its end mark is behind comments and blanks."""
+    if node.id == "scalar" or node.flow_style or not node.value:
+        return max(node.start_mark.index, node.end_mark.index - 1)
+    last = node.value[-1]
+    return _end(last) if node.id == "sequence" else max(map(_end, last))
+
+
+def _behind_colon(text: str, key: Any) -> int:
+    at = text.find(":", key.end_mark.index)
+    if at < 0:
+        raise ConfigurationError(f"{key.value} has no value", _HAND)
+    return at + 1
+
+
+def _behind_line(text: str, at: int) -> int:
+    found = text.find("\n", at)
+    return len(text) if found < 0 else found + 1
+
+
+def _entry(name: str, value: Mapping[str, object], column: int, *, listed: bool) -> list[str]:
+    """Return the lines of an entry; scalars and lists are written as JSON, which is YAML too."""
+    lines = [f"{key}: {json.dumps(each, ensure_ascii=False)}" for key, each in value.items()]
+    if listed:
+        return [f"{' ' * column}{'  ' if number else '- '}{line}" for number, line in enumerate(lines)]
+    plain = _PLAIN_NAME.fullmatch(name) and name.lower() not in _WORDS
+    return [f"{' ' * column}{name if plain else json.dumps(name)}:", *(f"{' ' * (column + 2)}{line}" for line in lines)]
