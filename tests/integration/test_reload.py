@@ -242,6 +242,8 @@ def test_a_lock_that_is_changed_counts_at_once(tmp_path: Path) -> None:
         lock.write_bytes(write_lock({"upstream": Definitions(others, pinned.instructions)}))
         assert reload(gateway, tmp_path).changed == "accredit.lock"
         assert post(gateway.port, "/mcp", CALL, **session)[2]["error"]["data"]["error"] == "definition_changed"
+        lock.unlink()
+        assert reload(gateway, tmp_path).changed == "accredit.lock (removed)"
 
 
 @WORKERS

@@ -257,7 +257,7 @@ def test_a_server_with_only_resources_and_prompts_is_set_up__and_the_grant_that_
     )
     done = accredit("init", "--", *server, folder=tmp_path)
     assert (done.returncode, complaints(done)) == (0, [])
-    assert "0 tools, 0 of them sensitive, 3 resources, 1 prompts" in done.stdout
+    assert "0 tools, none of them sensitive, 3 resources, 1 prompt" in done.stdout
     text = (tmp_path / "accredit.toml").read_text("utf-8")
     tables = tomllib.loads(text)
     assert tables["resources"] == {

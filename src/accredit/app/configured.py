@@ -115,6 +115,8 @@ def checked(start: Start, before: ReadFiles) -> Change:
         try_record_signer(now.loaded)
     folder = start.file.parent
     names = [*changes(was, now.loaded)]
-    files = [path for path in now.files.changed(before) if path != start.file]
-    names += [str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path) for path in files]
+    for path in now.files.changed(before):
+        if path != start.file:
+            name = path.relative_to(folder) if path.is_relative_to(folder) else path
+            names.append(f"{name}" if now.files.exists(path) else f"{name} (removed)")
     return Change(now.files.encoded(), in_short(names) or "nothing", sum(now.ending))

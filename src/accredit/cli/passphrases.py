@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PassphraseFileOption = Annotated[
     Path | None,
-    typer.Option("--passphrase-file", metavar="F", help="The passphrase of the key is in F; else a terminal is asked."),
+    typer.Option("--passphrase-file", metavar="F", help="Read the key's passphrase from F, not from the terminal."),
 ]
 
 

@@ -35,7 +35,9 @@ TokenEnvOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="SECONDS", help="How long a server may be silent; progress counts as a word."),
+    typer.Option(
+        "--timeout", metavar="SECONDS", help="Give up on a server that sends nothing, not even progress, for so long."
+    ),
 ]
 
 ServerOption = Annotated[

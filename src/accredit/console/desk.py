@@ -95,7 +95,7 @@ class Desk:
         except ConsentError as error:
             raise DeskError("unknown", str(error)) from None
         if asked is None or (key is not None and asked.key != key):
-            raise DeskError("unknown", "nobody has asked with this code")
+            raise DeskError("unknown", "no ask has this code: `accredit asked` lists those that wait")
         return asked
 
     def offers(self, asked: Asked) -> tuple[Offer, ...]:

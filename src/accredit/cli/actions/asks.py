@@ -18,7 +18,7 @@ def list_asks(*, as_json: bool) -> int:
     elif not asks:
         say("Nobody is asking.")
     else:
-        print_table(("code", "agent", "asks for", "gateway", "waits until"), map(_row, asks))
+        print_table(("code", "agent", "asks for", "gateway", "ends"), map(_row, asks))
     return 0
 
 

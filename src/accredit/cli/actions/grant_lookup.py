@@ -143,7 +143,7 @@ def _scope_of(tool: str, known: _Known) -> str:
     near = get_close_matches(tool, known.catalog.tools, n=1)
     hint = f"is {near[0]} meant? " if near else ""
     add = "`accredit check --fix` adds what the server has" if known.has_facts else "its catalog may lack it"
-    raise ConfigurationError(f"--tool {tool}: {known.name} has no scope for it", f"{hint}see its name; {add}")
+    raise ConfigurationError(f"--tool {tool}: {known.name} has no scope for it", f"{hint}{add}")
 
 
 def _check_wanted(scope: str, known: _Known) -> None:

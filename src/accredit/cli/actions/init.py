@@ -150,10 +150,16 @@ def _report(
 
 def counted(offer: Offer, suggested: Sequence[Suggestion]) -> str:
     """Return how much a server offers, in words."""
-    counts = [f"{len(suggested)} tools, {sum(each.sensitive for each in suggested)} of them sensitive"]
+    counts = [
+        f"{_number(len(suggested), 'tool')}, {sum(each.sensitive for each in suggested) or 'none'} of them sensitive"
+    ]
     if offer.only_some:
         counts.append(f"{len(offer.only_some)} that only some clients see")
     resources = len(offer.resources) + len(offer.templates)
-    counts += [f"{resources} resources"] if resources else []
-    counts += [f"{len(offer.prompts)} prompts"] if offer.prompts else []
+    counts += [_number(resources, "resource")] if resources else []
+    counts += [_number(len(offer.prompts), "prompt")] if offer.prompts else []
     return ", ".join(counts)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

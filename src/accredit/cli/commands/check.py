@@ -35,7 +35,7 @@ def check(
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Whether every tool of a server has a scope; exit code 1 lists those that have not.
+    """Tells whether every tool of a server has a scope; exit code 1 lists those that have not.
 
     With a configuration its upstream is asked, or each of its servers, or the one of this NAME, and the tools have to
     be those of the catalog:

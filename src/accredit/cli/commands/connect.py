@@ -77,7 +77,7 @@ def connect(
     "--key", "agent.key", "--delegation", "delegation.json"]}}}
     """
     desk, starter = ((), None) if key is None else _desk(ask, hold)
-    _check(url, key, delegation, may_ask=bool(desk))
+    _check(url, key, delegation, ask, may_ask=bool(desk))
     url, gateway_id = endpoint_of(url, server), id_at(gateway_id, server)
     reach = read_reach(header, token_env, timeout)
 
@@ -125,9 +125,14 @@ def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter 
     return (paths if ask == "auto" or starter is not None or desk_answers(paths) else ()), starter
 
 
-def _check(url: str, key: Path | None, delegation: list[Path] | None, *, may_ask: bool) -> None:
+def _check(url: str, key: Path | None, delegation: list[Path] | None, ask: str | None, *, may_ask: bool) -> None:
     if not url.startswith(("http://", "https://")):
         raise ConfigurationError(f"{url} is not an http or https URL", "name the endpoint that `accredit serve` prints")
+    if key and not delegation and not may_ask and ask != "off":
+        raise ConfigurationError(
+            "--key is of no use without --delegation, as no desk runs that could be asked for one",
+            "name --delegation as well, or start `accredit desk` first; --ask auto waits for one that starts later",
+        )
     if bool(key) != bool(delegation) and not (key and may_ask):
         have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
         raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")

@@ -21,7 +21,10 @@ desk_app = typer.Typer(
 def desk(
     ctx: typer.Context,
     port: Annotated[
-        int, typer.Option("--port", metavar="P", min=0, max=65_535, help="Else the next free one; 0 picks any.")
+        int,
+        typer.Option(
+            "--port", metavar="P", min=0, max=65_535, help="The page's port, or the next free one; 0 picks any."
+        ),
     ] = 8686,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser, only print the link.")] = False,
     passphrase_file: PassphraseFileOption = None,

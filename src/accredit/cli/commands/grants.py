@@ -10,7 +10,7 @@ from accredit.cli.options import JsonOption
 
 grants_app = typer.Typer(help="Shows what you have allowed at the desk.", epilog="Example:  accredit grants list")
 names_app = typer.Typer(
-    help="Your names for agents and gateways.", epilog="Example:  accredit names set b4a4c717 Assistant"
+    help="Gives agents and gateways names of yours.", epilog="Example:  accredit names set b4a4c717 Assistant"
 )
 
 

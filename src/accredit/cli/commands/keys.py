@@ -31,7 +31,7 @@ def new(
 ) -> None:
     """Makes a key: PATH, which only you can read and nobody else must have, and PATH.pub, which is for everybody.
 
-    A human's key is encrypted with a passphrase, which a terminal is asked for; without a terminal, and without
+    A human's key is encrypted with a passphrase, which you type in the terminal; without a terminal, and without
     --passphrase-file, it is not, and a warning says so.
 
     Example:
