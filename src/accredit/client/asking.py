@@ -2,7 +2,7 @@
 
 1. A refusal leads to an ask if a delegation could let the call pass, and the gateway is known. A call that was asked
    for a short while ago has its ask still, so that the desk tells what became of it. A credential for the gateway
-   among the arguments (`_token`) is no part of the ask, as it is none of the call that the gateway forwards.
+   among the arguments is no part of the ask, as it is none of the call that the gateway forwards.
 2. The desk must be the same user's. What it says is bounded, and quoted only where it could be what it should be.
 3. While a person decides, the host hears every `ASK_PROGRESS_SECONDS` what is waited for, if it sent a token.
 4. An answer that allows the call is used only if it holds (`consent.answers`); a desk that lies wins nothing.
