@@ -6,9 +6,8 @@
 """
 
 import asyncio
-from typing import Any, cast
+from typing import Any
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from accredit.console.admission import EVERY_ANSWER
@@ -38,13 +37,8 @@ class PageConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP (rule 2)."""
         headers = [*EVERY_ANSWER, (b"content-type", b"text/plain"), (b"connection", b"close")]
-        for event in (
-            h11.Response(status_code=400, headers=headers),
-            h11.Data(data=msg.encode("ascii", "replace")),
-            h11.EndOfMessage(),
-        ):
-            data: bytes | None = cast("Any", self.conn).send(event)
-            self.transport.write(data or b"")
+        lines = [b"HTTP/1.1 400 Bad Request", *(name + b": " + value for name, value in headers), b"", msg.encode()]
+        self.transport.write(b"\r\n".join(lines))
         self.transport.close()
 
 
