@@ -1,6 +1,6 @@
 """Lists of the merged endpoint: how long against the slowest server alone, and what 1,000 tools cost.
 
-`python -m bench.merged [--rounds N]` puts one gateway in front of eight servers (in this process), which answer after
+`python -m bench.merged [--quick]` puts one gateway in front of eight servers (in this process), which answer after
 20 to 50 ms. It asks for `tools/list` in 2026-07-28, at the slowest server's own endpoint and at the merged one in turn:
 medians. Then it counts the gateway's CPU time per merged list, with 8 and with 1,000 tools in all.
 """
@@ -29,7 +29,7 @@ FEW, MANY = 1, 1_000 // SERVERS
 """Tools of each server."""
 MAX_TIMES_SLOWEST = 1.2
 MAX_CPU_SECONDS = 0.050
-ROUNDS = 100
+ROUNDS, QUICK_ROUNDS = 100, 20
 _DELAYS = [0.020 + 0.030 * each / (SERVERS - 1) for each in range(SERVERS)]
 _REVISION = "2026-07-28"
 _META = "io.modelcontextprotocol"
@@ -149,8 +149,8 @@ async def cpu(count: int, rounds: int, folder: Path) -> float:
 
 async def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.merged", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    rounds = parser.parse_args(arguments).rounds
+    parser.add_argument("--quick", action="store_true", help="few rounds")
+    rounds = QUICK_ROUNDS if parser.parse_args(arguments).quick else ROUNDS
     with tempfile.TemporaryDirectory(prefix="accredit-bench-") as folder:
         own, merged = await latency(rounds, Path(folder))
         few = await cpu(FEW, rounds, Path(folder))

@@ -718,6 +718,7 @@ def test_each_server_is_told_who_calls_in_its_own_way(trust: Trust) -> None:
 
 
 @pytest.mark.holds("gateway/merging", 3)
+@pytest.mark.holds("gateway/upstream/merged/pins")
 @pytest.mark.parametrize("era", [Era.MODERN, Era.LEGACY])
 def test_a_definition_that_is_not_the_pinned_one_is_neither_listed_nor_called(
     era: Era, trust: Trust, tmp_path: Path
