@@ -301,6 +301,25 @@ def test_nobody_is_sent_a_signal_without_the_lock(workers: str, tmp_path: Path) 
     run(main())
 
 
+def test_a_gateway_is_found_by_whatever_path_leads_to_its_configuration__and_by_no_other(tmp_path: Path) -> None:
+    folder = tmp_path / "real"
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    (tmp_path / "one.toml").symlink_to(folder / "accredit.toml")
+
+    async def main() -> None:
+        async with RawServer(HonestServer()) as server, serving(folder, upstream(server.url)):
+            (folder / "other.toml").write_text(upstream(server.url))
+            for path in (tmp_path / "link" / "accredit.toml", tmp_path / "one.toml"):
+                done = await asyncio.to_thread(accredit, "reload", "--config", str(path), folder=tmp_path)
+                assert (done.returncode, done.stderr) == (0, "")
+            wrong = tmp_path / "link" / "other.toml"
+            done = await asyncio.to_thread(accredit, "reload", "--config", str(wrong), folder=tmp_path)
+            assert (done.returncode, "runs here serves" in done.stderr) == (1, True)
+
+    run(main())
+
+
 def test_a_gateway_without_a_file_says_that_it_has_none(tmp_path: Path) -> None:
     with Serving("http://127.0.0.1:9/mcp", folder=tmp_path) as gateway:
         gateway.stop(signal.SIGHUP)

@@ -87,18 +87,27 @@ def _outcome(file: Path, before: Found) -> Found:
 
 def _running(file: Path) -> Found:
     """Return what the gateway that serves a file says. Raises `ConfigurationError`."""
-    found = find(file.parent)
+    folders = dict.fromkeys((file.parent, file.resolve().parent))
+    found = next((found for folder in folders if (found := find(folder)) is not None), None)
     if found is None:
         raise ConfigurationError(
             f"no gateway runs with {file}: nobody has {file.parent / PID_FILE} locked",
             "start it with `accredit serve`, or name the configuration that it was started with (--config)",
         )
-    if found.reloads.configuration != str(file):
+    if not _same(found.reloads.configuration, file):
         raise ConfigurationError(
             f"the gateway that runs here serves {found.reloads.configuration}, not {file}",
             "name its configuration with --config; SIGHUP reaches others in this folder",
         )
     return found
+
+
+def _same(configuration: str, file: Path) -> bool:
+    """Return whether two paths lead to one file, by whatever links."""
+    try:
+        return configuration == str(file) or os.path.samefile(configuration, file)
+    except (OSError, ValueError):
+        return False
 
 
 def _refused(what: str, remedy: str) -> int:
