@@ -22,6 +22,7 @@ from mcp.types import Tool
 
 from accredit.cli.actions.config_text import key
 from accredit.cli.actions.suggest_scopes import advertised_scope
+from accredit.cli.actions.vocabulary import catalog_scopes
 from accredit.cli.asking.server import ask_configured, ask_upstream
 from accredit.cli.reaching import Reach, endpoint_of, reached
 from accredit.config import build_catalog, load
@@ -88,7 +89,7 @@ def look_up(wanted: Wanted, constraints: Sequence[Constraint], place: Place) -> 
             raise ConfigurationError(
                 "which scopes tools need is not known here", "say where to look: --config FILE or --url URL"
             )
-        return _Scopes(wanted.scopes, _needs_note(constraints))
+        return _Scopes(wanted.scopes, (*_unknown_note(wanted.scopes), *_needs_note(constraints)))
     known = _known(place, ask=wanted.all_read_only)
     if not wanted.force:
         for scope in wanted.scopes:
@@ -99,6 +100,13 @@ def look_up(wanted: Wanted, constraints: Sequence[Constraint], place: Place) -> 
     )
     notes = (*read_only.notes, *_granted_along(wanted, scopes, known), *_missing_facts(scopes, constraints, known))
     return _Scopes(scopes, notes)
+
+
+def _unknown_note(scopes: Iterable[str]) -> Iterator[str]:
+    """Yield a note on scopes that are worth nothing where no catalog names them, as none was looked at."""
+    unknown = ", ".join(sorted(catalog_scopes(scopes)))
+    if unknown:
+        yield f"note: nobody looked whether a gateway knows {unknown}: with --config FILE or --url URL grant does first"
 
 
 def _known(place: Place, *, ask: bool) -> _Known:
