@@ -73,6 +73,13 @@ def test_a_person_reads_and_approves_in_a_terminal(desk: Desk) -> None:
     assert "only tools/call send_email" in shown
     assert "Assistant" in accredit("grants", "list", folder=desk.folder, env=desk.env).stdout
     assert accredit("grants", "show", "ffff", folder=desk.folder, env=desk.env).returncode == 1
+    begun = accredit(
+        "names", "set", listed[0]["agent"][:8], "Helper", folder=desk.folder, env=desk.env
+    )  # as it is shown
+    assert (begun.returncode, listed[0]["agent"] in begun.stdout) == (0, True), begun
+    row = accredit("grants", "list", folder=desk.folder, env=desk.env).stdout
+    assert "Helper" in row
+    assert "send_email, this call only" in row
 
 
 @pytest.mark.holds("cli/actions/approve", 3)

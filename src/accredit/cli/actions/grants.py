@@ -1,11 +1,13 @@
 """What `accredit grants list|show` and `accredit names set` run: they read the desk's journal, and write its names."""
 
 import os
+import re
 from typing import Any
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import find_by_prefix, print_facts, print_json, print_table, say
+from accredit.consent import this_call_only
 from accredit.console.journal import Entry, read_journal
 from accredit.console.names import known_names, set_name
 from accredit.keys.places import config_folder, state_folder
@@ -13,6 +15,7 @@ from accredit.pins.shown import shown
 from accredit.ratify.constraints import read_constraint
 
 _NEGATIVE = 1
+_BEGINNING = re.compile("[0-9a-f]{8,31}")
 
 
 def list_grants(*, as_json: bool) -> int:
@@ -59,7 +62,14 @@ def show_grant(cert_id: str, *, as_json: bool) -> int:
 
 
 def name_holder(holder_id: str, name: str, *, as_json: bool) -> int:
-    """Give a key or gateway a name. Raises `ConfigurationError`."""
+    """Give a key or gateway a name. The beginning of an agent's id will do, if the agent has asked here; exit code 1 if
+    several have such an id. Raises `ConfigurationError`."""
+    agents = {str(each["agent"]): "agent" for each in read_journal(state_folder(os.environ)) if each.get("agent")}
+    if _BEGINNING.fullmatch(holder_id) and any(each.startswith(holder_id) for each in agents):
+        found = find_by_prefix(holder_id, agents, "agent", "`accredit grants list --json` shows whole ids")
+        if found is None:
+            return _NEGATIVE
+        holder_id = found
     set_name(config_folder(os.environ), holder_id, name)
     if as_json:
         print_json({"id": holder_id, "name": name or None})
@@ -83,7 +93,9 @@ def _members(grant: Entry) -> dict[str, Any]:
 def _row(grant: Entry, names: Any) -> list[str]:
     ends = words.relative(grant["ends_at"], unix_seconds())
     agent, gateway = (_name(grant.get(each), names) for each in ("agent", "gateway"))
-    return [grant["cert"][:8], agent, f"{shown(str(grant.get('target')))}", gateway, ends]
+    is_once = this_call_only([read_constraint(each) for each in grant.get("constraints", ())])
+    may = shown(str(grant.get("target"))) + (", this call only" if is_once else "")
+    return [grant["cert"][:8], agent, may, gateway, ends]
 
 
 def _name(holder: object, names: Any) -> str:
