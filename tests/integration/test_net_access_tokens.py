@@ -284,7 +284,7 @@ def test_a_redirect_is_not_followed__the_secret_would_go_there() -> None:
     "url", ["http://idp.example/token", "http://10.0.0.1/t", "https://gw:pw@idp.example/t", "ftp://x"]
 )
 def test_the_secret_goes_nowhere_in_the_clear(url: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"upstream\.auth\.token_url"):
+    with pytest.raises(ConfigurationError, match=r"auth\.token_url"):
         AccessTokens(AccessGrant("client_credentials", url, "gw", "s"))
 
 
