@@ -11,13 +11,14 @@ from tests.world.raw_client import RawAnswer
 from tests.world.routes import messages_of
 from tests.world.running import run
 
-from accredit.errors import SealError
-from accredit.gateway import GatewaySettings, HttpUpstream
+from accredit.errors import RequestError, SealError
+from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.front.session_binding import SealedSessions, sessions_of
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.upstream.merged.sessions import NONCE_BYTES, MemberSession, packed
 from accredit.jsonrpc.methods import Era
+from accredit.limits import MAX_BODIES_BYTES
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/server")
@@ -26,6 +27,13 @@ pytestmark = pytest.mark.holds("gateway/server")
 @pytest.fixture(scope="module")
 def trust() -> Trust:
     return Trust()
+
+
+class Somebody:
+    """Who takes a place."""
+
+    peer = "10.0.0.1"
+    proved = True
 
 
 def several_rounds() -> RoundsSettings:
@@ -155,3 +163,26 @@ def test_a_server_that_was_the_only_one_makes_no_session_of_all(trust: Trust) ->
         opener.ids.open(given)
     with pytest.raises(SealError):
         sealer.ids.open(opener.seal(forged, "2025-11-25", b"s" * 16))
+
+
+def test_the_endpoint_that_was_one_servers_keeps_no_more_of_large_bodies_than_a_part(trust: Trust) -> None:
+    """Else each path beside it had its part as well, and all of them together more than the process is to hold."""
+    alone = GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"), max_request_bytes=1_000)
+    servers = [
+        GatewaySettings(HttpUpstream("http://127.0.0.1:8/mcp"), name, f"/mcp/{name}", max_request_bytes=1_000)
+        for name in NAMES
+    ]
+    fresh = create_app([*servers, merged_settings(servers, path="/mcp", gateway_id=GATEWAY)])
+
+    async def main() -> None:
+        gateway = create_app(alone)
+        gateway.swap(gateway.prepare([*servers, fresh.routes.servers[-1].settings], gateway.routes.shared), 0.1)
+        whole, expected = (app.routes.servers[-1].rooms.bodies for app in (gateway, fresh))
+        most = MAX_BODIES_BYTES // len(NAMES)
+        for room in (whole, expected):
+            room.take(Somebody(), most)
+            with pytest.raises(RequestError):
+                room.take(Somebody())
+        await gateway.aclose()
+
+    run(main())

@@ -273,16 +273,15 @@ class Rooms:
 
     def __init__(self, max_body: int, *, proving: bool, servers: int = 1, merged: int = 0) -> None:
         """With `merged` these are for so many servers as one: what is theirs bounds calls and streams."""
-        self._merged = merged
         self._sessions = RecentlyUsed[bytes, bool](MAX_REMEMBERED_SESSIONS)
         self.streams, self.calls = Room("streams", 0), Room("calls", 0)
         self.bodies = Room("large or slow requests", 0, waiting=MAX_WAITING_BODIES)
-        self.fit(max_body, proving=proving, servers=servers)
+        self.fit(max_body, proving=proving, servers=servers, merged=merged)
 
-    def fit(self, max_body: int, *, proving: bool, servers: int) -> None:
+    def fit(self, max_body: int, *, proving: bool, servers: int, merged: int = 0) -> None:
         """Have the rooms that these settings ask for from now on. Who has a place keeps it."""
         self._proving = proving
-        bodies, shares = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body), max(servers, self._merged)
+        bodies, shares = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body), max(servers, merged)
         if shares > 1:
             bodies = max(bodies // shares, 2 * max_body)
         streams, calls = map(Parts(servers).of, (MAX_STREAMS, MAX_CALLS))

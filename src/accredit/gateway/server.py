@@ -197,7 +197,9 @@ class Server:
         """Be in force from now on, in the place of the one before."""
         settings = self.settings
         self._parts.servers = self._servers
-        self.rooms.fit(settings.max_request_bytes, proving=settings.proving, servers=self._servers)
+        self.rooms.fit(
+            settings.max_request_bytes, proving=settings.proving, servers=self._servers, merged=len(self._members)
+        )
         if self._http is not None:
             self._http.begin()
         elif self._stdio is not None:
