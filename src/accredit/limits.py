@@ -1448,11 +1448,12 @@ MAX_LOG_LOOKS = 2
 
 # --- hosts' files -------------------------------------------------------------------------------------
 
-MAX_HOST_FILE_BYTES = 16_777_216
-"""Bytes of a host's configuration file. Claude Code keeps a history in its own, of some megabytes."""
+MAX_HOST_FILE_BYTES = 8_388_608
+"""Bytes of a host's configuration file. Claude Code keeps a history in its own, of some megabytes, each of which takes
+up to 2.5 s (measured, on a busy machine)."""
 
-MAX_HOST_YAML_CHARS = 262_144
-"""Characters of one in YAML, whose parser takes seconds for a megabyte. Real ones have some 10,000."""
+MAX_HOST_TEXT_CHARS = 131_072
+"""Characters of one in YAML or TOML, where an edit of so many takes some seconds. Real ones have some 10,000."""
 
 MAX_BACKUPS = 5
 """Files that are kept of what a host's file held before an edit."""

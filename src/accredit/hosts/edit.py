@@ -66,13 +66,14 @@ def edited(place: Place, data: bytes, entry: Entry | None) -> bytes:
     """Return the bytes with the entry, or without it (rule 1). Raises `ConfigurationError`."""
     host, path = place.host, (place.host.table, place.name)
     old = _text(data)
+    before = host.text.parse(old)
     try:
         new = host.text.drop(old, path) if entry is None else host.text.put(old, path, entry)
         result = new.encode()
     except UnicodeEncodeError:
         raise ConfigurationError("a path or name in the entry is not UTF-8", "use another one") from None
     wanted = [] if entry is None else _split(place, host.text.parse(host.text.put("", path, entry)))[1]
-    before = host.text.parse(old or new)  # into an empty file, a host's form may put more than the entry
+    before = before if old else host.text.parse(new)  # into an empty file, a host's form may put more than the entry
     if _split(place, host.text.parse(new)) != (_split(place, before)[0], wanted):
         raise ConfigurationError(f"{place.file} is in a form that can't be edited safely", "edit it by hand")
     return result

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 
 from accredit.errors import ConfigurationError
+from accredit.limits import MAX_HOST_TEXT_CHARS
 
 _HEADER = re.compile(r"[ \t]*\[")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -19,6 +20,8 @@ _IDLE = re.compile(r"[ \t]*(?:#.*)?")
 
 def parse(text: str) -> object:
     """Return what a text means. Raises `ConfigurationError`."""
+    if len(text) > MAX_HOST_TEXT_CHARS:
+        raise ConfigurationError(f"the file has more than {MAX_HOST_TEXT_CHARS} characters", "edit it by hand")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:

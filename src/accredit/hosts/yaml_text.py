@@ -10,12 +10,13 @@ are refused: what they mean is not only where they stand. The parser is the extr
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError
-from accredit.limits import MAX_DEPTH, MAX_HOST_YAML_CHARS
+from accredit.limits import MAX_DEPTH, MAX_HOST_TEXT_CHARS
 
 _HAND = "add the entry by hand"
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -86,11 +87,12 @@ def _library() -> ModuleType:
     return yaml
 
 
+@lru_cache(maxsize=4)  # an edit reads the old text and the new one several times
 def _composed(text: str) -> Any:
     """Return the root of a text's nodes; None if it holds nothing."""
     yaml = _library()
-    if len(text) > MAX_HOST_YAML_CHARS:
-        raise ConfigurationError(f"the file has more than {MAX_HOST_YAML_CHARS} characters", _HAND)
+    if len(text) > MAX_HOST_TEXT_CHARS:
+        raise ConfigurationError(f"the file has more than {MAX_HOST_TEXT_CHARS} characters", _HAND)
     try:
         depth = 0
         for event in yaml.parse(text, Loader=yaml.SafeLoader):

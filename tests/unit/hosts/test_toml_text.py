@@ -39,7 +39,7 @@ def test_a_table_is_replaced_where_it_stands__with_those_below_it__and_comments_
     assert drop(text, PATH) == "\n# of env\n# of z\n[z]\n"
 
 
-@pytest.mark.parametrize("text", ["[a", "a = 1\na = 2", "a = " + "[" * 5000, "a = 99999-01-01"])
+@pytest.mark.parametrize("text", ["[a", "a = 1\na = 2", "a = " + "[" * 5000, "a = 99999-01-01", "#" * 200_000])
 def test_what_is_no_toml_is_our_own_error(text: str) -> None:
     with pytest.raises(ConfigurationError):
         parse(text)

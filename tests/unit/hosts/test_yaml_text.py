@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from accredit.errors import ConfigurationError
 from accredit.hosts.yaml_text import drop, parse, put
-from accredit.limits import MAX_DEPTH, MAX_HOST_YAML_CHARS
+from accredit.limits import MAX_DEPTH, MAX_HOST_TEXT_CHARS
 
 GOOSE = ("extensions", "mail")
 CONTINUE = ("mcpServers", "mail")
@@ -78,7 +78,7 @@ REFUSED = {
     "a name without a colon": "? extensions\n",
     "a control character": "a: \x07\n",
     "deep": "a: " + "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1),
-    "long": "#" * (MAX_HOST_YAML_CHARS + 1),
+    "long": "#" * (MAX_HOST_TEXT_CHARS + 1),
 }
 
 
