@@ -1276,12 +1276,16 @@ MAX_REMEMBERED_ASKS = 64
 
 DESK_START_SECONDS = 20.0
 """How long a call waits for a desk that was started for it: it takes one or two, on a busy machine ten."""
+
 DESK_LOOK_SECONDS = 0.05
 """How often it is looked meanwhile whether the desk listens."""
+
 DESK_RESTART_SECONDS = 60.0
 """How long no other desk is started after one: where it ends at once, each call would start a process."""
+
 MAX_DESK_LOG_BYTES = 1_048_576
 """Bytes of `desk.log` before a start begins it anew."""
+
 MAX_DESK_LINE_BYTES = 131_072
 """Bytes of a line on the desk's socket: an ask has at most 98,304, an answer with a chain of three some 32,000."""
 
@@ -1464,3 +1468,46 @@ MAX_PROCESSES = 65_536
 
 HOST_PROGRAM_SECONDS = 60.0
 """How long a host's own program may take to write an entry. Claude Code takes 1.4."""
+
+MAX_LOG_CHAINS = 20_000
+"""Chains of certificates in a log that the desk reads for its tree (some 100 µs each); of more it says so."""
+
+PEOPLE_FRESH_SECONDS = 3.0
+"""How long the desk shows a tree of delegations before it reads the log again."""
+
+DELEGATIONS_A_PAGE = 200
+"""Delegations that the desk's page shows at once; there are more at the end of the list."""
+
+DELEGATIONS_UNDER_ONE = 20
+"""Delegations below one that a page of all shows: whoever may pass on makes as many as they like, and the others must
+stay in sight. All are on that one's own page."""
+
+MAX_SHOWN_ENDS = 100
+"""Delegations that are named before one is taken back; of more, their number."""
+
+MAX_SHOWN_SCOPE_CHARS = 300
+"""Characters of what a delegation allows, in the list of all; on its own page there is the rest."""
+
+MAX_DELEGATION_FILES = 1_000
+"""Files of delegations that a desk reads in its folder, and in `grants` there."""
+
+TAKE_BACK_SECONDS = 8.0
+"""How long the desk waits for gateways to say that they know what was taken back."""
+
+HEALTH_SECONDS = 3.0
+"""How long the desk waits for a gateway's `/readyz`."""
+
+HEALTH_FRESH_SECONDS = 2.0
+"""How long an answer of `/readyz` is shown before a gateway is asked again."""
+
+MAX_HEALTH_BYTES = 65_536
+"""Bytes of a gateway's `/readyz` that a desk reads."""
+
+MAX_ASKED_GATEWAYS = 32
+"""Gateways that a desk asks how they are, all at one time; of more it names the first."""
+
+MAX_SHOWN_WRITERS = 50
+"""Writers of a log that the desk's page names: a gateway's process is one, and so is each that it was before."""
+
+RATE_ENTRIES = 1_000
+"""The newest entries of a log, from whose times the desk says how fast it grows."""

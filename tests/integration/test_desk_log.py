@@ -100,7 +100,11 @@ def test_an_operator_reads_calls_and_their_stories_without_a_key(tmp_path: Path,
         page.goto(desk.link)
         page.wait_for_selector("tbody tr")
         assert page.text_content("#key") == "read-only"
-        assert page.eval_on_selector_all("nav a", "all => all.map(each => each.textContent)") == ["Calls"]
+        assert page.eval_on_selector_all("nav a", "all => all.map(each => each.textContent)") == [
+            "Calls",
+            "Who may what",
+            "Health",
+        ]
         assert page.locator("main img").count() == 0
         assert "\u202e" not in page.inner_text("main")
         assert "⟨U+202E⟩" in page.inner_text("main")

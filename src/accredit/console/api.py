@@ -38,7 +38,7 @@ _TYPES = {
     "svg": b"image/svg+xml",
 }
 _SHELL = "index.html"
-_PAGES = re.compile(r"/|/a/[0-9A-Za-z-]{1,16}|/calls|/calls/[0-9a-f]{1,64}")
+_PAGES = re.compile(r"/|/a/[0-9A-Za-z-]{1,16}|/calls|/calls/[0-9a-f]{1,64}|/people|/people/[0-9a-f]{32}|/health")
 _LOGIN, _LOGOUT, _EVENTS = "/api/login", "/api/logout", ("GET", "/api/events")
 _NUMBER = re.compile(rb"[0-9]{1,16}")
 _STATUS = {

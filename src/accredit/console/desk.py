@@ -163,6 +163,15 @@ class Desk:
         if self.book.expire(self.now()):
             self._on_change()
 
+    def note(self, event: str, **facts: object) -> None:
+        """Write an entry into the journal. Raises `DeskError`."""
+        at = self.now()
+        try:
+            self._journal.write(event, at, **facts)
+        except StoreUnavailable as error:
+            raise DeskError("unavailable", str(error)) from None
+        self.past.add({"at": at, "event": event, **facts})
+
     @contextmanager
     def _deciding(self, asked: Asked) -> Generator[None]:
         self._check_waits(asked)
@@ -212,12 +221,7 @@ class Desk:
             "params_sha256": ask.params_sha256,
             **members,
         }
-        at = self.now()
-        try:
-            self._journal.write(event, at, **facts)
-        except StoreUnavailable as error:
-            raise DeskError("unavailable", str(error)) from None
-        self.past.add({"at": at, "event": event, **facts})
+        self.note(event, **facts)
 
 
 _OVER: dict[State, str] = {

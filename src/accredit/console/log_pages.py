@@ -54,35 +54,37 @@ class LogPages:
     def __init__(
         self, store: LogStore, names: Callable[[], Mapping[str, str]], keys: Sequence[LogKey | RecordKey] = ()
     ) -> None:
-        self._store = store
-        self._names = names
-        self._keys = keys
+        self.store = store
+        self.names = names
+        self.keys = keys
         self._looks = asyncio.Semaphore(MAX_LOG_LOOKS)
 
     async def calls(self, text: str, before: int | None) -> dict[str, Any]:
         """Return a page of the calls that pass a filter, the newest first, and where the next page begins (None: there
         is none). Raises `DeskError`."""
-        wanted, names = read_filter(text, unix_ms()), self._names()
-        return await self._look(lambda log: _page(log, wanted, names, before))
+        wanted, names = read_filter(text, unix_ms()), self.names()
+        return await self.look(lambda log: _page(log, wanted, names, before))
 
     async def rate(self, text: str) -> dict[str, Any]:
         """Return how many calls that pass a filter came in each minute of the last hour. Raises `DeskError`."""
         now = unix_ms()
-        wanted, names = read_filter(text, now), self._names()
-        return await self._look(lambda log: _rate(log, wanted, names, now))
+        wanted, names = read_filter(text, now), self.names()
+        return await self.look(lambda log: _rate(log, wanted, names, now))
 
     async def story(self, call_id: str) -> dict[str, Any]:
         """Return all that the log says of a call. Raises `DeskError`."""
-        names = self._names()
-        return await self._look(lambda log: _story(log, call_id, names, self._keys))
+        names = self.names()
+        return await self.look(lambda log: _story(log, call_id, names, self.keys))
 
     async def bundle(self, call_id: str) -> dict[str, Any]:
         """Return what shows to anybody what became of a call. Raises `DeskError`."""
-        return await self._look(lambda log: _bundle(log, call_id))
+        return await self.look(lambda log: _bundle(log, call_id))
 
-    async def _look(self, read: Callable[[LogReader], _Found]) -> _Found:
+    async def look(self, read: Callable[[LogReader], _Found]) -> _Found:
+        """Return what is read of the log as it is now, in a thread. Raises `DeskError`."""
+
         def work() -> _Found:
-            with open_log(self._store) as log:
+            with open_log(self.store) as log:
                 return read(log)
 
         async with self._looks:

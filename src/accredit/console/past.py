@@ -24,6 +24,8 @@ class Past:
         self._used: dict[str, int] = {}
         self._denied: dict[tuple[str, ...], int] = {}
         self._certs: set[str] = set()
+        self.signed: list[Entry] = []
+        """The entries of what was allowed, oldest first."""
         for entry in entries:
             self.add(entry)
 
@@ -38,6 +40,7 @@ class Past:
         if event != "allowed":
             return
         self._certs.add(str(entry.get("cert")))
+        self.signed.append(entry)
         self._met.setdefault((call[0], call[1]), at)
         self._calls.add(call)
         values: object = entry.get("values")

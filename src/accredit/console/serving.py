@@ -26,10 +26,16 @@ from accredit.console import browser
 from accredit.console.api import Page, Part
 from accredit.console.connections import PageConnection
 from accredit.console.desk import Desk
+from accredit.console.gateways import KNOWN_GATEWAYS, Gateways, read_known
+from accredit.console.health import HealthPart
 from accredit.console.journal import Journal
+from accredit.console.lists import ListPlace
 from accredit.console.live import Changes
 from accredit.console.log_pages import CallsPart, LogPages
+from accredit.console.names import known_names
 from accredit.console.page_views import AskedPart, Views
+from accredit.console.people import People
+from accredit.console.people_part import PeoplePart, TakingBack
 from accredit.console.sessions import Sessions
 from accredit.console.socket import DeskSocket, listen
 from accredit.console.unlock import KeyHolder
@@ -167,8 +173,10 @@ class DeskProcess:
         places: DeskPlaces,
         server: PageServer,
         log: LogPages | None = None,
+        lists: Sequence[ListPlace] = (),
     ) -> None:
-        """Open everything that can fail. Raises `ConfigurationError`."""
+        """Open everything that can fail; `lists` is where the person's revocation list goes. Raises
+        `ConfigurationError`."""
         self._socket = places.socket
         self._server = server
         self._journal = Journal(places.state)
@@ -177,6 +185,17 @@ class DeskProcess:
         self._views = Views(self._desk, places.keys)
         self._control = listen(places.socket)
         self._parts: list[Part] = [AskedPart(self._desk, self._views), *([CallsPart(log)] if log is not None else [])]
+        self._parts += self._about_people(places.keys, log, lists)
+
+    def _about_people(self, folder: Path, log: LogPages | None, lists: Sequence[ListPlace]) -> list[Part]:
+        desk, gateways = self._desk, Gateways(lambda: read_known(folder / KNOWN_GATEWAYS))
+        people = People(log, folder, lists=lists, person_id=desk.person.id, signed=lambda: desk.past.signed)
+
+        def names() -> Mapping[str, str]:
+            return {desk.person.id: desk.person.name, **known_names(folder)}
+
+        taking = TakingBack(desk, lists, gateways, people)
+        return [PeoplePart(people, names, taking), HealthPart(gateways, people, names, log)]
 
     async def run(self) -> int:
         """Serve until told to stop; return the exit code."""
@@ -200,9 +219,12 @@ class DeskProcess:
         return 0
 
 
-async def run_read_only(server: PageServer, log: LogPages) -> int:
-    """Serve the pages of a log until told to stop, without a key and without a socket; return the exit code."""
-    await server.run([CallsPart(log)])
+async def run_read_only(server: PageServer, log: LogPages, known: Callable[[], Mapping[str, str]]) -> int:
+    """Serve the pages of a log until told to stop, without a key and without a socket; return the exit code. `known`
+    gives the ids of gateways by their URLs."""
+    people = People(log, lists=[ListPlace(log.store, log.store.name)])
+    health = HealthPart(Gateways(known), people, log.names, log)
+    await server.run([CallsPart(log), PeoplePart(people, log.names), health])
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Constraints for people: what one allows, what it has to know of a call, and why it refuses one. No I/O.
+"""Scopes and constraints for people: what one allows, what it has to know of a call, and why it refuses one. No I/O.
 
 The verifier's reason (`constraint_denied: cert 0: constraint[1] (max_amount): ...`) stays what programs read. It names
 the constraint by its place, and begins its detail with words that the protocol fixes (Ratify section 7).
@@ -6,7 +6,7 @@ the constraint by its place, and begins its detail with words that the protocol 
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from accredit.base.text import excerpt
 from accredit.consent import CALL, CallTerms
@@ -27,6 +27,10 @@ from accredit.ratify.constraints import (
     ResourcePath,
     TimeWindow,
 )
+from accredit.ratify.scopes import expand, is_sensitive
+
+UNTIL_REVOKED = 4_070_908_799
+"""What `expires_at` is when a delegation ends only by revocation (Ratify section 1, NO_EXPIRY_SENTINEL)."""
 
 UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 """Seconds of the units in which durations are written."""
@@ -56,6 +60,18 @@ def duration(length: int) -> str:
 def several(number: int, what: str) -> str:
     """`1 call`, `2 calls`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def scopes(granted: Iterable[str]) -> str:
+    """Return scopes as they were written; wildcards with what they stand for, sensitive ones marked."""
+    return ", ".join(map(_scope, granted)) or "none"
+
+
+def _scope(scope: str) -> str:
+    if is_sensitive(scope):
+        return f"{scope} (sensitive)"
+    members = expand((scope,))
+    return scope if members == [scope] else f"{scope} ({', '.join(members)})"
 
 
 def facts_needed(condition: Constraint) -> tuple[str, ...]:

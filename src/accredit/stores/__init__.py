@@ -18,6 +18,7 @@ from accredit.stores.opening import (
     open_store,
     open_tasks,
     parse_store_url,
+    stored_lists,
 )
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.revocation import RevocationLists
@@ -41,4 +42,5 @@ __all__ = [
     "open_store",
     "open_tasks",
     "parse_store_url",
+    "stored_lists",
 ]

@@ -7,7 +7,7 @@ Another kind of store is another member of `StoreUrl`: each `match` over it, her
 say what that kind does.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,9 +23,11 @@ from accredit.stores.postgres.driver import require_driver
 from accredit.stores.postgres.log_reader import LogDatabase
 from accredit.stores.postgres.migration import status
 from accredit.stores.postgres.revocation_lists import DatabaseLists
+from accredit.stores.postgres.revocation_lists import read_lists as read_lists_of_database
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.postgres.tasks import PostgresTasks
 from accredit.stores.revocation import RevocationLists
+from accredit.stores.sqlite.revocation_lists import read_lists
 from accredit.stores.sqlite.store import SqliteStore
 from accredit.stores.tasks import MemoryTasks, SqliteTasks
 
@@ -126,6 +128,13 @@ def open_revocations(
     lists = RevocationLists(files, keys, store=store, on_problem=on_problem, before=before)
     lists.load()
     return lists
+
+
+def stored_lists(store: LogStore) -> Sequence[bytes]:
+    """Return the revocation lists in a store as they are, unverified. Blocking. Raises `StoreUnavailable`."""
+    if isinstance(store, SqliteFile):
+        return read_lists(store.path) if store.path.exists() else ()
+    return read_lists_of_database(store)
 
 
 def check_store(url: StoreUrl) -> None:

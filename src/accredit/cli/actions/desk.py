@@ -15,7 +15,9 @@ from accredit.cli.actions.log_names import known_names as log_names
 from accredit.cli.actions.log_place import log_store, public_keys, understood
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.passphrases import passphrase_source
+from accredit.config import gateway_id, load
 from accredit.console.client import find_desk, tell_desk
+from accredit.console.lists import ListPlace
 from accredit.console.log_pages import LogPages
 from accredit.console.names import gateway_keys, known_names, read_names
 from accredit.console.prompts import find_prompt
@@ -62,10 +64,12 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
 
     places = DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder)
     log = _log(parse_store_url(settings.store, settings.folder), settings.folder) if settings.store else None
+    lists = [ListPlace(log.store, log.store.name)] if log is not None else []
+    lists += [ListPlace(each, str(each)) for each in (settings.revocation_list,) if each is not None]
     server = PageServer(
         port, environ, places.socket.parent, _print_link, wants_browser=wants_browser, told=_told_where(environ)
     )
-    return asyncio.run(DeskProcess(key.person, holder, places, server, log).run())
+    return asyncio.run(DeskProcess(key.person, holder, places, server, log, lists).run())
 
 
 def run_read_only_desk(port: int, store: str | None, config: Path | None, *, wants_browser: bool) -> int:
@@ -81,7 +85,20 @@ def run_read_only_desk(port: int, store: str | None, config: Path | None, *, wan
     server = PageServer(port, os.environ, folder, _print_link, wants_browser=wants_browser)
     names = log_names((), store, config)
     pages = LogPages(place, lambda: {**known_names(config_folder(os.environ)), **names}, keys)
-    return asyncio.run(run_read_only(server, pages))
+    gateways: Mapping[str, str] = _own_address(config) if store is None else {}
+    return asyncio.run(run_read_only(server, pages, lambda: gateways))
+
+
+def _own_address(config: Path | None) -> Mapping[str, str]:
+    """Return the id of the configuration's gateway by its URL."""
+    loaded = load(config, os.environ, {})
+    gateway, own_id = loaded.config.gateway, ""
+    with contextlib.suppress(ConfigurationError):  # a gateway that needs none has none
+        own_id = gateway_id(loaded)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(gateway.host, gateway.host)  # noqa: S104 - it asks, it does not listen
+    scheme = "http" if gateway.tls_cert_file is None else "https"
+    name = f"[{host}]" if ":" in host else host
+    return {f"{scheme}://{name}:{gateway.port}{gateway.path}": own_id}
 
 
 def _log(url: StoreUrl, folder: Path) -> LogPages:

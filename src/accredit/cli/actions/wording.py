@@ -6,14 +6,12 @@ Times are unix seconds; `now` is the time at which the words are read.
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from accredit.policy.constraint_words import UNITS, constraint, several
+from accredit.policy import constraint_words
+from accredit.policy.constraint_words import UNITS, UNTIL_REVOKED, constraint, several
 from accredit.ratify import Constraint, DelegationCert, VerifyResult
-from accredit.ratify.scopes import expand, is_sensitive
-
-UNTIL_REVOKED = 4_070_908_799
-"""What `expires_at` is when a delegation ends only by revocation (Ratify section 1, NO_EXPIRY_SENTINEL)."""
 
 _NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
+scopes = constraint_words.scopes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -56,18 +54,6 @@ def verdict(result: VerifyResult) -> str:
     if reason.startswith("cert "):
         reason = reason.replace(f"): {status}", "): ", 1)
     return f"does not verify ({result.identity_status}): {reason}"
-
-
-def scopes(granted: Iterable[str]) -> str:
-    """Return scopes as they were written; wildcards with what they stand for, sensitive ones marked."""
-    return ", ".join(map(_scope, granted)) or "none"
-
-
-def _scope(scope: str) -> str:
-    if is_sensitive(scope):
-        return f"{scope} (sensitive)"
-    members = expand((scope,))
-    return scope if members == [scope] else f"{scope} ({', '.join(members)})"
 
 
 def constraints(found: Iterable[Constraint]) -> str:

@@ -28,3 +28,20 @@ export const moment = (text) =>
 
 /** `1 call`, `2 calls`. */
 export const several = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+
+/** When something ends: a day and how far it is away; `null` for what only its taking back ends. */
+export function ends(at) {
+  if (at === null) return "until it is taken back";
+  const off = at - Date.now() / 1000;
+  const [size, unit] = [[86400, "day"], [3600, "hour"], [60, "minute"]].find(([size]) => Math.abs(off) >= size) ?? [1, "second"];
+  const far = several(Math.floor(Math.abs(off) / size), unit);
+  return off < 0 ? `ended ${far} ago` : `ends in ${far}, ${moment(at * 1000)}`;
+}
+
+/** A table that scrolls by itself where it is too wide; its caption is for those who hear it. */
+export function table(caption, heads, lines) {
+  const head = make("tr", {}, heads.map((each) => make("th", { scope: "col" }, each)));
+  const body = lines.map((cells) => make("tr", {}, cells.map((cell) => make("td", {}, cell))));
+  const whole = make("table", {}, make("caption", { className: "unseen" }, caption), make("thead", {}, head), make("tbody", {}, body));
+  return make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption }, whole);
+}

@@ -8,8 +8,10 @@ import { asked } from "./asked.js";
 import { calls } from "./calls.js";
 import { follow, isSignedIn, send, signIn } from "./desk.js";
 import { make } from "./dom.js";
+import { health } from "./health.js";
+import { people } from "./people.js";
 
-const parts = [asked, calls];
+const parts = [asked, calls, people, health];
 const main = document.querySelector("main");
 const waiting = (state) => state.asks ?? [];
 const KEY = { open: "key without a passphrase", unlocked: "key unlocked", asking: "waiting for the passphrase", locked: "key locked" };

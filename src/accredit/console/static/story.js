@@ -1,7 +1,7 @@
 // A call's story: what was decided, on whose word, and what each record of the log says.
 
 import { ask as askDesk } from "./desk.js";
-import { make, moment, rows } from "./dom.js";
+import { make, moment, rows, table } from "./dom.js";
 import { save, verified } from "./verify.js";
 
 const VERDICTS = { allow: "allowed", deny: "refused", challenge: "asked for a proof" };
@@ -42,13 +42,6 @@ function story(main, found) {
     make("p", { className: "mute" }, "Without this page: ", make("code", {}, `accredit log show ${found.call} --key GATEWAY.pub`)),
     back(),
   ];
-}
-
-function table(caption, heads, lines) {
-  const head = make("tr", {}, heads.map((each) => make("th", { scope: "col" }, each)));
-  const body = lines.map((cells) => make("tr", {}, cells.map((cell) => make("td", {}, cell))));
-  const whole = make("table", {}, make("caption", { className: "unseen" }, caption), make("thead", {}, head), make("tbody", {}, body));
-  return make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption }, whole);
 }
 
 const chain = (links) =>

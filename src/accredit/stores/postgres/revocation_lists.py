@@ -63,6 +63,16 @@ class DatabaseLists:
         self._lists = self._lists if seen.lists is None else seen.lists
 
 
+def read_lists(database: PostgresDatabase) -> Sequence[bytes]:
+    """Return all lists, over a connection of its own. Blocking. Raises `StoreUnavailable`."""
+
+    async def read(connection: Connection) -> Sequence[bytes]:
+        await check_schema(connection)
+        return [row[0] for row in await connection.fetch(_LISTS)]
+
+    return run_once(database, read)
+
+
 def change_list(database: PostgresDatabase, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
     """Replace an issuer's list by what `change` returns for it. Blocking.
 

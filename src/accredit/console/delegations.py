@@ -1,0 +1,206 @@
+"""Who may what: delegations, joined into a tree below each person who grants. No I/O.
+
+1. A chain gives each of its certificates a place: below the one that its issuer holds by. The same certificate
+   under two parents has two places.
+2. A certificate that is taken back, has ended or has not begun takes all below it with it.
+3. An id is chosen by whoever issues: taking it back ends every certificate that has it, wherever it is, and all below.
+
+Nothing is verified here: chains are those that a gateway has verified before it recorded them, or that a desk has.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import Struct, field
+
+from accredit.errors import WireError
+from accredit.policy.constraint_words import constraint
+from accredit.ratify import DelegationCert
+from accredit.ratify.canonical import canonical
+from accredit.ratify.constraints import read_constraint
+
+Source = Literal["log", "journal", "file"]
+State = Literal["now", "early", "ended", "taken back"]
+
+HOLDS: tuple[State, ...] = ("now", "early")
+"""The states in which a certificate can be taken back."""
+_HANDLE_CHARS = 32
+
+
+class Link(Struct, frozen=True):
+    """What a certificate says. Times are unix seconds; `constraints` is their JSON text."""
+
+    cert_id: str
+    issuer_id: str
+    subject_id: str
+    scope: tuple[str, ...]
+    constraints: bytes
+    issued_at: int
+    expires_at: int
+
+    @property
+    def handle(self) -> str:
+        """What an address calls the certificate's id, which may be any text."""
+        return hashlib.sha256(self.cert_id.encode("utf-8", "surrogatepass")).hexdigest()[:_HANDLE_CHARS]
+
+    def words(self) -> str:
+        """Return the constraints in words; "" for none."""
+        try:
+            return "; ".join(constraint(read_constraint(each)) for each in json.loads(self.constraints))
+        except (WireError, ValueError, RecursionError):
+            return "conditions that can't be read here"
+
+
+class _Read(Struct):
+    """A certificate in a gateway's log, read ten times as fast as `DelegationCert` does."""
+
+    cert_id: str
+    issuer_id: str
+    subject_id: str
+    scope: tuple[str, ...]
+    issued_at: int
+    expires_at: int
+    constraints: list[dict[str, Any]] = []
+
+
+_decode = msgspec.json.Decoder(list[_Read]).decode
+
+
+def links_in(chain: bytes) -> tuple[Link, ...] | None:
+    """Return what the certificates of a recorded chain say, the root's first; None for what is none."""
+    try:
+        return tuple(_link(each) for each in reversed(_decode(chain))) or None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def links_of(chain: Sequence[DelegationCert]) -> tuple[Link, ...]:
+    """Return what the certificates of a chain, leaf first, say: the root's first."""
+    return tuple(
+        Link(each.cert_id, each.issuer_id, each.subject_id, each.scope,
+             _text(json.loads(canonical([one.members() for one in each.constraints]))), each.issued_at, each.expires_at)
+        for each in reversed(chain)
+    )  # fmt: skip
+
+
+def _link(cert: _Read) -> Link:
+    text = _text(cert.constraints)
+    return Link(cert.cert_id, cert.issuer_id, cert.subject_id, cert.scope, text, cert.issued_at, cert.expires_at)
+
+
+def _text(constraints: object) -> bytes:
+    return json.dumps(constraints, sort_keys=True).encode() if constraints else b"[]"
+
+
+def _signed(person_id: str, entry: Mapping[str, Any]) -> Link | None:
+    cert_id, agent, at, ends_at = (entry.get(name) for name in ("cert", "agent", "at", "ends_at"))
+    if not (isinstance(cert_id, str) and isinstance(agent, str) and type(at) is int and type(ends_at) is int):
+        return None
+    scope = entry.get("scope")
+    names = tuple(map(str, cast("list[object]", scope))) if isinstance(scope, list) else ()
+    return Link(cert_id, person_id, agent, names, _text(entry.get("constraints")), at, ends_at)
+
+
+class Node(Struct, eq=False):
+    """A certificate in its place. `calls` are those that passed by it, the last one at `last` (RFC 3339); `asked_for`
+    is the call for which it was signed at the desk."""
+
+    link: Link
+    calls: int = 0
+    last: str = ""
+    asked_for: str = ""
+    sources: set[Source] = field(default_factory=set[Source])
+    under: "dict[Link, Node]" = field(default_factory=dict[Link, "Node"])
+
+    def all(self) -> "Iterator[Node]":
+        """Yield it and all below it."""
+        yield self
+        for each in self.under.values():
+            yield from each.all()
+
+
+class Placed(Struct, frozen=True):
+    """A certificate, how many stand above it, the id of the person on whose word it stands, its state, and when it ends
+    at the latest: with the first one above it that does."""
+
+    node: Node
+    level: int
+    person: str
+    state: State
+    ends_at: int
+
+
+class Forest:
+    """All that is known. `by_person` are the first certificates below each person's id."""
+
+    def __init__(self) -> None:
+        self.by_person: dict[str, dict[Link, Node]] = {}
+
+    def add(self, chain: Iterable[Link], source: Source, calls: int = 0, last: str = "") -> None:
+        """Take a chain in, the root's certificate first."""
+        level: dict[Link, Node] | None = None
+        for link in chain:
+            level = self.by_person.setdefault(link.issuer_id, {}) if level is None else level
+            node = level.get(link)
+            if node is None:
+                node = level[link] = Node(link)
+            node.sources.add(source)
+            node.calls += calls
+            node.last = max(node.last, last)
+            level = node.under
+
+    def add_signed(self, person_id: str, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Take in what a journal says of certificates that the person signed; of one that came with a call, the call
+        says more."""
+        level = self.by_person.setdefault(person_id, {})
+        known = {link.cert_id: node for link, node in level.items()}
+        for entry in entries:
+            link = _signed(person_id, entry)
+            if link is None:
+                continue
+            node = known.get(link.cert_id)
+            if node is None:
+                node = known[link.cert_id] = level[link] = Node(link)
+            node.sources.add("journal")
+            node.asked_for = str(entry.get("target", ""))
+
+    def placed(self, now: int, revoked: frozenset[str]) -> Iterator[Placed]:
+        """Yield every certificate with its state, each before those below it."""
+        for person, level in self.by_person.items():
+            for each in level.values():
+                yield from _placed(Placed(each, 0, person, "now", each.link.expires_at), now, revoked)
+
+    def ends_with(self, cert_id: str, now: int, revoked: frozenset[str]) -> list[Placed]:
+        """Return what holds now, and ends when an id is taken back: all with that id, and all below these."""
+        ending = {id(each) for found in self.placed(now, revoked) if found.node.link.cert_id == cert_id
+                  for each in found.node.all()}  # fmt: skip
+        return [each for each in self.placed(now, revoked) if id(each.node) in ending and each.state in HOLDS]
+
+
+def _placed(place: Placed, now: int, revoked: frozenset[str]) -> Iterator[Placed]:
+    """Yield a certificate and all below it; `place` has the state of the one above."""
+    node, ends_at = place.node, min(place.ends_at, place.node.link.expires_at)
+    state = _state(node.link, place.state, now, revoked)
+    yield Placed(node, place.level, place.person, state, ends_at)
+    for each in node.under.values():
+        yield from _placed(Placed(each, place.level + 1, place.person, state, ends_at), now, revoked)
+
+
+def _state(link: Link, above: State, now: int, revoked: frozenset[str]) -> State:
+    if above in ("taken back", "ended"):
+        return above
+    if link.cert_id in revoked:
+        return "taken back"
+    if link.expires_at < now:
+        return "ended"
+    return "early" if link.issued_at > now or above == "early" else "now"
+
+
+def sorted_nodes(level: Mapping[Link, Node], state_of: Callable[[Node], State]) -> list[Node]:
+    """Return the certificates of one level: those that hold, then those that don't; of these, the last used first."""
+    order = {"now": 0, "early": 1, "taken back": 2, "ended": 3}
+    by_use = sorted(level.values(), key=lambda each: (each.last, each.link.issued_at), reverse=True)
+    return sorted(by_use, key=lambda each: order[state_of(each)])

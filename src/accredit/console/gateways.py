@@ -1,0 +1,171 @@
+"""Gateways that a desk knows, and how they are: what `/readyz` tells everybody. I/O: the network, bounded.
+
+Known are those that agents of this person have met (`known_gateways.json`), and those that a configuration names; never
+one that only an ask names. In order:
+
+1. http or https; only what comes by https, or from this machine, counts as said by the gateway;
+2. nothing from the environment, no redirect, no credential goes along;
+3. an answer within `HEALTH_SECONDS` and `MAX_HEALTH_BYTES`, of status 200 or 503, that is `/readyz`'s.
+
+What it tells are words and booleans; other members are passed over.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+from msgspec import Struct
+
+from accredit.base.addresses import is_loopback_host
+from accredit.base.clock import unix_ms
+from accredit.errors import ConfigurationError
+from accredit.keys import read_file
+from accredit.limits import (
+    HEALTH_FRESH_SECONDS,
+    HEALTH_SECONDS,
+    MAX_ASKED_GATEWAYS,
+    MAX_HEALTH_BYTES,
+    MAX_KNOWN_GATEWAYS_BYTES,
+)
+from accredit.net.fetch import trust
+
+KNOWN_GATEWAYS = "known_gateways.json"
+_STATUSES = ("ok", "not ready", "draining")
+_MAX_PARTS = 100
+_HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
+
+
+def read_known(file: Path) -> Mapping[str, str]:
+    """Return the gateways that agents of this person have met: ids by URL. Raises `ConfigurationError`."""
+    if not file.exists():
+        return {}
+    try:
+        return msgspec.json.decode(read_file(file, MAX_KNOWN_GATEWAYS_BYTES).data, type=dict[str, str])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ConfigurationError(f"{file} is not an object of gateways' ids by URL", "repair it or delete it") from None
+
+
+class GatewayHealth(Struct, frozen=True, kw_only=True):
+    """What a gateway says of itself. `status` is "" if it said nothing, and `problem` why. `parts` are those of
+    `/readyz`; `clock_ahead` is by how many seconds its clock is ahead of this machine's, at least."""
+
+    ids: tuple[str, ...]
+    address: str
+    counts: bool = True
+    status: str = ""
+    parts: Mapping[str, bool] = {}
+    clock_ahead: float | None = None
+    problem: str = ""
+
+
+class Gateways:
+    """The gateways that are known: `known` gives their ids by URL, and may raise `ConfigurationError`."""
+
+    def __init__(self, known: Callable[[], Mapping[str, str]]) -> None:
+        self._known = known
+        self._asked_at = float("-inf")
+        self._said: list[GatewayHealth] = []
+        self._asking = asyncio.Lock()
+
+    async def ask(self, *, anew: bool = False) -> list[GatewayHealth]:
+        """Return what each says, asked a moment ago at most; `anew`: after this call began."""
+        begun = time.monotonic()
+        async with self._asking:
+            if self._asked_at < (begun if anew else begun - HEALTH_FRESH_SECONDS):
+                asked_at = time.monotonic()
+                found = list(self.addresses().items())[:MAX_ASKED_GATEWAYS]
+                self._said = list(await asyncio.gather(*(_ask(address, ids) for address, ids in found)))
+                self._asked_at = asked_at
+            return self._said
+
+    def addresses(self) -> dict[str, tuple[str, ...]]:
+        """Return the ids that are known at each address."""
+        try:
+            known = self._known()
+        except ConfigurationError:
+            return {}
+        found: dict[str, tuple[str, ...]] = {}
+        for url, gateway_id in sorted(known.items()):
+            address = _address(url)
+            if address:
+                found[address] = tuple(dict.fromkeys((*found.get(address, ()), gateway_id)))
+        return found
+
+
+def is_of(gateway: GatewayHealth, gateway_id: str) -> bool:
+    """Return whether a gateway has this id, or is one of its servers' (`ID/NAME`)."""
+    return any(each == gateway_id or each.startswith(f"{gateway_id}/") for each in gateway.ids if gateway_id)
+
+
+def _address(url: str) -> str:
+    """Return scheme, host and port of a URL; "" if it can't be asked."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    if parts.scheme not in ("http", "https") or not host:
+        return ""
+    name = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{name}" + (f":{port}" if port is not None else "")
+
+
+async def _ask(address: str, ids: tuple[str, ...]) -> GatewayHealth:
+    counts = address.startswith("https:") or is_loopback_host(urlsplit(address).hostname or "")
+    said = GatewayHealth(ids=ids, address=address, counts=counts)
+    try:
+        async with (
+            asyncio.timeout(HEALTH_SECONDS),
+            httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS) as client,
+            client.stream("GET", f"{address}/readyz") as answer,
+        ):
+            now, date = unix_ms() / 1000, answer.headers.get("date", "")
+            body = bytearray()
+            async for chunk in answer.aiter_raw():
+                body += chunk
+                if len(body) > MAX_HEALTH_BYTES:
+                    break
+            status = answer.status_code
+    except TimeoutError:
+        return msgspec.structs.replace(said, problem=f"no answer within {HEALTH_SECONDS:g} s")
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
+        return msgspec.structs.replace(said, problem=f"no answer ({type(error).__name__})")
+    members = _members(bytes(body)) if status in (200, 503) else None
+    if members is None:
+        return msgspec.structs.replace(said, problem="what answers there is no gateway of accredit")
+    return msgspec.structs.replace(
+        said, status=str(members["status"]), parts=_parts(members), clock_ahead=_ahead(date, now)
+    )
+
+
+def _members(body: bytes) -> dict[str, object] | None:
+    try:
+        members = msgspec.json.decode(body, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return members if members.get("status") in _STATUSES else None
+
+
+def _parts(members: Mapping[str, object]) -> dict[str, bool]:
+    servers = members.get("servers")
+    each = cast("dict[str, object]", servers) if isinstance(servers, dict) else {}
+    named = {f"server {name}": value for name, value in each.items()}
+    found = {**{name: value for name, value in members.items() if name != "servers"}, **named}
+    return dict([(name, value) for name, value in found.items() if isinstance(value, bool)][:_MAX_PARTS])
+
+
+def _ahead(date: str, now: float) -> float | None:
+    """Return by how much a `Date`, which has whole seconds, is ahead; 0 where that may be rounding."""
+    try:
+        said = parsedate_to_datetime(date).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None
+    if said > now:
+        return said - now
+    return min(0.0, said + 1 - now)

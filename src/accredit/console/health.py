@@ -1,0 +1,186 @@
+"""The page "Health": how gateways are, how far the log is vouched for and how fast it grows, and the revocation lists.
+Reads the log, the lists and gateways' `/readyz`.
+
+1. A writer's records are counted by its latest checkpoint that a key which the desk was given has signed; without a key
+   nothing is checked, and the page says so.
+2. The whole log is verified only when asked for, and if it is short: else `accredit log verify` does that.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from msgspec import to_builtins
+
+from accredit.attest import Checkpoint, LogKey, RecordKey, Stored, timestamp, verify_envelope
+from accredit.base.clock import unix_ms, unix_seconds
+from accredit.console.api import Route, Said
+from accredit.console.gateways import GatewayHealth, Gateways
+from accredit.console.lists import SeenList
+from accredit.console.log_pages import LogPages
+from accredit.console.people import People
+from accredit.errors import AttestationError, DeskError
+from accredit.limits import CALLS_LOOKED_AT, MAX_SHOWN_WRITERS, RATE_ENTRIES, SHORT_ID_CHARS
+from accredit.pins.shown import shown
+from accredit.stores import SqliteFile
+from accredit.stores.audit_log.reading import LogReader
+
+_Keys = Sequence[LogKey | RecordKey]
+_DAY_MS = 86_400_000
+_LEAST_MS = 600_000
+"""Over less time than this the newest records say nothing about a day."""
+
+
+class HealthPart:
+    """Gateways, the log, and the lists that `people` has seen."""
+
+    def __init__(
+        self, gateways: Gateways, people: People, names: Callable[[], Mapping[str, str]], log: LogPages | None
+    ) -> None:
+        self._gateways = gateways
+        self._people = people
+        self._names = names
+        self._log = log
+
+    def route(self, method: str, steps: tuple[str, ...]) -> Route | None:
+        """Return what answers a request, or None."""
+        match (method, *steps):
+            case ("GET", "health"):
+                return self._health
+            case ("GET", "health", "gateways"):
+                return self._asked
+            case ("GET", "health", "verify") if self._log is not None:
+                return self._verify
+            case _:
+                return None
+
+    def state(self) -> dict[str, Any]:
+        """Return that there is such a page."""
+        return {"health": True}
+
+    async def _health(self, _said: Said) -> Said:
+        names = self._names()
+        known = await self._people.known()
+        lists = [_list(each, names) for each in known.lists]
+        return {**await self._looked(), "lists": lists, "now": unix_seconds(), "checked": bool(self._keys())}
+
+    async def _looked(self) -> dict[str, Any]:
+        if self._log is None:
+            return {"log": None, "problem": ""}
+        try:
+            log = await self._log.look(lambda found: _log(found, self._keys()))
+        except DeskError as error:
+            return {"log": None, "problem": error.reason}
+        store = self._log.store
+        return {"log": {**log, "bytes": _bytes(store)} if isinstance(store, SqliteFile) else log, "problem": ""}
+
+    async def _asked(self, _said: Said) -> Said:
+        names = self._names()
+        return {"gateways": [_gateway(each, names) for each in await self._gateways.ask()]}
+
+    async def _verify(self, _said: Said) -> Said:
+        if not self._keys():
+            raise DeskError("no_key", "this desk was given no key of the gateway's")
+        report = await self._log.look(self._report) if self._log is not None else {}
+        return {**report, "at": timestamp(unix_ms())}
+
+    def _report(self, log: LogReader) -> dict[str, Any]:
+        if log.count() > CALLS_LOOKED_AT:
+            raise DeskError("long", "the log is too long to be verified here: `accredit log verify` does it")
+        report = log.verify(self._keys())
+        fault = f"{report.fault.place}: {report.fault.reason}" if report.fault else ""
+        return {"valid": report.valid, "records": report.records, "fault": shown(fault)}
+
+    def _keys(self) -> _Keys:
+        return self._log.keys if self._log is not None else ()
+
+
+def _log(log: LogReader, keys: _Keys) -> dict[str, Any]:
+    latest = list(log.latest_checkpoints())
+    counted: dict[str, tuple[Checkpoint, str]] = {}
+    for each in latest:
+        said = each.statement()
+        if said and isinstance(said.predicate, Checkpoint) and isinstance(each.entry, Stored):
+            counted[said.predicate.writer] = (said.predicate, _signature(each.entry, keys))
+    heads = sorted(log.heads(), key=lambda each: counted[each.writer][0].time if each.writer in counted else "~")
+    writers = [_writer(each.writer, each.sequence, counted.get(each.writer)) for each in reversed(heads)]
+    return {
+        "entries": log.count(),
+        **_growth(log),
+        "writers": writers[:MAX_SHOWN_WRITERS],
+        "writers_more": max(0, len(writers) - MAX_SHOWN_WRITERS),
+        "uncounted": sum(each["records"] - each["counted"] for each in writers),
+    }
+
+
+def _writer(writer: str, records: int, found: tuple[Checkpoint, str] | None) -> dict[str, Any]:
+    checkpoint, signature = found or (None, "")
+    return {
+        "writer": shown(writer[:SHORT_ID_CHARS]),
+        "records": records,
+        "counted": min(checkpoint.count, records) if checkpoint is not None else 0,
+        "at": checkpoint.time if checkpoint is not None else "",
+        "signature": signature,
+    }
+
+
+def _signature(entry: Stored, keys: _Keys) -> str:
+    if not keys:
+        return "not checked"
+    try:
+        verify_envelope(entry.envelope, keys)
+    except AttestationError as error:
+        return shown(f"BAD: {error}")
+    return "good"
+
+
+def _growth(log: LogReader) -> dict[str, Any]:
+    """Return when the newest record came, and how many a day come, by the times of the newest ones."""
+    times: list[str] = []
+    for each in islice(log.newest_first(), RATE_ENTRIES):
+        with suppress(AttestationError):
+            record = each.record()
+            times += [record.times.recorded] if record is not None else []
+    newest, oldest = (max(times), min(times)) if times else ("", "")
+    span = _ms(newest) - _ms(oldest) if times else 0
+    return {
+        "newest": newest,
+        "a_day": round(len(times) * _DAY_MS / span) if span >= _LEAST_MS else None,
+        "by": len(times),
+    }
+
+
+def _ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def _bytes(store: SqliteFile) -> int:
+    total = 0
+    for path in (store.path, store.path.with_name(f"{store.path.name}-wal")):
+        with suppress(OSError):
+            total += path.stat().st_size
+    return total
+
+
+def _gateway(gateway: GatewayHealth, names: Mapping[str, str]) -> dict[str, Any]:
+    called = [names[each] for each in gateway.ids if each in names]
+    said = to_builtins(gateway)
+    return {
+        **said,
+        "address": shown(gateway.address),
+        "ids": [shown(each) for each in gateway.ids],
+        "parts": {shown(name): value for name, value in gateway.parts.items()},
+        "name": shown(called[0]) if called else "",
+    }
+
+
+def _list(seen: SeenList, names: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "where": shown(seen.where),
+        "issuer": shown(names.get(seen.issuer_id, seen.issuer_id[:SHORT_ID_CHARS])),
+        "updated_at": seen.updated_at,
+        "count": len(seen.revoked),
+        "fault": shown(seen.fault),
+    }

@@ -1,0 +1,71 @@
+"""The revocation lists that a desk can see: in a gateway's store, and in the file that `desk.toml` names. Blocking I/O.
+
+A list counts here if it can be read and its issuer has signed it: the issuer's public key is the person's own, lies in
+the desk's folder, or is in a chain of the log. Others are named, and take nothing back on the page.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from accredit.errors import ConfigurationError, StoreUnavailable, WireError
+from accredit.keys import read_file
+from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
+from accredit.stores import LogStore, stored_lists
+
+KeyOf = Callable[[str], HybridPublicKey | None]
+
+
+class ListPlace(Struct, frozen=True):
+    """Where a list may be: `name` is for people."""
+
+    place: Path | LogStore
+    name: str
+
+
+class SeenList(Struct, frozen=True):
+    """A list as it is. `fault` says why it does not count, or that nobody could look; `issuer_id` is "" where even that
+    can't be read. `updated_at` is in unix seconds."""
+
+    where: str
+    issuer_id: str = ""
+    updated_at: int = 0
+    revoked: frozenset[str] = frozenset()
+    fault: str = ""
+
+
+def see_lists(places: Sequence[ListPlace], key_of: KeyOf) -> list[SeenList]:
+    """Return the lists at these places."""
+    return [seen for each in places for seen in _at(each, key_of)]
+
+
+def revoked_by(lists: Sequence[SeenList]) -> frozenset[str]:
+    """Return the ids in those that count."""
+    return frozenset(cert_id for each in lists if not each.fault for cert_id in each.revoked)
+
+
+def _at(place: ListPlace, key_of: KeyOf) -> list[SeenList]:
+    try:
+        if not isinstance(place.place, Path):
+            return [_seen(place.name, text, key_of) for text in stored_lists(place.place)]
+        with suppress(OSError):
+            if not place.place.exists():
+                return []
+        return [_seen(place.name, read_file(place.place, MAX_STATEMENT_BYTES).data, key_of)]
+    except StoreUnavailable as error:
+        return [SeenList(place.name, fault=f"it can't be read now: {error}")]
+    except ConfigurationError as error:
+        return [SeenList(place.name, fault=error.what)]
+
+
+def _seen(where: str, text: bytes, key_of: KeyOf) -> SeenList:
+    try:
+        found = RevocationList.decode(text)
+    except WireError:
+        return SeenList(where, fault="it is no revocation list")
+    key = key_of(found.issuer_id)
+    fault = revocation_list_fault(found, key) if key is not None else "its issuer's public key is not known here"
+    return SeenList(where, found.issuer_id, found.updated_at, frozenset(found.revoked_certs), fault or "")

@@ -1,0 +1,207 @@
+"""Who may what, as far as this desk can know: delegations in a gateway's log, in the desk's journal, and in files.
+Reads all three, in threads.
+
+What nobody used at this gateway, did not sign at this desk, and does not keep in this folder is unknown here; the page
+says so. Calls are counted over the newest entries of the log, of which there is a bound.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from accredit.attest import Stored, sha256_hex
+from accredit.console.delegations import Forest, Link, links_in, links_of
+from accredit.console.lists import ListPlace, SeenList, revoked_by, see_lists
+from accredit.console.log_pages import LogPages
+from accredit.errors import ConfigurationError, DeskError, WireError
+from accredit.keys import DelegationFile, load_public_key, read_file
+from accredit.limits import (
+    CALLS_LOOKED_AT,
+    MAX_DELEGATION_FILE_BYTES,
+    MAX_DELEGATION_FILES,
+    MAX_KEY_FILES,
+    MAX_LOG_CHAINS,
+    PEOPLE_FRESH_SECONDS,
+)
+from accredit.ratify import DelegationCert, HybridPublicKey
+from accredit.stores.audit_log.reading import LogReader
+
+_GRANTS = "grants"
+
+
+class Known(Struct, frozen=True):
+    """What is known at one moment. `counted` entries of the log were looked at for calls, `is_counted_whole` if there
+    are no more; `gateways` are the ids of those that wrote them. `is_whole` is False if the log holds more chains than
+    are read; `problem` says why it could not be read at all."""
+
+    forest: Forest
+    lists: tuple[SeenList, ...] = ()
+    revoked: frozenset[str] = frozenset()
+    gateways: frozenset[str] = frozenset()
+    counted: int = 0
+    is_counted_whole: bool = True
+    is_whole: bool = True
+    problem: str = ""
+
+
+class People:
+    """Reads what is known, at most once in a while. `signed` gives the journal's entries of what `person_id` signed."""
+
+    def __init__(
+        self,
+        log: LogPages | None,
+        folder: Path | None = None,
+        *,
+        lists: Iterable[ListPlace] = (),
+        person_id: str = "",
+        signed: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
+    ) -> None:
+        self._log = log
+        self._folder = folder
+        self._lists = tuple(lists)
+        self._person_id = person_id
+        self._signed = signed
+        self._known: Known | None = None
+        self._read_at = float("-inf")
+        self._reading = asyncio.Lock()
+
+    async def known(self, *, anew: bool = False) -> Known:
+        """Return what is known, as of a moment ago at most; `anew`: as of now."""
+        async with self._reading:
+            if anew or self._known is None or time.monotonic() - self._read_at > PEOPLE_FRESH_SECONDS:
+                entries = tuple(self._signed())
+                self._known = await asyncio.to_thread(self._joined, await self._in_log(), entries)
+                self._read_at = time.monotonic()
+            return self._known
+
+    async def _in_log(self) -> "_Seen":
+        try:
+            return await self._log.look(_read_log) if self._log is not None else _Seen()
+        except DeskError as error:  # what else is known is shown all the same, and can be taken back
+            return _Seen(problem=error.reason)
+
+    def _joined(self, seen: "_Seen", entries: Iterable[Mapping[str, Any]]) -> Known:
+        forest = Forest()
+        for sha256, chain in seen.chains.items():
+            forest.add(chain, "log", *seen.calls.get(sha256, (0, "")))
+        if self._folder is not None:
+            for chain in _in_files(self._folder):
+                forest.add(chain, "file")
+        forest.add_signed(self._person_id, entries)
+        keys = keys_in(self._folder)
+        found = tuple(see_lists(self._lists, lambda issuer_id: keys.get(issuer_id) or seen.key_of(issuer_id)))
+        return Known(
+            forest, found, revoked_by(found), frozenset(seen.gateways), seen.counted, seen.is_counted_whole,
+            seen.is_whole, seen.problem,
+        )  # fmt: skip
+
+
+class _Seen(Struct):
+    """What a log has: chains by their SHA-256, how often calls passed by each and when the last one did, and one chain
+    of each root, as it is."""
+
+    chains: dict[str, tuple[Link, ...]] = {}
+    calls: dict[str, tuple[int, str]] = {}
+    gateways: set[str] = set()
+    samples: dict[str, bytes] = {}
+    counted: int = 0
+    is_counted_whole: bool = True
+    is_whole: bool = True
+    problem: str = ""
+
+    def key_of(self, issuer_id: str) -> HybridPublicKey | None:
+        """Return a root's public key: it is in each of its certificates, and its id is derived from it."""
+        with suppress(WireError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            texts = msgspec.json.decode(self.samples.get(issuer_id, b"[]"), type=list[msgspec.Raw])
+            return DelegationCert.decode(bytes(texts[-1])).issuer_pub_key if texts else None
+        return None
+
+
+class _Passed(Struct, frozen=True):
+    chain_sha256: str = ""
+
+
+class _Verdict(Struct, frozen=True):
+    verdict: str = ""
+
+
+class _Times(Struct, frozen=True):
+    received: str = ""
+
+
+class _Record(Struct, frozen=True):
+    phase: str = ""
+    gateway: str = ""
+    times: _Times = _Times()
+    decision: _Verdict | None = None
+    authority: _Passed | None = None
+
+
+class _Statement(Struct, frozen=True):
+    predicate: _Record
+
+
+_decode = msgspec.json.Decoder(_Statement).decode
+
+
+def _read_log(log: LogReader) -> _Seen:
+    seen = _Seen()
+    for entry in log.newest_first():
+        if seen.counted == CALLS_LOOKED_AT:
+            seen.is_counted_whole = False
+            break
+        seen.counted += 1
+        if isinstance(entry.entry, Stored):
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                _count(seen, _decode(entry.entry.envelope.payload).predicate)
+    recent = ((sha256, log.certificates(sha256)) for sha256 in seen.calls)
+    _take(seen, recent)
+    _take(seen, ((sha256_hex(text), text) for text in log.chains()))
+    return seen
+
+
+def _take(seen: _Seen, found: Iterable[tuple[str, bytes | None]]) -> None:
+    """Take chains in, as many as there may be: those of the newest calls come first."""
+    for sha256, text in found:
+        if len(seen.chains) == MAX_LOG_CHAINS:
+            seen.is_whole = False
+            return
+        links = links_in(text) if text is not None and sha256 not in seen.chains else None
+        if links is not None and text is not None:
+            seen.chains[sha256] = links
+            seen.samples.setdefault(links[0].issuer_id, text)
+
+
+def _count(seen: _Seen, record: _Record) -> None:
+    if record.gateway:
+        seen.gateways.add(record.gateway)
+    if record.phase == "decision" and record.authority is not None:
+        calls, last = seen.calls.get(record.authority.chain_sha256, (0, ""))
+        if record.decision is not None and record.decision.verdict == "allow":
+            calls, last = calls + 1, max(last, record.times.received)
+        seen.calls[record.authority.chain_sha256] = (calls, last)
+
+
+def _in_files(folder: Path) -> Iterable[tuple[Link, ...]]:
+    """Yield the chains in a folder's files, and in those of its folder `grants`."""
+    paths = (path for place in (folder, folder / _GRANTS) for path in sorted(place.glob("*.json")))
+    for path in islice(paths, MAX_DELEGATION_FILES):
+        with suppress(ConfigurationError, WireError, OSError):
+            yield links_of(DelegationFile.decode(read_file(path, MAX_DELEGATION_FILE_BYTES).data).delegations)
+
+
+def keys_in(folder: Path | None) -> dict[str, HybridPublicKey]:
+    """Return the public keys that lie in a folder, by their ids."""
+    found: dict[str, HybridPublicKey] = {}
+    for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder is not None and folder.is_dir() else []:
+        with suppress(ConfigurationError):
+            key = load_public_key(path)
+            found[key.id] = key.public_key
+    return found

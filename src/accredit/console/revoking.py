@@ -1,0 +1,116 @@
+"""Taking a certificate back: an issuer's signed list, in a file or in a gateway's store, gets another entry. Blocking
+I/O.
+
+1. The list that is there must be whole and the issuer's own: extending a forged one would sign what the forger left
+   out.
+2. Whoever extends a list waits for whoever does so already, so that neither's entry is lost.
+3. All that a list has stays in it, and its time never goes back, also if it is later than this machine's: an older list
+   would not count.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+from accredit.base.clock import unix_seconds
+from accredit.errors import ConfigurationError, StoreUnavailable, WireError
+from accredit.keys import SigningKey, read_file, write_file
+from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
+from accredit.stores import LogStore, PostgresDatabase
+from accredit.stores.postgres.revocation_lists import change_list as change_list_in_database
+from accredit.stores.rules import ListChange
+from accredit.stores.sqlite.revocation_lists import change_list
+
+_Extend = Callable[[bytes | None], bytes]
+"""Takes a list's bytes (None if there is none yet) and returns those of the list with the new entry."""
+
+
+def revoke(cert_id: str, key: SigningKey, place: Path | LogStore, where: str) -> ListChange:
+    """Add a certificate's id to the key's list; `where` is the place for people. Raises `ConfigurationError`: then
+    nothing is changed."""
+
+    def extend(old: bytes | None) -> bytes:
+        return _extended(old, cert_id, key, where)
+
+    return _in_file(place, extend) if isinstance(place, Path) else _in_store(place, key, extend)
+
+
+def _in_file(path: Path, extend: _Extend) -> ListChange:
+    with _locked(path):
+        before = read_file(path, MAX_STATEMENT_BYTES).data if _exists(path) else None
+        after = extend(before)
+        if after != before:
+            write_file(path, after, replace=True)
+    return ListChange(before, after)
+
+
+@contextlib.contextmanager
+def _locked(list_file: Path) -> Generator[None]:
+    # The folder is locked, since the file is replaced: a lock on it would be one on the old file.
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = os.open(Path(os.path.realpath(list_file)).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, folder)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        except OSError as error:
+            raise ConfigurationError(
+                f"can't lock the folder of {list_file}: {error.strerror}", "name a file in a folder of this machine"
+            ) from None
+        yield
+
+
+def _exists(list_file: Path) -> bool:
+    try:
+        list_file.stat()
+    except FileNotFoundError:
+        return False
+    except OSError:  # it may be there: that it can't be read is no reason to begin a new one
+        return True
+    return True
+
+
+def _in_store(store: LogStore, key: SigningKey, extend: _Extend) -> ListChange:
+    try:
+        if isinstance(store, PostgresDatabase):
+            return change_list_in_database(store, key.about.id, extend)
+        return change_list(store.path, key.about.id, extend)
+    except StoreUnavailable as error:
+        raise ConfigurationError(f"not revoked: {error}", "try again, or name a file: --list FILE") from None
+
+
+def _extended(old: bytes | None, cert_id: str, key: SigningKey, where: str) -> bytes:
+    before: tuple[str, ...] = ()
+    updated_at = unix_seconds()
+    if old is not None:
+        current = _verified(old, key, where)
+        if cert_id in current.revoked_certs:
+            return old
+        before, updated_at = current.revoked_certs, max(updated_at, current.updated_at)
+    try:
+        return issue_revocation_list(key.signer, (*before, cert_id), updated_at).encode() + b"\n"
+    except WireError as error:
+        raise ConfigurationError(f"{where} can't take another entry: {error.reason}", "begin a new list") from None
+
+
+def _verified(data: bytes, key: SigningKey, where: str) -> RevocationList:
+    try:
+        current = RevocationList.decode(data)
+    except WireError as error:
+        what = str(error).removeprefix("wire: ")
+        raise ConfigurationError(
+            f"{where} is not a revocation list: {what}", "name a file that holds a revocation list"
+        ) from None
+    if current.issuer_id != key.about.id:
+        raise ConfigurationError(
+            f"{where} is the list of {current.issuer_id}, and the key is {key.about.name}'s ({key.about.id})",
+            "name that issuer's key, or another file: each issuer has a list",
+        )
+    fault = revocation_list_fault(current, key.about.public_key)
+    if fault:
+        raise ConfigurationError(
+            f"{where} was changed after it was signed: {fault}", "restore it, or begin a new list in another file"
+        )
+    return current

@@ -1,0 +1,129 @@
+"""What a desk takes from whoever answers at a gateway's address."""
+
+import asyncio
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accredit.base.clock import unix_seconds
+from accredit.console.gateways import GatewayHealth, Gateways, is_of, read_known
+from accredit.errors import ConfigurationError
+from accredit.limits import MAX_ASKED_GATEWAYS, MAX_HEALTH_BYTES
+
+pytestmark = pytest.mark.holds("console/gateways")
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    """Says what a test says."""
+
+    status, body, headers_said, asked = 200, b"", {}, []
+
+    def do_GET(self) -> None:
+        Answering.asked.append((self.path, dict(self.headers)))
+        self.send_response_only(self.status)
+        for name, value in {"Content-Length": str(len(self.body)), **self.headers_said}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    Answering.asked = []
+    Answering.status, Answering.body, Answering.headers_said = 200, b"", {}
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def asked(known: dict[str, str]) -> list[GatewayHealth]:
+    return asyncio.run(Gateways(lambda: known).ask())
+
+
+def told(port: int, body: object, status: int = 200, **headers: str) -> GatewayHealth:
+    Answering.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    Answering.status, Answering.headers_said = status, headers
+    (said,) = asked({f"http://127.0.0.1:{port}/mcp?secret=1": "mail"})
+    return said
+
+
+@pytest.mark.holds("console/gateways", 2, 3)
+def test_what_readyz_says_is_taken__and_no_secret_goes_along(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    body = {"status": "not ready", "store": True, "servers": {"a": False}, "odd": "text", "refused": {"x": 1}}
+    said = told(port, body, 503, Date=formatdate(unix_seconds() + 100, usegmt=True))
+    assert (said.status, dict(said.parts), said.problem) == ("not ready", {"store": True, "server a": False}, "")
+    assert said.clock_ahead is not None
+    assert 95 < said.clock_ahead <= 100
+    ((path, headers),) = Answering.asked
+    assert path == "/readyz"
+    assert not {"Authorization", "Cookie"} & headers.keys()
+
+
+@pytest.mark.holds("console/gateways", 3)
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 200), (b"[]", 200), (b'{"status": "fine"}', 200), (b'{"status": ["ok"]}', 200), (b"[" * 50_000, 200),
+        ({"status": "ok"}, 404), ({"status": "ok"}, 301), (b'{"status": "ok", "x": "' + b"y" * MAX_HEALTH_BYTES, 200),
+    ],
+)  # fmt: skip
+def test_what_is_no_gateway_of_ours_says_nothing(port: int, body: object, status: int) -> None:
+    said = told(port, body, status, Location="/elsewhere")
+    assert said.status == ""
+    assert said.problem
+    assert len(Answering.asked) == 1
+
+
+def test_a_date_that_can_t_be_read_is_no_clock(port: int) -> None:
+    for date in ("", "x", "Mon, 99 Nov 2026 08:00:00 GMT", "Mon, 23 Nov 999999 08:00:00 GMT"):
+        assert told(port, {"status": "ok"}, Date=date).clock_ahead is None
+    assert told(port, {"status": "ok"}, Date=formatdate(usegmt=True)).clock_ahead == 0
+
+
+@pytest.mark.holds("console/gateways", 1)
+def test_what_comes_in_the_clear_does_not_count__and_odd_addresses_are_not_asked() -> None:
+    known = {
+        "ftp://a/": "a", "http://": "b", "http://[::1": "c", "stdio": "d", "http://h:99999/": "e",
+        "https://localhost:1/x": "f", "https://localhost:1/y": "g", "http://192.0.2.1:1/": "h",
+    }  # fmt: skip
+    found = Gateways(lambda: known).addresses()
+    assert found == {"https://localhost:1": ("f", "g"), "http://192.0.2.1:1": ("h",)}
+    assert [each.counts for each in asked({"http://127.0.0.1:1/": "x"})] == [True]
+    many = {f"http://127.0.0.1:1/{each}": "x" for each in range(5)} | {
+        f"http://127.0.0.{each}:1": "y" for each in range(100)
+    }
+    assert len(asked(many)) == MAX_ASKED_GATEWAYS
+
+
+def test_a_server_of_a_gateway_is_of_that_gateway_and_of_no_other() -> None:
+    said = GatewayHealth(ids=("gw/mail", ""), address="http://127.0.0.1:1")
+    assert is_of(said, "gw")
+    assert is_of(said, "gw/mail")
+    assert not is_of(said, "g")
+    assert not is_of(said, "")
+
+
+def test_a_file_of_known_gateways_that_is_none_is_said_to_be(tmp_path: Path) -> None:
+    file = tmp_path / "known_gateways.json"
+    assert read_known(file) == {}
+    for text in ("[]", '{"a": 1}', "x", "[" * 10_000):
+        file.write_text(text, "utf-8")
+        with pytest.raises(ConfigurationError, match="not an object"):
+            read_known(file)
+        assert Gateways(lambda: read_known(file)).addresses() == {}
+    file.write_text('{"http://a/": "id"}', "utf-8")
+    assert read_known(file) == {"http://a/": "id"}
