@@ -66,7 +66,9 @@ MessageId = int | str
 
 
 class AccreditError(Exception):
-    """The root of the tree."""
+    """The root of the tree. `server` names the one of several servers that it is about, where that is known."""
+
+    server = ""
 
 
 class ConfigurationError(AccreditError):

@@ -286,6 +286,8 @@ NO_TOOLS: list[Any] = [
     {"result": {"tools": [{"name": 5}]}},
     {"result": {"tools": [{"name": "a", "Name": "b"}]}},
     {"result": {"Tools": []}},
+    {"result": {"tools": [], "resultType": "of another kind"}},
+    {"result": {"tools": [], "resultType": 1}},
     {"result": {}},
     {"result": []},
     {"error": {"code": -32603, "message": "not now"}},

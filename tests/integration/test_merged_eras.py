@@ -111,7 +111,11 @@ def test_a_server_that_speaks_no_era_takes_none_from_the_others(handler: Any, tr
     run(main())
 
 
-def test_a_server_that_begins_no_session_is_not_asked_for_one_by_each_that_asks(trust: Trust) -> None:
+@pytest.mark.parametrize(("seconds", "sessions"), [(30.0, 1), (0.0, 3)])
+def test_a_server_that_begins_no_session_is_not_asked_for_one_by_each_that_asks(
+    trust: Trust, seconds: float, sessions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.merged.backend.ASK_ERA_AGAIN_SECONDS", seconds)
     asked: list[str] = []
 
     def said(message: Any) -> Any:
@@ -122,6 +126,6 @@ def test_a_server_that_begins_no_session_is_not_asked_for_one_by_each_that_asks(
         async with Several(trust, required=False, merge=True, handlers={"files": answering(said)}) as several:
             for _ in range(3):
                 assert result_of(await several.send_merged(DISCOVER))["_meta"][UNAVAILABLE] == ["files"]
-            assert (asked.count("server/discover"), asked.count("initialize")) == (3, 1)
+            assert (asked.count("server/discover"), asked.count("initialize")) == (3, sessions)
 
     run(main())

@@ -196,7 +196,9 @@ def test_starts_that_nobody_waits_for_make_room(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.holds("gateway/upstream/merged/starts", 3)
-def test_a_server_behind_a_url_that_does_not_answer_is_not_in_the_session__and_keeps_no_connection() -> None:
+def test_a_server_behind_a_url_that_does_not_answer_is_not_in_the_session__and_keeps_no_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def silent(connection: Connection) -> None:
         while await connection.request() is not None:
             pass
@@ -208,5 +210,11 @@ def test_a_server_behind_a_url_that_does_not_answer_is_not_in_the_session__and_k
             status, message = await session.call("files__echo")
             assert (status, message["error"]["message"]) == (502, "Upstream unavailable")
             await until(lambda: server.open == 0)
+            failed = [vars(each)["accredit_fields"] for each in caplog.records if each.message == "upstream_failed"]
+            assert {each["server"] for each in failed} == {"files"}
+            listed = json.loads((await session.send(listing())).body)["result"]
+            assert listed["_meta"] == {UNAVAILABLE: ["files"]}
+            (left_out,) = [vars(each)["accredit_fields"] for each in caplog.records if each.message == "left_out"]
+            assert left_out["server"] == "files"
 
     run(main())

@@ -56,7 +56,7 @@ class Counters:
         if not logged:
             return
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
-        about: dict[str, Any] = {"server": server or self._server, "method": method}
+        about: dict[str, Any] = {"server": server or error.server or self._server, "method": method}
         facts = {name: value for name, value in about.items() if value} | traced()
         # A challenge is how each call of a sensitive tool begins: nobody was denied anything.
         level = logging.INFO if kind.startswith(_CHALLENGED) else logging.WARNING

@@ -47,3 +47,14 @@ def test_what_one_server_says_of_its_tools_is_about_no_other__each_call_elsewher
     loud.refused(AnswerError("x"))
     assert (loud.tool_list_changes, quiet.tool_list_changes) == (1, 0)
     assert shared.counts == quiet.counts == {"answer_refused": 1}
+
+
+def test_the_log_names_the_server_that_failed__which_of_eight_is_down_nobody_could_tell(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shared = Counters()
+    shared.of_server("mail").refused(AnswerError("x"), method="tools/call")
+    shared.refused(AnswerError("x"), server="files")
+    shared.refused(AnswerError("x"))
+    named = [vars(record)["accredit_fields"].get("server") for record in caplog.records]
+    assert named == ["mail", "files", None]

@@ -22,7 +22,7 @@ from msgspec import Raw
 from accredit import __version__
 from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
-from accredit.errors import AnswerError, FrameError, MessageId, RequestError, UpstreamUnavailable
+from accredit.errors import AccreditError, AnswerError, FrameError, MessageId, RequestError, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON
 from accredit.gateway.settings import GatewaySettings
@@ -92,7 +92,11 @@ class MergedBackend:
                 await self._answer(reply, message, await make(reply, message, era), edit)
             return
         found, toward = self._toward(message, era)
-        await self._post_to(self._servers[found.server], reply, toward, found.own, era, edit)
+        try:
+            await self._post_to(self._servers[found.server], reply, toward, found.own, era, edit)
+        except AccreditError as error:
+            error.server = found.server
+            raise
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
         """Serve the standing stream of a session, or resume one."""
