@@ -2,9 +2,11 @@
 
 Each entry is on disk before what it tells of happens: nothing is signed that the journal could not take. Arguments are
 there as digests only. What a person was asked in the past is read from it at the start: of a file that has grown, the
-end. A line that is not whole (the machine stopped) is passed over; entries after it begin on a line of their own.
+end. One desk writes it at a time: two would not know of each other's answers. A line that is not whole (the machine
+stopped) is passed over; entries after it begin on a line of their own.
 """
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -34,7 +36,14 @@ class Journal:
             self._descriptor = os.open(self.path, flags, _PRIVATE)
             os.fchmod(self._descriptor, _PRIVATE)
             size = os.fstat(self._descriptor).st_size
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._whole = not size or os.pread(self._descriptor, 1, size - 1) == b"\n"
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise ConfigurationError(
+                f"a desk is running already: it writes {self.path}",
+                "`accredit desk open` shows it; Ctrl-C there ends it",
+            ) from None
         except OSError as error:
             raise ConfigurationError(
                 f"can't open the journal {self.path}: {error.strerror}", "set XDG_STATE_HOME to a folder of your own"

@@ -77,6 +77,7 @@ class KeyHolder:
         self._open: HybridSigner | None = None
         self._closing: asyncio.TimerHandle | None = None
         self._once: HybridSigner | None = None
+        self._locks = 0
         self._asking = asyncio.Lock()
         self._trying = asyncio.Lock()
         self._wanted: asyncio.Future[HybridSigner] | None = None
@@ -111,28 +112,31 @@ class KeyHolder:
     async def unlock(self, passphrase: str) -> None:
         """Open the key for whoever waits for it, else for as long as it stays open, or for the next signature. Raises
         `ConfigurationError` for a wrong passphrase."""
+        locks = self._locks
         async with self._trying:  # each try takes 64 MiB, and any program of the user may try
             opened = await asyncio.to_thread(self._key.open, passphrase)
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(opened)
-        elif self._unlock_seconds is None:
+        elif self._unlock_seconds is None and locks == self._locks:
             self._once = opened
             self._close_after(PASSPHRASE_SECONDS)
-        self._keep(opened)
+        self._keep(opened, locks)
 
     def lock(self) -> None:
         """Forget the key, and the passphrase."""
+        self._locks += 1
         self._open = self._once = self._passphrase = None
         if self._closing is not None:
             self._closing.cancel()
         self._on_change()
 
     async def _opened(self, text: str) -> HybridSigner:
+        locks = self._locks
         if self._passphrase is not None:
             opened = await asyncio.to_thread(self._key.open, self._passphrase)
         else:
             opened = await self._asked(text)
-        self._keep(opened)
+        self._keep(opened, locks)
         return opened
 
     async def _asked(self, text: str) -> HybridSigner:
@@ -171,8 +175,9 @@ class KeyHolder:
                 text = f"That is not the passphrase. {text.removeprefix('That is not the passphrase. ')}"
         return None
 
-    def _keep(self, opened: HybridSigner) -> None:
-        if self._unlock_seconds is not None:
+    def _keep(self, opened: HybridSigner, locks: int) -> None:
+        """Keep the key open, unless it was locked since: there were so many `locks` before it was opened."""
+        if self._unlock_seconds is not None and locks == self._locks:
             self._open = opened
             self._close_after(self._unlock_seconds)
         self._on_change()

@@ -61,6 +61,14 @@ def test_a_journal_that_can_t_be_written_says_so(tmp_path: Path) -> None:
         journal.write("asked", NOW)
 
 
+def test_two_desks_do_not_write_one_journal__each_could_allow_what_the_other_has(tmp_path: Path) -> None:
+    first = Journal(tmp_path)
+    with pytest.raises(ConfigurationError, match="a desk is running already"):
+        Journal(tmp_path)
+    first.close()
+    Journal(tmp_path).close()
+
+
 def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("")
     (tmp_path / "journal.jsonl").symlink_to(tmp_path / "elsewhere")

@@ -161,6 +161,20 @@ def test_lock_forgets_the_key_at_once() -> None:
     run(work)
 
 
+@pytest.mark.holds("console/unlock", 4)
+@pytest.mark.parametrize("each", [900, None])
+def test_a_key_that_is_locked_while_it_is_being_opened_stays_locked(each: int | None) -> None:
+    async def work() -> None:
+        holder = KeyHolder(LOCKED, unlock_seconds=each)
+        unlocking = asyncio.ensure_future(holder.unlock(WORD))
+        await asyncio.sleep(0)  # it has begun, in a thread
+        holder.lock()
+        await unlocking
+        assert holder.state == "locked"
+
+    run(work)
+
+
 @pytest.mark.holds("console/unlock", 3)
 def test_the_key_is_forgotten_in_time() -> None:
     async def work() -> None:
