@@ -22,6 +22,8 @@ from accredit.limits import MAX_PASSPHRASE_FILE_BYTES
 if TYPE_CHECKING:
     from accredit.keys import AskPassphrase, KeyFile
 
+_CONTROLS = frozenset("\0\n\r")
+
 PassphraseFileOption = Annotated[
     Path | None,
     typer.Option("--passphrase-file", metavar="F", help="Read the key's passphrase from F, not from the terminal."),
@@ -68,7 +70,10 @@ def _in_file(path: Path) -> bytearray:
         text = content.data.decode()
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path}: the passphrase is not UTF-8", "write it anew, as text") from None
-    return passphrase_bytes(text.removesuffix("\n").removesuffix("\r"))
+    line = text.removesuffix("\n").removesuffix("\r")
+    if not _CONTROLS.isdisjoint(line):
+        raise ConfigurationError(f"{path}: a passphrase is one line of text", "no terminal could take this one")
+    return passphrase_bytes(line)
 
 
 def _typed(prompt: str) -> bytearray:
