@@ -11,6 +11,7 @@
    or `accredit approve`, take their place.
 """
 
+import contextlib
 import io
 import logging
 import os
@@ -70,7 +71,8 @@ class DeskStarter:
             _log.warning("the desk can't be started: %s", error.strerror)
             return None
         self._at = now
-        threading.Thread(target=process.wait, daemon=True).start()  # reaps it
+        with contextlib.suppress(RuntimeError):  # no room for a thread: the next start reaps it
+            threading.Thread(target=process.wait, daemon=True).start()
         _log.info("the desk is started; what it says is in %s", log)
         return process
 

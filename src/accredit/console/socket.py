@@ -94,7 +94,8 @@ def make_own_folder(folder: Path) -> None:
 def is_running(path: object) -> ConfigurationError:
     """Return the error of a second desk."""
     return ConfigurationError(
-        f"a desk is running already: it listens at {path}", "`accredit desk open` shows it; Ctrl-C there ends it"
+        f"a desk is running already: it listens at {path}",
+        "`accredit desk open` shows it; Ctrl-C in its terminal, or SIGTERM, ends it",
     )
 
 
