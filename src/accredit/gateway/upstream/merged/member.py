@@ -6,22 +6,26 @@
 3. Of an answer's headers only those that say how it is carried come back: a server's cookie or session is none of the
    others'. Its 401 is about the gateway, as a client has no credentials for it.
 4. It has its own part of the gateway's room: what hangs at one server leaves the others' callers theirs.
+5. Where answers are only observed, one that can't be read, or does not answer what this server was asked, is refused
+   all the same: a client could take it for another server's.
 """
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from accredit.base.caching import remembered
-from accredit.errors import UpstreamRefuses
+from accredit.errors import AnswerError, FrameError, MessageId, UpstreamRefuses
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.forwarding import TO_UPSTREAM, Fate
-from accredit.gateway.headers import RawHeaders, RequestHead
+from accredit.gateway.headers import JSON, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
+from accredit.gateway.replies import refusal
 from accredit.gateway.room import Rooms
 from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.merged.lists import opened
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.era import NAME_HEADER
-from accredit.jsonrpc.frames import Notification, Request
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_error
 from accredit.jsonrpc.header_values import encode_header
 from accredit.policy.passing import AUTHORIZATION, Speaker
 from accredit.tokens import SubjectToken
@@ -76,18 +80,20 @@ class MemberReply:
     """What one server answers into: the client's reply, with a head of its own, and rule 3.
 
     `mapped`, if given, turns the bytes of an event stream into those that the client gets, and `failed`, if set, the
-    body of a whole answer that may be an error.
+    body of a whole answer that may be an error. `answers`, if set, is the id of the request that a whole answer has to
+    be about (rule 5).
     """
 
     __slots__ = (
-        "_mapped", "_reply", "calls", "carried", "failed", "head", "hears", "replica", "resumable", "speaker",
-        "started",
+        "_mapped", "_reply", "answers", "calls", "carried", "failed", "head", "hears", "replica", "resumable",
+        "speaker", "started",
     )  # fmt: skip
 
     def __init__(self, reply: Reply, head: RequestHead, mapped: Callable[[bytes], bytes] | None = None) -> None:
         self._reply = reply
         self._mapped = mapped
         self.failed: Callable[[bytes], bytes] | None = None
+        self.answers: MessageId | None = None
         self.head = head
         self.speaker: Speaker | None = reply.speaker
         self.carried: SubjectToken | None = reply.carried
@@ -111,13 +117,28 @@ class MemberReply:
         """Say nothing: a server's session is not the client's."""
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
-        """Send a whole answer. Raises `UpstreamRefuses` by rule 3."""
+        """Send a whole answer. Raises `UpstreamRefuses` by rule 3, and `AnswerError` by rule 5."""
         if status == 401:
             raise UpstreamRefuses
+        if self.answers is not None and body:
+            try:
+                await self._check(status, body, self.answers)
+            except AnswerError as error:
+                if status < 400:
+                    raise
+                body, headers = refusal(error).frame(), [JSON]
         self.started = True
         if self.failed is not None:
             body = self.failed(body)
         await self._reply.reply(status, body, _coming_back(headers or []))
+
+    async def _check(self, status: int, body: bytes, asked: MessageId) -> None:
+        try:
+            frame = await opened(body) if status < 400 else decode_error(body)
+        except FrameError as error:
+            raise AnswerError(error.detail, bound=error.bound) from None
+        if not isinstance(frame, Success | Failure) or frame.id not in ((asked,) if status < 400 else (asked, None)):
+            raise AnswerError("an answer to what another server may have been asked")
 
     async def start(self, status: int, headers: RawHeaders) -> None:
         """Send the head of a stream."""

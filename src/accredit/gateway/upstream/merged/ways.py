@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from accredit.errors import AccreditError, AnswerError, RequestError, UpstreamTimeout, UpstreamUnavailable
+from accredit.errors import AccreditError, AnswerError, MessageId, RequestError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.gateway.settings import GatewaySettings
@@ -44,6 +44,7 @@ class Ways:
         self.members = members
         self.max_bytes = settings.max_event_bytes
         self.ring = merged_ring(settings.rounds.ring)
+        self._enforces = settings.enforce
         self._counters = counters
         self._added = frozenset(name.lower().encode() for name in settings.forward_headers)
 
@@ -58,7 +59,17 @@ class Ways:
     def reply_of(self, reply: Reply, request: Request, name: str, own: str | None = None) -> MemberReply:
         """Return what a server answers a request into; `own` is its own name for the target. Raises
         `UpstreamUnavailable` where it is not in the session."""
-        return self.member_reply(reply, name, digest_of(request.id), own=own)
+        if self._enforces:
+            return self.member_reply(reply, name, digest_of(request.id), own=own)
+        asked = digest_of(request.id)
+
+        def may_answer(id: MessageId) -> bool:
+            return digest_of(id) == asked
+
+        member = self.member_reply(reply, name, asked, own=own, may_answer=may_answer)
+        member.head = member.head.with_field(b"accept-encoding", b"identity")
+        member.answers = request.id
+        return member
 
     def head(self, head: RequestHead, name: str, own: str | None = None) -> RequestHead:
         """Return a client's head as it goes to a server, in its own session. Raises `UpstreamUnavailable`, and
