@@ -552,6 +552,14 @@ MAX_PINS_FRESH_SECONDS = 3600
 MAX_PINNED_CALLERS = 4_096
 """Callers for whom the gateway remembers its last look at the tools; for others it looks again."""
 
+MAX_DIFFERENCES_BYTES = 8_388_608
+"""Bytes that all such looks at one server take, of what is not as it is pinned: nothing where all is. A server that
+shows each caller all its tools otherwise fills them with 1 MiB a caller; who is forgotten is looked for anew."""
+
+MAX_DIFFERENCE_BYTES = 256
+"""What one tool that is not as it is pinned takes of them, beside a name that is not the lock's: a digest's text (113
+bytes) and its place in a table."""
+
 MAX_STRAY_DEFINITIONS = 16
 """Tools of one look that are not pinned, whose digests are remembered for refusals: up to 20 KB for each caller.
 Servers get one or two more at a time; a hostile one lists thousands."""
@@ -1196,6 +1204,9 @@ rest can't be verified."""
 MAX_TOLD_TASKS = 1_000
 """Tasks whose notifications one session or subscription receives: as many as an owner can have
 at one server."""
+
+MAX_TOLD_TASKS_OF_ALL = 100_000
+"""Such tasks of all sessions with a server, as many as a store remembers: 10 MB, as their digests are kept."""
 
 MAX_TASK_SESSIONS = 10_000
 """Sessions whose tasks are known, to tell them apart in streams that nobody's proof came with."""

@@ -63,6 +63,37 @@ class RecentlyUsed(Generic[_Key, _Value]):
         self._entries.pop(key, None)
 
 
+class RecentlyUsedInSize(RecentlyUsed[_Key, _Value]):
+    """As that one, and all values together have at most `max_size`, of whatever unit; the newest one stays in any case.
+    For one thread."""
+
+    __slots__ = ("_max_size", "_size", "_sizes")
+
+    def __init__(self, max_entries: int, max_size: int) -> None:
+        super().__init__(max_entries)
+        self._max_size = max_size
+        self._sizes: dict[_Key, int] = {}
+        self._size = 0
+
+    def has_room(self, size: int) -> bool:
+        """Return whether so much more can be remembered without forgetting something."""
+        return self._size + size <= self._max_size
+
+    def put(self, key: _Key, value: _Value, size: int = 0) -> None:
+        """Remember a value of this size, as the most recently used."""
+        self.forget(key)
+        self._entries[key] = value
+        self._sizes[key] = size
+        self._size += size
+        while len(self._entries) > self._max_entries or (self._size > self._max_size and len(self._entries) > 1):
+            self.forget(next(iter(self._entries)))
+
+    def forget(self, key: _Key) -> None:
+        """Forget a key, if it is there."""
+        super().forget(key)
+        self._size -= self._sizes.pop(key, 0)
+
+
 class Once(Generic[_Value]):
     """`functools.cached_property` without the lock that it has before Python 3.12: a race computes a value twice.
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accredit.base.caching import RecentlyUsed
+from accredit.base.caching import RecentlyUsed, RecentlyUsedInSize
 
 STEPS = st.lists(st.tuples(st.sampled_from(["get", "peek", "put", "forget"]), st.integers(0, 5)), max_size=30)
 
@@ -34,6 +34,23 @@ def test_a_value_is_replaced() -> None:
     memory.put("a", "old")
     memory.put("a", "new")
     assert (memory.get("a"), len(memory)) == ("new", 1)
+
+
+@given(st.integers(1, 4), st.integers(0, 9), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=30))
+def test_all_that_is_held_is_of_a_bounded_size_but_for_the_newest(
+    most: int, size: int, steps: list[tuple[int, int]]
+) -> None:
+    memory = RecentlyUsedInSize[int, int](most, size)
+    for key, of_value in steps:
+        if of_value == 6:
+            memory.forget(key)
+            continue
+        memory.put(key, of_value, of_value)
+        held = list(memory.values())
+        assert held[-1] == of_value
+        assert len(held) <= most
+        assert len(held) == 1 or sum(held) <= size
+        assert memory.has_room(0) == (sum(held) <= size)
 
 
 def test_a_race_only_makes_it_forget() -> None:

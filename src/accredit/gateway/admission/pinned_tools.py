@@ -9,8 +9,8 @@
    whatever stream), or a list on its way to this caller has shown another definition.
 4. A list that can't be had to its end in `LOOK_SECONDS`, or can't be read alike by all, is no look: nothing is known
    then. So it is where the way in has none to ask (HTTP+SSE of 2024-11-05).
-5. How many looks there are at once, and for how many callers one is remembered, is bounded; who is forgotten is looked
-   for anew.
+5. How many looks there are at once, for how many callers one is remembered, and how many bytes what they have found
+   takes, is bounded; who is forgotten is looked for anew.
 6. Other instructions than the pinned ones (of `initialize`, `server/discover`) are logged and told by `/readyz`.
 
 Not covered: a server that tells the gateway's list from a client's, and shows each what it wants to see: the client's
@@ -25,7 +25,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from accredit.base.caching import RecentlyUsed
+from accredit.base.caching import RecentlyUsed, RecentlyUsedInSize
 from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, ProofRefused
@@ -41,6 +41,8 @@ from accredit.jsonrpc.param_headers import is_param_header
 from accredit.limits import (
     LOOK_SECONDS,
     MAX_DEFINITIONS,
+    MAX_DIFFERENCE_BYTES,
+    MAX_DIFFERENCES_BYTES,
     MAX_KNOWN_TOOL_NAME_CHARS,
     MAX_LOOKS,
     MAX_PINNED_CALLERS,
@@ -80,6 +82,11 @@ class _View:
         self.failures = 0
         self.lock = asyncio.Lock()
 
+    @property
+    def size(self) -> int:
+        """How many bytes of `MAX_DIFFERENCES_BYTES` it takes: a character of a name may have four."""
+        return sum(MAX_DIFFERENCE_BYTES + 4 * len(name) for name in self.differing or ())
+
 
 class PinnedTools:
     """One per gateway."""
@@ -89,8 +96,8 @@ class PinnedTools:
         self.instructions_changed = False
         """Whether the server's instructions, as last seen, are not the pinned ones."""
         self._counters = counters
-        self._views = RecentlyUsed[bytes, _View](MAX_PINNED_CALLERS)
-        self._logged = RecentlyUsed[tuple[str, str | None], bool](MAX_DEFINITIONS)
+        self._views = RecentlyUsedInSize[bytes, _View](MAX_PINNED_CALLERS, MAX_DIFFERENCES_BYTES)
+        self._logged = RecentlyUsed[bytes, bool](MAX_DEFINITIONS)
         self._looks = asyncio.Semaphore(MAX_LOOKS)
 
     async def check(self, call: Request, way: Way | None, token: VerifiedToken | None = None) -> None:
@@ -112,6 +119,8 @@ class PinnedTools:
             if way.speak is not None and speaker is not None:
                 way.speak(speaker)
             await self._look(view, call, way)
+            if self._views.peek(key) is view:  # else somebody has said meanwhile that it counts no longer
+                self._views.put(key, view, view.size)
         if view.differing is None:
             return None
         return view.differing[name] if name in view.differing else self.pins.tools.get(name)
@@ -203,8 +212,9 @@ class PinnedTools:
 
     def _log_once(self, name: str, found: str | None) -> None:
         """Log a difference that is new: callers who make the gateway look must not fill a disk."""
-        if (name, found) not in self._logged:
-            self._logged.put((name, found), True)
+        key = hashlib.sha256(f"{found} {name}".encode("utf-8", "surrogatepass")).digest()
+        if key not in self._logged:
+            self._logged.put(key, True)
             expected = self.pins.tools.get(name)
             log_event(_log, logging.WARNING, "definition_changed", tool=excerpt(name), expected=expected, found=found)
 

@@ -7,19 +7,22 @@
 3. An id means something at one place, which names the one of several servers: behind a URL at that server; behind a
    command in one session, whose child nobody else talks to, or in the one process that serves it.
 4. A notification about a task goes only to the session that made or named the task, and to the subscription or request
-   that names it. Any other is dropped.
+   that names it. Any other is dropped. How many of a session's tasks are known, and of all sessions', is bounded: where
+   that is used up, a session with more than its part begins anew, and else the one that was unused for longest.
 """
 
 import asyncio
+import hashlib
 import secrets
 from collections.abc import Callable, Collection, Coroutine
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
 
 from accredit.attest import Outcome
-from accredit.base.caching import RecentlyUsed
+from accredit.base.caching import RecentlyUsedInSize
 from accredit.base.clock import unix_seconds
 from accredit.errors import AnswerError, ConfigurationError, MessageId, StoreUnavailable
 from accredit.gateway.counters import Counters
@@ -37,6 +40,7 @@ from accredit.limits import (
     MAX_TASK_SESSIONS,
     MAX_TASK_TTL_SECONDS,
     MAX_TOLD_TASKS,
+    MAX_TOLD_TASKS_OF_ALL,
     TASK_GRACE_SECONDS,
     TASK_SECONDS,
 )
@@ -103,7 +107,7 @@ class Tasks:
         self._servers = {"", settings.server, *(member.server for member in settings.members)}
         self._merged = bool(settings.members)
         self._apart = secrets.token_hex(8) if settings.lives_here else ""
-        self._told = RecentlyUsed[str, set[str]](MAX_TASK_SESSIONS)
+        self._told = RecentlyUsedInSize[str, set[bytes]](MAX_TASK_SESSIONS, MAX_TOLD_TASKS_OF_ALL)
         self.unrecorded = Unrecorded()
         if before is not None:
             self._apart, self._told, self.unrecorded = before._apart, before._told, before.unrecorded
@@ -172,10 +176,12 @@ class Tasks:
     def named(self, client: Client, ids: Collection[str]) -> None:
         """Remember that a session hears of these tasks."""
         if client.session_id:
-            known = self._told.get(client.session_id)
-            if known is None:
-                self._told.put(client.session_id, known := set())
-            known.update(list(ids)[: MAX_TOLD_TASKS - len(known)])
+            known = self._told.get(client.session_id) or set[bytes]()
+            new = {_digest_of(id) for id in ids} - known
+            if len(known) > MAX_TOLD_TASKS_OF_ALL // MAX_TASK_SESSIONS and not self._told.has_room(len(new)):
+                known = set[bytes]()
+            known |= set(islice(new, MAX_TOLD_TASKS - len(known)))
+            self._told.put(client.session_id, known, len(known))
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
         """Apply rule 4 to one stream; `ids` are the tasks that its requests name."""
@@ -184,7 +190,7 @@ class Tasks:
             subject = subject_of(notification)
             if subject is None or subject in ids:
                 return True
-            return bool(session_id) and subject in (self._told.get(session_id) or ())
+            return bool(session_id) and _digest_of(subject) in (self._told.get(session_id) or ())
 
         return hears
 
@@ -214,6 +220,11 @@ class Tasks:
             return Outcome(status="upstream_invalid", detail=problem.detail), refusal(problem).frame(id)
         self.named(client, (announcement.id,))
         return Outcome(status="task", result=outcome.result), None
+
+
+def _digest_of(id: str) -> bytes:
+    """Return what stands for a task's id: long ones take no more room than short ones."""
+    return hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def of_resumed(response: Success, text: bytes) -> Steps[bytes]:

@@ -12,6 +12,7 @@ from tests.world.honest_server import TOOLS
 from tests.world.virtual_time import run_virtually
 
 from accredit.errors import ProofRefused
+from accredit.gateway.admission import pinned_tools
 from accredit.gateway.admission.pinned_tools import PinnedTools, Way
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RawHeaders
@@ -287,5 +288,24 @@ def test_a_call_is_refused_by_what_this_caller_is_listed(changed: list[dict[str,
         assert (caught.value.data["expected"], caught.value.data["found"]) == (GOOD, found)
         assert json.loads(json.dumps(caught.value.data))["tool"] == "pay"
         await held(enforced=False).check(call(), server.way())
+
+    run_virtually(main())
+
+
+@pytest.mark.holds("gateway/admission/pinned_tools", 5)
+def test_a_server_that_shows_each_caller_all_tools_otherwise_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned_tools, "MAX_DIFFERENCES_BYTES", 20_000)
+
+    async def main() -> None:
+        server, tools = Server(), held()
+        for number in range(100):
+            server.tools = [*described("pay", f"for {number}"), {"name": f"{number}-{'x' * 1000}"}]
+            assert await tools.find(call(), server.way((b"x", b"%d" % number)), "pay") not in (GOOD, None)
+            assert sum(each.size for each in tools._views.values()) <= 20_000
+        assert len(tools._views) > 1
+        server.tools = described("pay", "now") + [{"name": f"{number}-{'x' * 1_000}"} for number in range(100)]
+        monkeypatch.setattr(tools._views, "_max_size", 1)
+        assert await tools.find(call(), server.way(), "pay") == pins(described("pay", "now")).tools["pay"]
+        assert all(len(key) == 32 for key in tools._logged._entries)
 
     run_virtually(main())
