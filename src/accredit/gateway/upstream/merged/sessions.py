@@ -73,7 +73,7 @@ def in_session(head: RequestHead, session: MemberSession | None) -> RequestHead:
     return head
 
 
-@lru_cache(1_024)
+@lru_cache(128)
 def _unpacked(named: bytes) -> MemberSessions:
     try:
         return msgspec.msgpack.decode(named, type=tuple[bytes, dict[str, MemberSession]])[1]
