@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.world.browser import chromium
 from tests.world.desk import GATEWAY, Agent, Desk, Line
+from tests.world.household import Household
 from tests.world.logs import Log
 from tests.world.records import DENY, OK, decided
 
@@ -49,6 +50,7 @@ def main() -> int:
                 page.click("button[data-allow]:not([disabled])")
                 line.next()
             take_pictures(desk, agent, page)
+        take_pictures_of_a_household(Path(folder) / "household", page)
     return 0
 
 
@@ -129,6 +131,25 @@ def take_pictures(desk: Desk, agent: Agent, page: Any) -> None:
         page.click(".scroll tbody tr:has-text('send_email'):not(:has-text('refused')) a")
         page.wait_for_selector("text=Told by the log")
         both(page, "desk-story")
+
+
+def take_pictures_of_a_household(folder: Path, page: Any) -> None:
+    """Takes pictures of who may what, and of a gateway's health."""
+    household = Household(folder)
+    for key, name in ((household.trust.agent, "Assistant"), (household.sub, "Helper")):
+        set_name(household.config, key.id, name)
+    with household.gateway() as gateway:
+        for who, delegation in (("agent", "parent"), ("helper", "helper"), ("agent", "parent")):
+            household.calls(gateway, who, delegation)
+        with household.desk() as desk:
+            page.goto(desk.new_link())
+            page.wait_for_selector("text=Nobody is asking")
+            page.goto(f"{desk.url}/people")
+            page.wait_for_selector("text=Take back")
+            both(page, "desk-people")
+            page.goto(f"{desk.url}/health")
+            page.wait_for_selector("text=Revocation lists")
+            both(page, "desk-health")
 
 
 def both(page: Any, name: str) -> None:
