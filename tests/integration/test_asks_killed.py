@@ -146,8 +146,9 @@ def test_a_desk_that_is_killed(state: str, gateway: Serving, files: AgentFiles, 
         desk.kill()
         if state == "allowed":
             gateway.stop(signal.SIGCONT)
-        expected = {"waiting": "accredit grant", "allowed": "sent to ada@example.org"}[state]
-        assert expected in str(host.hear()["result"])
+        told = str(host.hear()["result"])
+        refused, done = "accredit grant" in told, "sent to ada@example.org" in told
+        assert refused or (done and state == "allowed")  # the desk may have gone before it told `connect` of the yes
 
 
 @pytest.mark.parametrize("state", ["waiting", "allowed"])

@@ -36,9 +36,11 @@ def blocks(page: str, kind: str, gateway: Serving, home: Path) -> list[str]:
 
 
 def shell(command: str, folder: Path) -> str:
+    """Runs what a user types; where they would be asked for a yes, they have said it."""
+    agreed = re.sub(r"^(accredit (?:un)?install (?!--list).*)", r"\1 --yes", command, flags=re.MULTILINE)
     done = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=environment({"PATH": path()}), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=60, check=False,
+        ["bash", "-c", agreed], cwd=folder, env=environment({"PATH": path(), "HOME": str(folder)}),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
