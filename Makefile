@@ -15,8 +15,9 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(RUN_READY)
 	$(BIN)/accredit demo $(ARGS)
 
+# Four at a time: tests wait for processes half of the time.
 test: $(READY)
-	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/pytest -n 4 $(PYTEST_ARGS)
 
 # What has a short form in `make test`, whole.
 test-long: $(READY)

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,6 +38,12 @@ def nothing_left_behind() -> Generator[None]:
     while (left := [*set(threading.enumerate()) - threads, *_processes() - processes]) and time.monotonic() < give_up:
         time.sleep(0.01)
     assert not left, f"left behind: {left}"
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A test's folder, without the test's name in its path: that of a Unix socket in it has 107 bytes at most."""
+    return tmp_path_factory.mktemp("t")
 
 
 @pytest.fixture(autouse=True)

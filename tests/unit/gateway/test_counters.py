@@ -52,6 +52,7 @@ def test_what_one_server_says_of_its_tools_is_about_no_other__each_call_elsewher
 def test_the_log_names_the_server_that_failed__which_of_eight_is_down_nobody_could_tell(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("WARNING", "accredit.gateway")
     shared = Counters()
     shared.of_server("mail").refused(AnswerError("x"), method="tools/call")
     shared.refused(AnswerError("x"), server="files")
