@@ -18,7 +18,7 @@ from accredit.consent import Ask
 from accredit.keys import make_key
 from accredit.limits import MAX_HOLDS_OF_ASK
 
-pytestmark = pytest.mark.holds("client/asking")
+pytestmark = [pytest.mark.holds("client/asking"), pytest.mark.holds("client/desk_socket")]
 
 CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 OTHER = {"name": "send_email", "arguments": {"to": "eve@example.org", "subject": "Hello"}}

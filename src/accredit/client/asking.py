@@ -1,9 +1,10 @@
-"""Asking a person for a call that the gateway refused, while the host waits. Speaks to the desk over its Unix socket.
+"""Asking a person for a call that the gateway refused, while the host waits.
 
 1. A refusal leads to an ask if a delegation could let the call pass, and the gateway is known. A call that was asked
    for a short while ago has its ask still, so that the desk tells what became of it. A credential for the gateway
    among the arguments is no part of the ask, as it is none of the call that the gateway forwards.
-2. The desk must be the same user's. What it says is bounded, and quoted only where it could be what it should be.
+2. The desk must be the same user's. What it says is bounded (`desk_socket`), and quoted only where it could be what it
+   should be.
 3. While a person decides, the host hears every `ASK_PROGRESS_SECONDS` what is waited for, if it sent a token.
 4. An answer that allows the call is used only if it holds (`consent.answers`); a desk that lies wins nothing.
 5. When patience ends the model is told the code, and that the same call may be made again; a desk that wants no more
@@ -17,12 +18,9 @@
 import asyncio
 import json
 import logging
-import os
 import re
 import secrets
-import socket
-import stat
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -34,6 +32,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.base.text import excerpt, one_line
 from accredit.canonical import canonical
+from accredit.client.desk_socket import DeskConnection, DeskGone, DeskLine, text_in
 from accredit.client.desk_start import DeskStarter
 from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
@@ -49,7 +48,6 @@ from accredit.limits import (
     DESK_ANSWER_SECONDS,
     DESK_LOOK_SECONDS,
     DESK_START_SECONDS,
-    MAX_CONSENT_ANSWER_BYTES,
     MAX_HOLDS_OF_ASK,
     MAX_KNOWN_TARGETS,
     MAX_PRINCIPALS,
@@ -91,16 +89,6 @@ class Waits(NamedTuple):
     url: str
 
 
-class _Line(Struct, frozen=True):
-    """What a desk says: who it asks and where, an answer, or why it takes no ask."""
-
-    state: str = ""
-    url: str = ""
-    person: str = ""
-    answer: dict[str, Any] | None = None
-    error: str = ""
-
-
 class _Waiting(Struct):
     """An ask on its way, and how many calls wait for it now."""
 
@@ -108,10 +96,6 @@ class _Waiting(Struct):
     holds: int = 0
     person: str = "Whoever has the key"
     url: str = ""
-
-
-class DeskGone(Exception):
-    """There is no desk, or it says nothing that could be understood."""
 
 
 class Asking:
@@ -227,18 +211,18 @@ class Asking:
         """Tell the desk that the person has declined an ask elsewhere (rule 6)."""
         with suppress(DeskGone, OSError):
             async with asyncio.timeout(DESK_ANSWER_SECONDS):
-                desk = await _Desk.open(self._desk)
+                desk = await DeskConnection.open(self._desk)
                 try:
                     desk.say({"deny": code})
                     await desk.hear()
                 finally:
                     desk.close()
 
-    async def _reached(self) -> "_Desk":
+    async def _reached(self) -> DeskConnection:
         """Connect to the desk, which is started if need be (rule 8). Raises `DeskGone` and `TimeoutError`."""
         with suppress(DeskGone, TimeoutError):
             async with asyncio.timeout(DESK_ANSWER_SECONDS):
-                return await _Desk.open(self._desk)
+                return await DeskConnection.open(self._desk)
         started = self._starter.start() if self._starter is not None else None
         if started is None:
             raise DeskGone
@@ -246,14 +230,14 @@ class Asking:
             while True:
                 has_ended = started.poll() is not None  # perhaps because another one was quicker
                 with suppress(DeskGone):
-                    return await _Desk.open(self._desk)
+                    return await DeskConnection.open(self._desk)
                 if has_ended:
                     _log.warning("the desk that was started has ended")
                     raise DeskGone
                 await asyncio.sleep(DESK_LOOK_SECONDS)
 
     async def _held(
-        self, desk: "_Desk", waiting: _Waiting, say: Say | None, pages: Pages | None, *, wait: bool, began: float
+        self, desk: DeskConnection, waiting: _Waiting, say: Say | None, pages: Pages | None, *, wait: bool, began: float
     ) -> Allowed | Told | Waits | None:
         loop, ask = asyncio.get_running_loop(), waiting.ask
         page = None
@@ -291,7 +275,7 @@ class Asking:
                 await next_line
         return Told(_not_answered(waiting, ask.code))
 
-    def _judged(self, line: _Line, waiting: _Waiting) -> tuple[Allowed | Told | None] | None:
+    def _judged(self, line: DeskLine, waiting: _Waiting) -> tuple[Allowed | Told | None] | None:
         """Return what a line leads to, in a tuple; None if it only says that the ask waits. Raises `DeskGone`."""
         if line.error == "rate":
             return (Told(_not_answered(waiting, "")),)
@@ -325,79 +309,6 @@ class Asking:
         return Allowed(chain)
 
 
-class _Desk:
-    """A connection to the desk."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def open(cls, paths: Iterable[Path]) -> "_Desk":
-        """Connect to the first socket that is this user's (rule 2). Raises `DeskGone`."""
-        for path in filter(_is_own, paths):
-            with suppress(OSError):
-                return cls(*await asyncio.open_unix_connection(str(path), limit=2 * MAX_CONSENT_ANSWER_BYTES))
-        raise DeskGone
-
-    def say(self, value: Mapping[str, object]) -> None:
-        self._writer.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
-
-    async def hear(self) -> _Line:
-        """Return the next line. Raises `DeskGone`."""
-        try:
-            line = await self._reader.readuntil(b"\n")
-            return _read_line(line)
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            raise DeskGone from None
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._writer.close()
-
-
-def _read_line(line: bytes) -> _Line:
-    try:
-        members: object = json.loads(line)
-    except (ValueError, RecursionError):
-        raise DeskGone from None
-    if not isinstance(members, dict):
-        raise DeskGone
-    said = cast("dict[str, object]", members)
-    person, answer = said.get("person"), said.get("answer")
-    if isinstance(person, dict):  # of a pong
-        person = cast("dict[str, object]", person).get("name")
-    return _Line(
-        state=_text(said.get("state")),
-        url=_text(said.get("url")),
-        person=_text(person),
-        answer=cast("dict[str, Any]", answer) if isinstance(answer, dict) else None,
-        error=_text(said.get("error")),
-    )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _is_own(path: Path) -> bool:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
-
-
-def desk_answers(paths: Iterable[Path]) -> bool:
-    """Return whether a desk of this user listens at one of these sockets."""
-    for path in filter(_is_own, paths):
-        with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(DESK_ANSWER_SECONDS)
-            connection.connect(str(path))
-            return True
-    return False
-
-
 def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
     granted = refusal.data.get("granted_scope")
     scopes = [scope_in(each) for each in cast("list[object]", granted)] if isinstance(granted, list) else []
@@ -414,8 +325,8 @@ def _server_words(tool: Mapping[str, object]) -> ServerWords:
     title, description, hints = tool.get("title"), tool.get("description"), tool.get("annotations")
     told = cast("dict[str, object]", hints) if isinstance(hints, dict) else {}
     annotations = {name: value for name in _HINTS if isinstance(value := told.get(name), bool)}
-    name = _text(title)[:_NAME_CHARS]
-    text = unmarked(_text(description))[:MAX_SERVER_WORDS_BYTES]
+    name = text_in(title)[:_NAME_CHARS]
+    text = unmarked(text_in(description))[:MAX_SERVER_WORDS_BYTES]
     words = ServerWords(_sound(name), _sound(text), annotations)
     while len(canonical(to_builtins(words))) > MAX_SERVER_WORDS_BYTES:  # a character may take six bytes
         text = text[: len(text) // 2]

@@ -9,7 +9,8 @@ from mcp_types import JSONRPCRequest
 from tests.world.authorization import GATEWAY, Trust
 
 from accredit.client import ProofPresenter
-from accredit.client.asking import Asking, desk_answers
+from accredit.client.asking import Asking
+from accredit.client.desk_socket import desk_answers
 from accredit.client.refusals import uncovered
 from accredit.consent import Ask, check_ask
 from accredit.errors import ProofRefused

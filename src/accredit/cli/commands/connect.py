@@ -110,7 +110,7 @@ def connect(
 def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter | None]":
     """Return where the desk's socket may be, nowhere if nobody is to be asked, and what starts it if the person wants
     that. Raises `ConfigurationError`."""
-    from accredit.client.asking import desk_answers
+    from accredit.client.desk_socket import desk_answers
     from accredit.client.desk_start import DeskStarter
     from accredit.console.settings import read_settings
     from accredit.keys.places import desk_sockets

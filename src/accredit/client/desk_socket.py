@@ -1,0 +1,109 @@
+"""The line to the person's desk, from whoever asks there: a Unix socket, one JSON object a line. I/O: a socket.
+
+A socket counts only if it is this user's own. What the desk says is bounded, and holds nothing but texts and an answer
+that is not judged yet (`asking`).
+"""
+
+import asyncio
+import json
+import os
+import socket
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+
+from accredit.limits import DESK_ANSWER_SECONDS, MAX_CONSENT_ANSWER_BYTES
+
+
+class DeskGone(Exception):
+    """There is no desk, or it says nothing that could be understood."""
+
+
+class DeskLine(Struct, frozen=True):
+    """What a desk says: who it asks and where, an answer, or why it takes no ask."""
+
+    state: str = ""
+    url: str = ""
+    person: str = ""
+    answer: dict[str, Any] | None = None
+    error: str = ""
+
+
+class DeskConnection:
+    """A connection to the desk."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, paths: Iterable[Path]) -> "DeskConnection":
+        """Connect to the first socket that is this user's, and nobody else's. Raises `DeskGone`."""
+        for path in filter(_is_own, paths):
+            with suppress(OSError):
+                return cls(*await asyncio.open_unix_connection(str(path), limit=2 * MAX_CONSENT_ANSWER_BYTES))
+        raise DeskGone
+
+    def say(self, value: Mapping[str, object]) -> None:
+        """Say something; nobody waits for it to be read."""
+        self._writer.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
+
+    async def hear(self) -> DeskLine:
+        """Return the next line. Raises `DeskGone`."""
+        try:
+            line = await self._reader.readuntil(b"\n")
+            return _read_line(line)
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            raise DeskGone from None
+
+    def close(self) -> None:
+        """Hang up."""
+        with suppress(OSError):
+            self._writer.close()
+
+
+def _read_line(line: bytes) -> DeskLine:
+    try:
+        members: object = json.loads(line)
+    except (ValueError, RecursionError):
+        raise DeskGone from None
+    if not isinstance(members, dict):
+        raise DeskGone
+    said = cast("dict[str, object]", members)
+    person, answer = said.get("person"), said.get("answer")
+    if isinstance(person, dict):  # of a pong
+        person = cast("dict[str, object]", person).get("name")
+    return DeskLine(
+        state=text_in(said.get("state")),
+        url=text_in(said.get("url")),
+        person=text_in(person),
+        answer=cast("dict[str, Any]", answer) if isinstance(answer, dict) else None,
+        error=text_in(said.get("error")),
+    )
+
+
+def text_in(value: object) -> str:
+    """Return a text that others wrote; "" if it is none."""
+    return value if isinstance(value, str) else ""
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def desk_answers(paths: Iterable[Path]) -> bool:
+    """Return whether a desk of this user listens at one of these sockets."""
+    for path in filter(_is_own, paths):
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(DESK_ANSWER_SECONDS)
+            connection.connect(str(path))
+            return True
+    return False
