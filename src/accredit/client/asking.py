@@ -32,7 +32,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.base.text import excerpt, one_line
 from accredit.canonical import canonical
-from accredit.client.desk_socket import DeskConnection, DeskGone, DeskLine, text_in
+from accredit.client.desk_socket import DeskConnection, DeskGone, DeskLine, text_or_empty
 from accredit.client.desk_start import DeskStarter
 from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
@@ -325,8 +325,8 @@ def _server_words(tool: Mapping[str, object]) -> ServerWords:
     title, description, hints = tool.get("title"), tool.get("description"), tool.get("annotations")
     told = cast("dict[str, object]", hints) if isinstance(hints, dict) else {}
     annotations = {name: value for name in _HINTS if isinstance(value := told.get(name), bool)}
-    name = text_in(title)[:_NAME_CHARS]
-    text = unmarked(text_in(description))[:MAX_SERVER_WORDS_BYTES]
+    name = text_or_empty(title)[:_NAME_CHARS]
+    text = unmarked(text_or_empty(description))[:MAX_SERVER_WORDS_BYTES]
     words = ServerWords(_sound(name), _sound(text), annotations)
     while len(canonical(to_builtins(words))) > MAX_SERVER_WORDS_BYTES:  # a character may take six bytes
         text = text[: len(text) // 2]

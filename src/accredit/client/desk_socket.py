@@ -78,15 +78,15 @@ def _read_line(line: bytes) -> DeskLine:
     if isinstance(person, dict):  # of a pong
         person = cast("dict[str, object]", person).get("name")
     return DeskLine(
-        state=text_in(said.get("state")),
-        url=text_in(said.get("url")),
-        person=text_in(person),
+        state=text_or_empty(said.get("state")),
+        url=text_or_empty(said.get("url")),
+        person=text_or_empty(person),
         answer=cast("dict[str, Any]", answer) if isinstance(answer, dict) else None,
-        error=text_in(said.get("error")),
+        error=text_or_empty(said.get("error")),
     )
 
 
-def text_in(value: object) -> str:
+def text_or_empty(value: object) -> str:
     """Return a text that others wrote; "" if it is none."""
     return value if isinstance(value, str) else ""
 

@@ -244,9 +244,8 @@ class Stateful:
             raise RequestError(first.code, first.message, id=request.id, status=200)
         if not good:
             raise _none_of(asides)
-        missing = sorted(name for name, answer in answers.items() if not _has_answered(answer))
-        missing += sorted(self._members.keys() - asides.keys())
-        result = {"_meta": {UNAVAILABLE: sorted(missing)}} if missing else {}
+        missing = sorted(self._members.keys() - {name for name, answer in answers.items() if _has_answered(answer)})
+        result = {"_meta": {UNAVAILABLE: missing}} if missing else {}
         await reply.reply(200, to_json({"jsonrpc": "2.0", "id": request.id, "result": result}), [JSON])
 
     async def _told(self, reply: Reply, message: Notification | Success | Failure) -> None:
@@ -302,7 +301,6 @@ class Stateful:
 
     async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
         """Go on with the stream that answers one request: what the server says there answers no other."""
-
         about(name)
 
         def may_answer(id: MessageId) -> bool:
