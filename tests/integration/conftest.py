@@ -1,4 +1,5 @@
-"""What integration tests share: the official SDK's everything server, as one process for a whole module, and ports."""
+"""What integration tests share: the official SDK's everything server and a gateway before the mail server, each as one
+process for a whole module, whom that gateway trusts, an agent's files, and ports."""
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
@@ -8,6 +9,9 @@ from typing import cast
 
 import pytest
 from tests.conformance.targets import direct
+from tests.world.agents import AgentFiles, agent_files
+from tests.world.authorization import Trust
+from tests.world.command import Serving
 from tests.world.ports import reserved_port
 from tests.world.running import ASGI, FAST, by_road
 
@@ -78,6 +82,26 @@ def sdk_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[SdkServer]
     requests = folder / "requests.txt"
     with direct(folder, requests) as url:
         yield SdkServer(url, requests)
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    """An owner, and the agent that has the owner's delegations."""
+    return Trust()
+
+
+@pytest.fixture(scope="module")
+def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
+    """The real one, which wants proofs, before the mail server."""
+    files = agent_files(tmp_path_factory.mktemp("gateway"), trust)
+    with Serving("--config", "accredit.toml", folder=files.folder) as serving:
+        yield serving
+
+
+@pytest.fixture
+def files(trust: Trust, tmp_path: Path) -> AgentFiles:
+    """Those of an agent that may read, and has to ask for what else it does."""
+    return agent_files(tmp_path, trust, "email:read")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.world.agents import MAIL_SERVER, AgentFiles, agent_files
 from tests.world.authorization import Trust
 from tests.world.command import Serving, wait_until
 from tests.world.connected import Connected
-from tests.world.desk import Agent, Desk, Line
+from tests.world.desk import CALL, Agent, Desk, Line
 from tests.world.warm import python
 
 from accredit.base.clock import unix_seconds
@@ -30,8 +30,6 @@ from accredit.limits import MAX_PENDING_ASKS
 from accredit.ratify import issue_delegation
 
 pytestmark = [pytest.mark.holds("client/asking", 8), pytest.mark.holds("console/socket")]
-
-CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ Real processes, and a desk that does as it is told."""
 import json
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.world.agents import AgentFiles, agent_files
@@ -12,6 +11,7 @@ from tests.world.authorization import Trust
 from tests.world.calls import meta
 from tests.world.command import Serving, accredit
 from tests.world.connected import Connected
+from tests.world.desk import CALL
 from tests.world.scripted_desk import ScriptedDesk, allows, says
 
 from accredit.jsonrpc.methods import META_CAPABILITIES
@@ -26,12 +26,6 @@ issuer = "accredit"
 audience = "mail-gateway"
 public_key_file = "tokens.key.pub"
 """
-CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
-
-
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +41,6 @@ def served(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Generator[
         file.write(TOKENS)
     with Serving("--config", "accredit.toml", folder=folder) as serving:
         yield serving, made.stdout.strip()
-
-
-@pytest.fixture
-def files(trust: Trust, tmp_path: Path) -> AgentFiles:
-    return agent_files(tmp_path, trust, "email:read")
 
 
 @pytest.mark.parametrize("place", ["argument", "meta", "header"])

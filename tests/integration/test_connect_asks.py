@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.agents import AgentFiles, agent_files
+from tests.world.agents import AgentFiles
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.calls import meta
 from tests.world.command import Serving, accredit
 from tests.world.connected import Connected
+from tests.world.desk import CALL
 from tests.world.scripted_desk import Script, ScriptedDesk, allows, says, waits
 
 from accredit.consent import Ask
@@ -20,25 +21,7 @@ from accredit.limits import MAX_HOLDS_OF_ASK
 
 pytestmark = [pytest.mark.holds("client/asking"), pytest.mark.holds("client/desk_socket")]
 
-CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 OTHER = {"name": "send_email", "arguments": {"to": "eve@example.org", "subject": "Hello"}}
-
-
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
-def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
-    files = agent_files(tmp_path_factory.mktemp("gateway"), trust)
-    with Serving("--config", "accredit.toml", folder=files.folder) as serving:
-        yield serving
-
-
-@pytest.fixture
-def files(trust: Trust, tmp_path: Path) -> AgentFiles:
-    return agent_files(tmp_path, trust, "email:read")
 
 
 @pytest.fixture

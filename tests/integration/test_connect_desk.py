@@ -2,49 +2,24 @@
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.world.agents import AgentFiles, agent_files
+from tests.world.agents import AgentFiles
 from tests.world.authorization import Trust
 from tests.world.command import Serving, wait_until
 from tests.world.connected import Connected
-from tests.world.desk import Desk
+from tests.world.desk import CALL, PASSPHRASE, Desk, write_locked
 from tests.world.terminal import Terminal
-
-from accredit.keys import lock_key, write_key
-from accredit.keys.passphrase import passphrase_bytes
 
 pytestmark = [pytest.mark.holds("client/asking"), pytest.mark.holds("console/socket")]
 
-PASSPHRASE = "correct horse battery staple"
-CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 SLOW_TERMINAL = ("--hold", "120")
-
-
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
-def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
-    files = agent_files(tmp_path_factory.mktemp("gateway"), trust)
-    with Serving("--config", "accredit.toml", folder=files.folder) as serving:
-        yield serving
-
-
-@pytest.fixture
-def files(trust: Trust, tmp_path: Path) -> AgentFiles:
-    return agent_files(tmp_path, trust, "email:read")
 
 
 @pytest.fixture
 def desk(trust: Trust, tmp_path: Path) -> Generator[Desk]:
     folder = tmp_path / "person"
-    (folder / "config" / "accredit").mkdir(parents=True)
-    key = lock_key(trust.owner, passphrase_bytes(PASSPHRASE))
-    write_key(folder / "config" / "accredit" / "owner.key", key)
+    write_locked(folder / "config" / "accredit", trust.owner)
     with Desk(folder) as desk:
         yield desk
 

@@ -6,34 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.agents import AgentFiles, agent_files
+from tests.world.agents import AgentFiles
 from tests.world.authorization import Trust
 from tests.world.calls import meta
 from tests.world.command import Serving
 from tests.world.connected import Connected
+from tests.world.desk import CALL
 from tests.world.scripted_desk import ScriptedDesk, allows, says, waits
 
 pytestmark = [pytest.mark.holds("client/pages"), pytest.mark.holds("client/asking", 6)]
 
-CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 URL = {"elicitation": {"url": {}}}
-
-
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
-def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
-    files = agent_files(tmp_path_factory.mktemp("gateway"), trust)
-    with Serving("--config", "accredit.toml", folder=files.folder) as serving:
-        yield serving
-
-
-@pytest.fixture
-def files(trust: Trust, tmp_path: Path) -> AgentFiles:
-    return agent_files(tmp_path, trust, "email:read")
 
 
 @pytest.fixture

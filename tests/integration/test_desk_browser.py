@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.world.browser import chromium, faults
-from tests.world.desk import CALL, GATEWAY, PASSPHRASE, Agent, Desk, Line
+from tests.world.desk import CALL, GATEWAY, PASSPHRASE, Agent, Desk, Line, write_locked
 
 from accredit.consent.asks import Ask
 from accredit.console.names import set_name
-from accredit.keys import lock_key, make_key, write_key
+from accredit.keys import make_key
 
 ALLOW, DENY = "button[data-allow]", "button[data-deny]"
 READY = f"{ALLOW}:not([disabled])"
@@ -220,10 +220,8 @@ def test_calls_like_it_are_signed_as_they_are_chosen(desk: Desk, signed_in: Open
 def test_a_locked_key_signs_once_the_passphrase_was_given_elsewhere__and_the_page_never_asks_for_it(
     browser: Any, tmp_path: Path
 ) -> None:
-    config = tmp_path / "config" / "accredit"
-    config.mkdir(parents=True)
     owner = make_key("human", "Ada", 1_700_000_000)
-    write_key(config / "owner.key", lock_key(owner, bytearray(PASSPHRASE.encode())))
+    write_locked(tmp_path / "config" / "accredit", owner)
     ask = Agent().ask()
     with Desk(tmp_path, owner=owner) as desk, ask_for(desk, ask) as line:
         page = browser.new_page()

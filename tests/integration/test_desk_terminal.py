@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.world.command import accredit, wait_until
-from tests.world.desk import CALL, PASSPHRASE, Agent, Desk, Line
+from tests.world.desk import CALL, PASSPHRASE, Agent, Desk, Line, write_locked
 from tests.world.raw_server import PATIENCE
 from tests.world.terminal import Terminal
 
@@ -33,10 +33,7 @@ pytestmark = [
 
 def locked(folder: Path) -> None:
     """A person's key under a passphrase."""
-    config = folder / "config" / "accredit"
-    config.mkdir(parents=True)
-    owner = make_key("human", "Ada", 1_700_000_000)
-    write_key(config / "owner.key", lock_key(owner, bytearray(PASSPHRASE.encode())))
+    write_locked(folder / "config" / "accredit", make_key("human", "Ada", 1_700_000_000))
 
 
 @pytest.fixture

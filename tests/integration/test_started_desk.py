@@ -6,23 +6,16 @@ import socket
 import struct
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.world.agents import AgentFiles, agent_files
+from tests.world.agents import AgentFiles
 from tests.world.authorization import Trust
 from tests.world.command import Serving, accredit, wait_until
 from tests.world.connected import Connected
-from tests.world.desk import Line
+from tests.world.desk import CALL, PASSPHRASE, Line, write_locked
 from tests.world.terminal import Terminal
 
-from accredit.keys import lock_key, write_key
-from accredit.keys.passphrase import passphrase_bytes
-
 pytestmark = pytest.mark.holds("client/desk_start")
-
-PASSPHRASE = "correct horse battery staple"
-CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 
 
 class Person:
@@ -63,27 +56,10 @@ class Person:
             return [each["code"] for each in line.tell({"list": True})["asks"]]
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
-def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
-    files = agent_files(tmp_path_factory.mktemp("gateway"), trust)
-    with Serving("--config", "accredit.toml", folder=files.folder) as serving:
-        yield serving
-
-
-@pytest.fixture
-def files(trust: Trust, tmp_path: Path) -> AgentFiles:
-    return agent_files(tmp_path, trust, "email:read")
-
-
 @pytest.fixture
 def person(trust: Trust, tmp_path: Path) -> Generator[Person]:
     person = Person(tmp_path / "ada")
-    write_key(person.config / "owner.key", lock_key(trust.owner, passphrase_bytes(PASSPHRASE)))
+    write_locked(person.config, trust.owner)
     # Where the system has folders of sockets for each user, another desk may listen there.
     person.env["ACCREDIT_DESK_SOCKET"] = str(person.socket)
     yield person

@@ -19,12 +19,18 @@ from tests.world.raw_server import PATIENCE
 from tests.world.warm import COMMAND, Warm
 
 from accredit.consent.asks import Ask, AskedGateway, AskedRefusal, Asker, ServerWords
-from accredit.keys import PrivateKeyFile, make_key, write_key
+from accredit.keys import PrivateKeyFile, lock_key, make_key, write_key
 
 GATEWAY = "9f0c2d11aabbccdd"
 PASSPHRASE = "correct horse battery staple"
-CALL = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
+CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 _LINK = re.compile(r"desk: (http://127\.0\.0\.1:(\d+))(/\S*)?#k=(\S+)")
+
+
+def write_locked(config: Path, owner: PrivateKeyFile) -> None:
+    """A person's key under `PASSPHRASE`, where a desk looks for it."""
+    config.mkdir(parents=True, exist_ok=True)
+    write_key(config / "owner.key", lock_key(owner, bytearray(PASSPHRASE.encode())))
 
 
 class Desk:
