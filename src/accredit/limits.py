@@ -756,6 +756,10 @@ for."""
 MAX_CLIENT_SECRET_BYTES = 4_096
 """Bytes of a file with a client's secret. Generated ones have 32 to 80."""
 
+MAX_VALUE_FILE_BYTES = 65_536
+"""Bytes of a file with a header's value or a variable for a command: a service account's key has 2,500. Linux takes at
+most 131,072 of a variable."""
+
 MAX_POLICY_BYTES = 1_048_576
 """Bytes of a configuration whose digest a session token names. One with 500 tools has 60 KB."""
 

@@ -1,7 +1,7 @@
 """From a configuration that is valid by itself to the settings of the data plane. Reads the PATH for programs.
 
 In this order: exactly one of `url` and `command`, with nothing that belongs to the other one; then the headers' values
-are taken from the environment, or the program is looked for; then what `identity`, `proofs`, `tokens`, `rounds`,
+are taken from where they are, or the program is looked for; then what `identity`, `proofs`, `tokens`, `rounds`,
 `attest` and `pins` build. Every failure is a `ConfigurationError`.
 """
 
@@ -16,15 +16,14 @@ from accredit.config.attest import build_records
 from accredit.config.auth import build_auth
 from accredit.config.digest import policy_digest
 from accredit.config.identity import build_identity
-from accredit.config.load import Loaded
+from accredit.config.load import Loaded, folder_of
 from accredit.config.merged import build_merged
 from accredit.config.pins import build_pins
 from accredit.config.proofs import build_proofs
 from accredit.config.rounds import build_rounds
-from accredit.config.schema import Upstream
 from accredit.config.servers import view, views
+from accredit.config.sources import Source
 from accredit.config.tokens import build_tokens
-from accredit.config.values import FromEnvironment, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings, StdioUpstream
 from accredit.gateway.upstream.stdio.child import find_program
@@ -134,13 +133,17 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
         for key in ("env", "cwd"):
             if getattr(upstream, key):
                 raise ConfigurationError(f"{place}.{key} is for a command, not for a url", f"remove {place}.{key}")
-        headers, auth = _headers(upstream, place, environ), build_auth(loaded, environ)
+        source = Source(environ, folder_of(loaded, ("upstream", "headers")))
+        headers = {name: source.header(value, f"{place}.headers.{name}") for name, value in upstream.headers.items()}
+        auth = build_auth(loaded, environ)
         return HttpUpstream(urls[0], headers, tuple(urls[1:]), upstream.max_in_flight, auth)
     if upstream.command:
         for key in ("auth", "headers", "max_in_flight"):
             if getattr(upstream, key):
                 raise ConfigurationError(f"{place}.{key} is for a url, not for a command", f"remove {place}.{key}")
-        return _stdio(upstream.command, upstream.env, _folder(loaded), place)
+        source = Source(environ, folder_of(loaded, ("upstream", "env")))
+        env = {name: source.variable(value, f"{place}.env.{name}") for name, value in upstream.env.items()}
+        return _stdio(upstream.command, env, _folder(loaded), place)
     if loaded.server:
         raise ConfigurationError(f"{place}: neither url nor command is set", f"set {place}.url, or {place}.command")
     raise ConfigurationError(
@@ -188,27 +191,3 @@ def _stdio(command: list[str], env: Mapping[str, str], folder: Path | None, plac
             else "install it, correct its name, or give its full path",
         )
     return upstream
-
-
-def _headers(upstream: Upstream, place: str, environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: _header(f"{place}.headers.{name}", value, environ) for name, value in upstream.headers.items()}
-
-
-def _header(key: str, value: str | FromEnvironment, environ: Mapping[str, str]) -> str:
-    if isinstance(value, str):
-        return value
-    text = environ.get(value.env)
-    if text is None:
-        raise ConfigurationError(
-            f"{key} is to come from the environment, which has no {value.env}",
-            f"set {value.env} before the start",
-        )
-    text = value.text(text)
-    try:
-        check_header_text(text)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{key} can't be sent: the value of {value.env} {error}",
-            f"correct {value.env} in the environment",
-        ) from None
-    return text

@@ -151,9 +151,13 @@ class Upstream(Section, frozen=True):
         Annotated[int, Meta(ge=1)] | None, "how many requests may be under way to the url or urls at once"
     ] = None
     command: Annotated[Command | None, "a stdio server's program and its arguments, as a list"] = None
-    env: Annotated[Environment, "a table of environment variables for the command"] = {}
+    env: Annotated[
+        Environment, 'a table of variables for the command, each a string, { env = "NAME" } or { file = "NAME" }'
+    ] = {}
     cwd: Annotated[Name | None, "the folder that the command runs in; else that of the file"] = None
-    headers: Annotated[Headers, 'a table of headers for the url, each a string or { env = "NAME" }'] = {}
+    headers: Annotated[
+        Headers, 'a table of headers for the url, each a string, { env = "NAME" } or { file = "NAME" }'
+    ] = {}
     auth: Annotated[Auth | None, "a table: how the gateway authenticates itself to the url"] = None
     identity: Annotated[
         Literal["none", "meta", "jwt"],

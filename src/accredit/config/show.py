@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from accredit.config.load import Loaded
 from accredit.config.schema import SECRETS, SECTIONS, Auth, Section, Server
-from accredit.config.values import FromEnvironment
+from accredit.config.values import SecretFrom
 
 _MASK = "***"
 
@@ -38,7 +38,7 @@ def _masked(section: str, key: str, value: object) -> object:
         return {name: _masked("upstream", name, each) for name, each in value.items()}
     if (section, key) in SECRETS:
         table = cast("dict[str, object]", value)
-        return {name: text.members() if isinstance(text, FromEnvironment) else _MASK for name, text in table.items()}
+        return {name: text.members() if isinstance(text, SecretFrom) else _MASK for name, text in table.items()}
     if section == "upstream" and key == "url" and isinstance(value, str):
         return _without_query(value)
     if section == "upstream" and key == "urls":

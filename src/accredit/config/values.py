@@ -151,37 +151,42 @@ def _command(value: list[str]) -> None:
         raise ValueError("should not hold NUL characters")
 
 
-def _environment(value: dict[str, str]) -> None:
-    if any(not name or "=" in name or "\0" in name + text for name, text in value.items()):
-        raise ValueError('should hold no empty names, no "=" in names and no NUL characters')
+class SecretFrom(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A value that is taken from an environment variable or a file when the gateway starts."""
 
-
-class FromEnvironment(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A value that is taken from an environment variable when the gateway starts."""
-
-    env: Annotated[str, Meta(min_length=1)]
-    scheme: str = ""
-    """The authentication scheme that is put before it, such as `Bearer`."""
-
-    def text(self, value: str) -> str:
-        """Return the header's value for a variable's value."""
-        return f"{self.scheme} {value}" if self.scheme else value
+    env: str = ""
+    file: str = ""
 
     def members(self) -> dict[str, object]:
         """Return it as it is written."""
         return to_builtins(self)
 
 
-class SecretFrom(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A secret that is taken from an environment variable or a file when the gateway starts."""
+class HeaderFrom(SecretFrom, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One of a header."""
 
-    env: str = ""
-    file: str = ""
+    scheme: str = ""
+    """The authentication scheme that is put before it, such as `Bearer`."""
+
+    def text(self, value: str) -> str:
+        """Return the header's value for the value that was taken."""
+        return f"{self.scheme} {value}" if self.scheme else value
+
+
+def _environment(value: dict[str, str | SecretFrom]) -> None:
+    for name, text in value.items():
+        if not name or "=" in name or "\0" in name or (isinstance(text, str) and "\0" in text):
+            raise ValueError('should hold no empty names, no "=" in names and no NUL characters')
 
 
 def _secret(value: SecretFrom) -> None:
     if bool(value.env) == bool(value.file):
         raise ValueError('should be { env = "NAME" } or { file = "NAME" }')
+
+
+def _taken(value: str | SecretFrom) -> None:
+    if isinstance(value, SecretFrom):
+        _secret(value)
 
 
 def _token_url(value: str) -> None:
@@ -203,7 +208,7 @@ def _token_scopes(value: str) -> None:
         _token_scope(each)
 
 
-def _headers(value: dict[str, str | FromEnvironment]) -> None:
+def _headers(value: dict[str, str | HeaderFrom]) -> None:
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):
             raise ValueError("should hold header names")
@@ -305,5 +310,5 @@ TokenScopes = Annotated[str, _Check(_token_scopes)]
 Secret = Annotated[SecretFrom, _Check(_secret)]
 StoreText = Annotated[str, _Check(_store)]
 Command = Annotated[list[str], _Check(_command)]
-Environment = Annotated[dict[str, str], _Check(_environment)]
-Headers = Annotated[dict[str, str | FromEnvironment], _Check(_headers)]
+Environment = Annotated[dict[str, Annotated[str | SecretFrom, _Check(_taken)]], _Check(_environment)]
+Headers = Annotated[dict[str, Annotated[str | HeaderFrom, _Check(_taken)]], _Check(_headers)]

@@ -1,0 +1,88 @@
+"""Values that a configuration does not hold itself, but takes from the environment or a file. I/O: reads the files.
+
+In this order; each failure is a `ConfigurationError`, which quotes nothing of a value:
+
+1. the variable is set; the file is there, no longer than `limits` says, and its owner's alone;
+2. it is UTF-8. Of a secret and of a header no line end at a file's end counts; of a variable for a command one does
+   not: others are its value's;
+3. it can be sent: a header's value is one line of ASCII, a variable's holds no NUL.
+"""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from accredit.base.text import one_line
+from accredit.config.values import HeaderFrom, SecretFrom, check_header_text
+from accredit.errors import ConfigurationError
+from accredit.keys import read_file
+from accredit.limits import MAX_CLIENT_SECRET_BYTES, MAX_VALUE_FILE_BYTES
+
+
+class Source(NamedTuple):
+    """Where values come from: the environment, and the folder from which paths start."""
+
+    environ: Mapping[str, str]
+    folder: Path
+
+    def secret(self, source: SecretFrom, key: str) -> str:
+        """Return a secret that is sent in a header. `key` is its place in the configuration."""
+        text = _checked(self._text(source, key, MAX_CLIENT_SECRET_BYTES).rstrip("\r\n"), source, key)
+        if not text:
+            raise _unusable(key, source, "should not be empty")
+        return text
+
+    def header(self, value: str | HeaderFrom, key: str) -> str:
+        """Return a header's value."""
+        if isinstance(value, str):
+            return value
+        return _checked(value.text(self._text(value, key, MAX_VALUE_FILE_BYTES).rstrip("\r\n")), value, key)
+
+    def variable(self, value: str | SecretFrom, key: str) -> str:
+        """Return the value of a variable for a command."""
+        if isinstance(value, str):
+            return value
+        text = self._text(value, key, MAX_VALUE_FILE_BYTES)
+        text = text.removesuffix("\n") if value.file else text
+        if "\0" in text:
+            raise _unusable(key, value, "should not hold NUL characters")
+        return text
+
+    def _text(self, source: SecretFrom, key: str, max_bytes: int) -> str:
+        """Apply rules 1 and 2."""
+        if source.env:
+            text = self.environ.get(source.env)
+            if text is None:
+                raise ConfigurationError(
+                    one_line(f"{key} is to come from the environment, which has no {source.env}"),
+                    one_line(f"set {source.env} before the start"),
+                )
+            return text
+        path = self.folder / source.file
+        try:
+            content = read_file(path, max_bytes)
+        except ConfigurationError as error:
+            raise ConfigurationError(one_line(f"{key}: {error.what}"), one_line(error.remedy)) from None
+        if content.open_to_others:
+            raise ConfigurationError(
+                one_line(f"{key}: others can read {path} (mode {content.mode:04o})"),
+                one_line(f"chmod 600 {shlex.quote(str(path))}, and change the secret: it is known to whoever could"),
+            )
+        try:
+            return content.data.decode()
+        except UnicodeDecodeError:
+            raise _unusable(key, source, "should be UTF-8") from None
+
+
+def _checked(text: str, source: SecretFrom, key: str) -> str:
+    try:
+        check_header_text(text)
+    except ValueError as error:
+        raise _unusable(key, source, str(error)) from None
+    return text
+
+
+def _unusable(key: str, source: SecretFrom, why: str) -> ConfigurationError:
+    where = source.env or source.file
+    return ConfigurationError(one_line(f"{key}: the value of {where} {why}"), one_line(f"correct {where}"))
