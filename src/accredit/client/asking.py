@@ -61,6 +61,7 @@ from accredit.refusals import BY_WORD, UNTRUSTED_ROOT
 _log = logging.getLogger("accredit.client")
 
 _URL = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}(?![^/])")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _NAME_CHARS = 64
 _ID_BYTES = 16
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -156,7 +157,8 @@ class Asking:
         except (ConsentError, ConfigurationError, ValueError) as error:
             return f"Nobody can be asked for this call: {excerpt(str(error), MAX_TOLD_REASON_CHARS)}."
         earlier = self._asks.get(ask.same_call)
-        if earlier is not None and earlier.ask.expires_at > self._clock() + _EARLIER_SECONDS:
+        ends = earlier.ask.expires_at if earlier is not None else 0
+        if earlier is not None and ends > self._clock() + _EARLIER_SECONDS and _wants(earlier.ask) == _wants(ask):
             return earlier.ask
         self._asks.put(ask.same_call, _Waiting(ask))
         return ask
@@ -312,13 +314,20 @@ class Asking:
 def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
     granted = refusal.data.get("granted_scope")
     scopes = [scope_in(each) for each in cast("list[object]", granted)] if isinstance(granted, list) else []
-    reason = refusal.data.get("reason")
+    reason, definition = refusal.data.get("reason"), refusal.data.get("definition")
+    pinned = definition if isinstance(definition, str) and _DIGEST.fullmatch(definition) else UNSET
     return AskedRefusal(
         error=refusal.error[:64],
         required_scope=scope,
         granted_scope=tuple(each for each in scopes if each is not None),
         reason=excerpt(reason, MAX_TOLD_REASON_CHARS) if isinstance(reason, str) else "",
+        definition=pinned,
     )
+
+
+def _wants(ask: Ask) -> tuple[object, ...]:
+    """Return what of a refusal is in the delegation that would let the call pass."""
+    return ask.refusal.required_scope, ask.refusal.definition
 
 
 def _server_words(tool: Mapping[str, object]) -> ServerWords:

@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.client.pins import KNOWN_GATEWAYS, GatewayPin
-from accredit.consent import CALL, Ask, evaluate_call, this_call_only
+from accredit.consent import CALL, Ask, is_for_call, this_call_only
 from accredit.consent.answers import refused_for_certain
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file, write_file
@@ -294,15 +294,14 @@ class ProofPresenter:
     def _is_refused(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
         """Return whether a constraint certainly refuses the call, by what is known here: the clock, and the call
         itself."""
-        return refused_for_certain(chain, _context(call, verifier_id), self._clock()) is not None
+        context = VerifierContext(call=_facts(call, verifier_id))
+        return refused_for_certain(chain, context, self._clock()) is not None
 
     def _is_for_others(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
         """Return whether a chain is for certain calls, and this is none of them."""
-        context = _context(call, verifier_id)
+        facts = _facts(call, verifier_id)
         return any(
-            isinstance(each, Extension)
-            and each.name == CALL
-            and evaluate_call(each, cert.cert_id, context, self._clock()) is not None
+            isinstance(each, Extension) and each.name == CALL and not is_for_call(each, facts)
             for cert in chain
             for each in cert.constraints
         )
@@ -328,15 +327,14 @@ class ProofPresenter:
         return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
 
 
-def _context(call: GuardedCall, verifier_id: str) -> VerifierContext:
-    facts = CallFacts(
+def _facts(call: GuardedCall, verifier_id: str) -> CallFacts:
+    return CallFacts(
         verifier_id=verifier_id,
         method=call.method,
         target=call.target,
         arguments=call.arguments,
         params_digest=call.call_digest,
     )
-    return VerifierContext(call=facts)
 
 
 def _nothing_to_present() -> ConfigurationError:

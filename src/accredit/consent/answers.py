@@ -20,7 +20,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from accredit.consent.asks import Ask
-from accredit.consent.call import CALL, evaluate_call
+from accredit.consent.call import CALL, Digest, evaluate_call
 from accredit.errors import UnusableAnswer, WireError
 from accredit.limits import (
     MAX_CONSENT_ANSWER_BYTES,
@@ -41,7 +41,7 @@ class Answer(WireObject, frozen=True):
 
     max_bytes: ClassVar[int] = MAX_CONSENT_ANSWER_BYTES
 
-    ask: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    ask: Digest
     decision: Literal["allow", "deny", "later"]
     certificates: Annotated[tuple[DelegationCert, ...], Meta(max_length=MAX_DELEGATION_CHAIN_DEPTH)] = ()
     reason: Annotated[str, Meta(max_length=MAX_TOLD_REASON_CHARS)] = ""
@@ -98,6 +98,7 @@ def call_fault(chain: Sequence[DelegationCert], ask: Ask, now: int) -> str | Non
         target=ask.target,
         arguments=ask.params.get("arguments"),
         params_digest=lambda: bytes.fromhex(ask.params_sha256),
+        definition=ask.refusal.definition or None,
     )
     return refused_for_certain(chain, VerifierContext(call=facts), now)
 

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from accredit.base.caching import Once
 from accredit.canonical import canonical
+from accredit.consent.call import Digest
 from accredit.errors import AskError, FrameError, WireError
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.same_names import check_same_names
@@ -75,12 +76,14 @@ class AskedGateway(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AskedRefusal(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why the call was refused, in the gateway's words. `error` is the word for programs."""
+    """Why the call was refused, in the gateway's words. `error` is the word for programs, `definition` the digest to
+    which the gateway holds the tool's definition, in lower-case hex."""
 
     error: Annotated[str, Meta(max_length=64)]
     required_scope: Annotated[_Scope, Meta(min_length=1)]
     granted_scope: Annotated[tuple[_Scope, ...], Meta(max_length=MAX_SCOPES_PER_CERT)] = ()
     reason: Annotated[str, Meta(max_length=MAX_TOLD_REASON_CHARS)] = ""
+    definition: Digest | UnsetType = UNSET
 
 
 class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):

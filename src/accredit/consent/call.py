@@ -31,11 +31,14 @@ CALL = "dev.accredit.call"
 """The constraint's type."""
 
 _Text = Annotated[str, Meta(min_length=1)]
-_Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+"""A SHA-256 in lower-case hex."""
 _Pointer = Annotated[str, Meta(pattern=r"^(?:/(?:[^~/]|~[01])*)*\Z")]
 
 _NO_WORD = re.compile(r"[\s,;\"]")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
+OTHER_DEFINITION = "for another definition of the tool"
+"""Why rule 5 refuses a call."""
 ABSENT = object()
 """What `value_at` returns where the pointer leads to nothing."""
 
@@ -47,9 +50,9 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     gateway: _Text
     method: _Text
     target: Annotated[tuple[_Text, ...], Meta(min_length=1)]
-    params_sha256: _Digest | UnsetType = UNSET
-    args: dict[_Pointer, Annotated[tuple[_Digest, ...], Meta(min_length=1)]] | UnsetType = UNSET
-    definition: _Digest | UnsetType = UNSET
+    params_sha256: Digest | UnsetType = UNSET
+    args: dict[_Pointer, Annotated[tuple[Digest, ...], Meta(min_length=1)]] | UnsetType = UNSET
+    definition: Digest | UnsetType = UNSET
 
     @classmethod
     def read(cls, constraint: Extension) -> "CallTerms":
@@ -129,6 +132,16 @@ def evaluate_call(constraint: Extension, _cert_id: str, context: VerifierContext
     return _elsewhere(terms, call) or _other_params(terms, call) or _other_definition(terms, call)
 
 
+def is_for_call(constraint: Extension, call: CallFacts) -> bool:
+    """Return whether a constraint of this type is for this call, as far as can be known without the definition of its
+    tool (rules 1 to 4)."""
+    try:
+        terms = CallTerms.read(constraint)
+    except WireError:
+        return False
+    return (_elsewhere(terms, call) or _other_params(terms, call)) is None
+
+
 def _elsewhere(terms: CallTerms, call: CallFacts) -> str | None:
     if terms.gateway != call.verifier_id:
         return "for another gateway"
@@ -161,7 +174,7 @@ def _other_definition(terms: CallTerms, call: CallFacts) -> str | None:
         return None
     if call.definition is None:
         return "constraint_unverifiable: the tool's definition is not pinned"
-    return None if terms.definition == call.definition else "for another definition of the tool"
+    return None if terms.definition == call.definition else OTHER_DEFINITION
 
 
 def value_at(value: object, pointer: str) -> object:

@@ -9,6 +9,7 @@
    kind come from the names of arguments: they raise caution, and never lower it.
 5. Each delegation names one scope, the gateway, the method and the target, has a limit of uses and an end. What would
    let somebody delegate, a wildcard, and names that can't be signed portably are not offered at all (`grant` may).
+6. Where the gateway holds the tool to a definition, the delegation ends with that: another one would be another tool.
 
 Other arguments of calls like it may be anything: a constraint can't say that an argument is absent.
 """
@@ -201,4 +202,5 @@ def _terms(ask: Ask, *, params_sha256: str = "", args: dict[str, tuple[str, ...]
         target=(ask.target,),
         params_sha256=params_sha256 or UNSET,
         args=UNSET if args is None else args,
+        definition=ask.refusal.definition,
     ).constraint()

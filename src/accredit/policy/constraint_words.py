@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from accredit.base.text import excerpt
 from accredit.consent import CALL, CallTerms
+from accredit.consent.call import OTHER_DEFINITION
 from accredit.errors import WireError
 from accredit.limits import MAX_TOLD_REASON_CHARS
 from accredit.policy.catalog import Entry
@@ -112,6 +113,10 @@ def why_refused(
         # What the delegation allows is not said before the call is one that it could be held against.
         text = (
             f"this delegation has a condition ({condition.type}), and {_unknown(condition, detail, facts, call, entry)}"
+        )
+    elif isinstance(condition, Extension) and detail == OTHER_DEFINITION:
+        text = (
+            "this delegation is for what the tool was, and another definition is approved by now; ask for another one"
         )
     elif isinstance(condition, Extension) and condition.name != CALL:
         text = f"{allowed}: {detail}"

@@ -107,8 +107,10 @@ def decide(
         authority = yield from case.authority()
         return Decision(call, case.entry, authority, proved=authority, task=case.task)  # 10
     except ProofRefused as refusal:
-        proved, entry, task = (case.proved, case.entry, case.task) if case is not None else (None, entry, None)
-        return Decision(call, entry, None, refusal, proved=proved, task=task)
+        if case is None:
+            return Decision(call, entry, None, refusal)
+        told = refusals.with_definition(refusal, case.enforced_definition)
+        return Decision(call, case.entry, None, told, proved=case.proved, task=case.task)
     except ChallengesFull as error:
         refusal = refusals.too_many_challenges(call, entry, policy.challenge_seconds)
         return Decision(call, entry, None, refusal, error)
@@ -153,6 +155,12 @@ class _Case:
     def _request_hash(self) -> bytes:
         found, server = self._call.request_hash(self._scope), self._policy.server
         return sha256(b"accredit server 1\0" + server.encode() + b"\0" + found).digest() if server else found
+
+    @property
+    def enforced_definition(self) -> str | None:
+        """The digest to which the tool is held that is called, whatever else is decided; None if it is held to none."""
+        enforced = self._pins is not None and self._pins.enforced
+        return self._pinned(self._call.method, self._call.target) if enforced else None
 
     def authority(self) -> Generator[Need, object, Authority]:
         """Run steps 4 to 8. Raises `ProofRefused`."""

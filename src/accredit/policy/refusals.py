@@ -123,6 +123,14 @@ def definition_changed(call: GuardedCall, entry: Entry | None, expected: str | N
     return _refused(DEFINITION_CHANGED, "definition_changed", text, call, entry, expected=expected, found=found)
 
 
+def with_definition(refusal: ProofRefused, definition: str | None) -> ProofRefused:
+    """Return a refusal that tells the digest to which the tool's definition is held, for a delegation that is to die
+    with it. It says no more than the tool's entry in a list."""
+    if definition is None or refusal.code == DEFINITION_CHANGED:  # which tells it already
+        return refusal
+    return ProofRefused({**refusal.data, "definition": definition}, refusal.message, refusal.code)
+
+
 def record_unavailable(method: str, target: str, *, forwarded: bool) -> ProofRefused:
     """-31006: the call could not be recorded and was not forwarded; or, with `forwarded`, its result is withheld."""
     what = "what came of the call" if forwarded else "the call"

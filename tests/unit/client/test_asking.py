@@ -67,6 +67,21 @@ def test_the_same_call_has_the_same_ask_and_another_one_its_own(asking: Asking) 
     assert asking.ask_for(request({"name": "send_email", "arguments": {"a": 1}}), refused()) != first
 
 
+@pytest.mark.parametrize("said", ["d" * 64, None, 7, "D" * 64, "d" * 63, ["d" * 64], "d" * 64 + "\n"])
+def test_a_definition_is_taken_over_only_where_it_is_a_digest(said: object, asking: Asking) -> None:
+    ask = asked(asking.ask_for(request({"name": "x"}), refused(definition=said)))
+    assert (ask.refusal.definition or None) == (said if said == "d" * 64 else None)
+    check_ask(ask, NOW)
+
+
+@pytest.mark.parametrize("change", [{"definition": "e" * 64}, {"definition": None}, {"required_scope": "email:read"}])
+def test_an_ask_is_another_one_where_what_would_be_signed_is(change: dict[str, Any], asking: Asking) -> None:
+    told = {"definition": "d" * 64}
+    first = asked(asking.ask_for(request({"name": "x"}), refused(**told)))
+    assert asking.ask_for(request({"name": "x"}), refused(**told)) is first
+    assert asked(asking.ask_for(request({"name": "x"}), refused(**told | change))).id != first.id
+
+
 @pytest.mark.parametrize("word", [word for word, row in BY_WORD.items() if not row.grant_helps])
 def test_nobody_is_asked_for_what_no_delegation_would_allow(word: str, asking: Asking) -> None:
     assert asking.ask_for(request({"name": "send_email"}), refused(word)) == ""

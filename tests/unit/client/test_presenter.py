@@ -278,6 +278,14 @@ def test_one_for_certain_calls_is_presented_for_no_other(trust: Trust) -> None:
 
 
 @pytest.mark.holds("client/presenter", 2)
+def test_one_that_ends_with_a_definition_is_presented__only_the_gateway_knows_which_is_in_force(trust: Trust) -> None:
+    ended, good = (for_calls(trust, "email:read", definition=each * 64) for each in "ab")
+    agent = who_asks(trust, ended, good)
+    assert agent.chains_for("email:read", inbox(), GATEWAY) == (ended, good)
+    assert agent.chains_for("email:read", inbox(), "another") == ()
+
+
+@pytest.mark.holds("client/presenter", 2)
 def test_where_nobody_is_asked_it_is_presented_all_the_same__its_refusal_says_why(trust: Trust) -> None:
     chain = for_calls(trust, "email:read", target=("send_email",))
     agent = ProofPresenter(signing_key(trust), [chain])

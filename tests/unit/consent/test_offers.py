@@ -10,6 +10,7 @@ from tests.world.asked import GATEWAY, PARAMS, SCOPE, WORLD, allowed, an_ask
 from tests.world.delegations import NOW
 
 from accredit.consent import Ask, CallTerms, chain_allowed, evaluate_call
+from accredit.consent.asks import AskedRefusal
 from accredit.consent.offers import Offer, offers_for
 from accredit.errors import NotOffered, UnusableAnswer
 from accredit.limits import ASK_SECONDS, MAX_LIKE_CALLS, MAX_LIKE_SECONDS
@@ -55,6 +56,19 @@ def test_only_this_call_is_always_offered_and_is_only_this_call() -> None:
     for changed in ({"max_calls": 2}, {"seconds": 3_600}):
         with pytest.raises(NotOffered):
             once.grant(ask, "c2", NOW, **changed)
+
+
+@pytest.mark.holds("consent/offers", 6)
+@pytest.mark.parametrize("key", ["once", "like", "below"])
+def test_every_choice_ends_with_the_definition_to_which_the_tool_is_held(key: str) -> None:
+    ask = an_ask(refusal=AskedRefusal("ratify_scope_denied", SCOPE, definition="d" * 64))
+    offer = choice(ask, key, PATH)
+    assert terms(offer).definition == "d" * 64
+    cert = issue_delegation(WORLD.owner.signer(), offer.grant(ask, "c1", NOW))
+    assert chain_allowed(allowed(ask, cert), ask, NOW) == (cert,)
+    other = an_ask(refusal=AskedRefusal("ratify_scope_denied", SCOPE, definition="e" * 64))
+    with pytest.raises(UnusableAnswer, match="another definition"):
+        chain_allowed(allowed(other, cert), other, NOW)
 
 
 @pytest.mark.holds("consent/offers", 2)

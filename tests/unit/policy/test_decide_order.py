@@ -210,6 +210,23 @@ def test_only_calls_of_tools_are_held_to_definitions() -> None:
         assert FindDefinition not in kinds(needs)
 
 
+def test_a_refusal_tells_the_definition_to_which_the_tool_is_held__so_that_what_a_person_allows_can_end_with_it() -> (
+    None
+):
+    held, warned = PINS, replace(PINS, enforced=False)
+    good: Answer = lambda need: "a" * 64 if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
+    denied = proven(call(), granted("email:send"))
+    for refused, code in ((call(), -31001), (denied, -31003)):
+        for pins, told in ((held, "a" * 64), (warned, None), (None, None)):
+            refusal = script(refused, policy(), good, pins=pins)[0].refusal
+            assert refusal is not None
+            assert (refusal.code, refusal.data.get("definition")) == (code, told)
+    for other in (call("wipe"), call("mail://1", method="resources/read"), call("no_such_tool")):  # nothing is pinned
+        refusal = script(other, policy(), good, pins=held)[0].refusal
+        assert refusal is not None
+        assert "definition" not in refusal.data
+
+
 @pytest.mark.holds("policy/decide", 8)
 def test_a_use_is_taken_only_where_the_scope_is_granted() -> None:
     chain = granted("email:read", constraints=(MaxRate(count=3, window_s=60),))
