@@ -82,13 +82,10 @@ def _unlock_seconds(text: str, path: Path) -> int | None:
     return seconds
 
 
-def find_key(settings: DeskSettings, kind: Literal["human"] = "human") -> Path:
-    """Return the path of the person's private key: the one that is named, else the only one in the folder. Raises
-    `ConfigurationError`."""
-    if settings.key_file is not None:
-        return settings.key_file
+def keys_in(folder: Path, kind: Literal["human"] = "human") -> list[Path]:
+    """Return the paths of the private keys in a folder whose public halves say that they are of this kind."""
     found: list[Path] = []
-    candidates = sorted(settings.folder.glob("*.pub"))[:MAX_KEY_FILES] if settings.folder.is_dir() else []
+    candidates = sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []
     for public in candidates:
         private = public.with_suffix("")
         try:
@@ -97,6 +94,15 @@ def find_key(settings: DeskSettings, kind: Literal["human"] = "human") -> Path:
             continue
         if key.kind == kind and private.is_file():
             found.append(private)
+    return found
+
+
+def find_key(settings: DeskSettings, kind: Literal["human"] = "human") -> Path:
+    """Return the path of the person's private key: the one that is named, else the only one in the folder. Raises
+    `ConfigurationError`."""
+    if settings.key_file is not None:
+        return settings.key_file
+    found = keys_in(settings.folder, kind)
     if len(found) == 1:
         return found[0]
     if found:

@@ -1,0 +1,74 @@
+"""Whether files and folders are a person's own: nobody else may write there, or put something else in their place.
+I/O: looks at files.
+
+1. A folder is one's own if it and all above it belong to the user or to the system (root), and nobody else may write
+   into them. Above it a folder like `/tmp` will do, where each may remove only what is their own.
+2. A file is one's own if its folder is and if nobody else owns it or may write to it. Links are followed: what counts
+   is where they lead.
+3. A group that has the user's own name and no other members counts as the user, as many systems make one for each.
+"""
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from accredit.errors import ConfigurationError
+
+
+def check_own_folder(folder: Path, remedy: str) -> None:
+    """Check that what is in a folder, which may not be there yet, was put there by nobody else. Raises
+    `ConfigurationError`."""
+    fault = fault_of_folder(folder)
+    if fault is not None:
+        raise ConfigurationError(f"what is in {folder} may be somebody else's: {fault}", remedy)
+
+
+def fault_of_folder(folder: Path) -> str | None:
+    """Return why a folder is not the user's own (rule 1), or None."""
+    real = Path(os.path.realpath(folder))
+    for each in (real, *real.parents):
+        try:
+            found = os.stat(each)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return f"can't look at {each}: {error.strerror}"
+        if not stat.S_ISDIR(found.st_mode):
+            return f"{each} is no folder"
+        fault = _fault(each, found, sticky_is_good=each != real)
+        if fault is not None:
+            return fault
+    return None
+
+
+def fault_of_file(file: Path) -> str | None:
+    """Return why a file that is there is not the user's own (rule 2), or None."""
+    real = Path(os.path.realpath(file))
+    try:
+        found = os.stat(real)
+    except OSError as error:
+        return f"can't look at {file}: {error.strerror}"
+    return _fault(real, found) or fault_of_folder(real.parent)
+
+
+def _fault(path: Path, found: os.stat_result, *, sticky_is_good: bool = False) -> str | None:
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{path} is another user's"
+    writable = found.st_mode & 0o022
+    if found.st_mode & 0o020 and _is_own_group(found.st_gid):
+        writable &= ~0o020
+    if writable and not (sticky_is_good and found.st_mode & stat.S_ISVTX):
+        return f"others may write to {path}"
+    return None
+
+
+def _is_own_group(group: int) -> bool:
+    """Apply rule 3."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+        found = grp.getgrgid(group)
+    except (KeyError, OSError):
+        return False
+    return found.gr_name == name and {*found.gr_mem} <= {name}
