@@ -1,90 +1,109 @@
-"""The commands, as typer reads them; each is one small module that is registered below.
+"""The commands, as typer reads them; each is in a small module of `cli.commands`, which the table below names.
 
-Modules of commands import only what `--help` needs; what a command runs is imported when it runs, since the data
-plane and the schema take longer to load than all of the help.
+The module of a command is loaded when that command is used, or when all are listed. It imports only what its `--help`
+needs; what the command runs is imported when it runs, since the data plane and the schema take longer to load than all
+of the help. Help is plain text: tables and colours would take longer than the rest of it.
 """
 
-import re
 import sys
-from inspect import cleandoc
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.main import get_command
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
 from accredit import __version__
 from accredit.base.text import two_lines
-from accredit.cli.commands.add import add
-from accredit.cli.commands.asks import approve, asked, deny
-from accredit.cli.commands.call import call
-from accredit.cli.commands.check import check
-from accredit.cli.commands.config import config_app
-from accredit.cli.commands.connect import connect
-from accredit.cli.commands.demo import demo
-from accredit.cli.commands.desk import desk_app
-from accredit.cli.commands.grant import grant
-from accredit.cli.commands.grants import grants_app, names_app
-from accredit.cli.commands.init import init
-from accredit.cli.commands.inspect import inspect
-from accredit.cli.commands.install import install, uninstall
-from accredit.cli.commands.keys import keys_app
-from accredit.cli.commands.log import log_app
-from accredit.cli.commands.pin import pin
-from accredit.cli.commands.reload import reload
-from accredit.cli.commands.revoke import revoke
-from accredit.cli.commands.serve import serve
-from accredit.cli.commands.store import store_app
-from accredit.cli.commands.token import token_app
-from accredit.cli.commands.verify import verify
-from accredit.cli.commands.wrap import wrap
 from accredit.cli.dashes import CommandAfterDashes, NameAndCommandAfterDashes
 from accredit.errors import ConfigurationError
 
-_TAG = re.compile(r"(?<!\\)\[(?=[a-z/@#])")
-"""What rich takes for the beginning of a tag."""
+_MODULES = {
+    "demo": "demo",
+    "serve": "serve",
+    "reload": "reload",
+    "wrap": "wrap",
+    "connect": "connect",
+    "install": "install",
+    "uninstall": "install",
+    "init": "init",
+    "add": "add",
+    "check": "check",
+    "pin": "pin",
+    "call": "call",
+    "grant": "grant",
+    "inspect": "inspect",
+    "revoke": "revoke",
+    "verify": "verify",
+    "desk": "desk",
+    "asked": "asks",
+    "approve": "asks",
+    "deny": "asks",
+    "grants": "grants",
+    "names": "grants",
+    "keys": "keys",
+    "token": "token",
+    "log": "log",
+    "store": "store",
+    "config": "config",
+}
+"""Each command, and its module in `cli.commands`. There it is the function of its name, or the group `NAME_app`."""
+
+_CLASSES: Mapping[str, type[TyperCommand]] = {
+    **dict.fromkeys(("serve", "wrap", "init", "check"), CommandAfterDashes),
+    "add": NameAndCommandAfterDashes,
+}
+"""Those that take another program's command line."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by their names; each is loaded when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _load(name, _MODULES[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+class _Group(TyperGroup):
+    """A group of commands that needs no pydantic to find out that it was not asked for its own help."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option `--help`, which is False where it is not given, not None."""
+        option: Any = super().get_help_option(ctx)
+        option.default = False
+        return option
+
+
+class _Accredit(_Group):
+    """The group of all commands."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = _Commands()
+
 
 app = typer.Typer(
     name="accredit",
+    cls=_Accredit,
     help="The trust layer of the Model Context Protocol: no call without a proof that a human allowed it, no malformed"
     " frame, and a signed record of every call.",
     epilog="Example:  accredit serve http://127.0.0.1:9000/mcp",
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
-app.command()(demo)
-app.command(cls=CommandAfterDashes)(serve)
-app.command()(reload)
-app.command(cls=CommandAfterDashes)(wrap)
-app.command()(connect)
-app.command()(install)
-app.command()(uninstall)
-app.command(cls=CommandAfterDashes)(init)
-app.command(cls=NameAndCommandAfterDashes)(add)
-app.command(cls=CommandAfterDashes)(check)
-app.command()(pin)
-app.command()(call)
-app.command()(grant)
-app.command()(inspect)
-app.command()(revoke)
-app.command()(verify)
-app.add_typer(desk_app, name="desk")
-app.command()(asked)
-app.command()(approve)
-app.command()(deny)
-app.add_typer(grants_app, name="grants")
-app.add_typer(names_app, name="names")
-app.add_typer(keys_app, name="keys")
-app.add_typer(token_app, name="token")
-app.add_typer(log_app, name="log")
-app.add_typer(store_app, name="store")
-app.add_typer(config_app, name="config")
 
 
 def main() -> int:
     """Run the command line and return the exit code. An error is two lines on stderr: what is wrong, and what to do."""
-    _fold(app)
     command = get_command(app)
-    _escape(command)
     try:
         code = command(sys.argv[1:], prog_name="accredit", standalone_mode=False)
     except ConfigurationError as error:
@@ -96,24 +115,28 @@ def main() -> int:
     return code if isinstance(code, int) else 0
 
 
-def _fold(typed: typer.Typer) -> None:
-    """Unfold the paragraphs of the commands' docstrings: their lines end where the code's do, help is as wide as the
-    terminal."""
-    for command in typed.registered_commands:
-        paragraphs = cleandoc(getattr(command.callback, "__doc__", None) or "").split("\n\n")
-        command.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
-    for group in typed.registered_groups:
-        if group.typer_instance is not None:
-            _fold(group.typer_instance)
+@cache
+def _load(name: str, module_name: str) -> Any:
+    """Return a command, as it is in its module."""
+    module = import_module(f"accredit.cli.commands.{module_name}")
+    typed: typer.Typer | None = getattr(module, f"{name}_app", None)
+    if typed is not None:
+        typed.info.cls, typed.rich_markup_mode = _Group, None
+        command: Any = get_group(typed)
+    else:
+        typed = typer.Typer(add_completion=False, rich_markup_mode=None)
+        typed.command(cls=_CLASSES.get(name))(getattr(module, name))
+        command = get_command(typed)
+    command.name = name
+    _summarize(command)
+    return command
 
 
-def _escape(command: Any) -> None:
-    """Have nothing in the help of a command, and of those below it, taken for markup: `[servers]` would be gone."""
-    for each in (command, *command.params):
-        if getattr(each, "help", None):
-            each.help = _TAG.sub(r"\\[", each.help)
+def _summarize(command: Any) -> None:
+    """Have the whole first paragraph of a command's help in the list of commands, and of those below it."""
+    command.short_help = " ".join((command.help or "").partition("\n\n")[0].split())
     for inner in getattr(command, "commands", {}).values():
-        _escape(inner)
+        _summarize(inner)
 
 
 def _said(error: typer.TyperException) -> str:

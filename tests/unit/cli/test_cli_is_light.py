@@ -1,36 +1,76 @@
-"""`accredit --help` must not wait for what only a running gateway needs."""
+"""The help of a command must not wait for what only its run needs; nor a gateway for what it never uses."""
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
-HEAVY = (
-    "pydantic",
-    "uvicorn",
-    "uvloop",
-    "msgspec",
-    "accredit.gateway",
-    "accredit.jsonrpc",
-    "mcp",
-    "cryptography",
-    "accredit.ratify",
-)
+from accredit.cli import app
+
+pytestmark = pytest.mark.holds("cli/application")
+
+TYPERS = {"typer", "shellingham", "annotated_doc"}
+"""Typer, without pydantic and rich, and what it rests on."""
+READS_OPTIONS = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions"}
+"""What typer reads the values of options with, also for what is below a command that has options of its own."""
+OURS = {"accredit", "base", "base.deferred", "base.text", "errors", "limits", "refusals", "cli"}
+"""Of our own modules what every help needs, beside those of `cli`."""
+SLOW = {"asyncio", "ssl", "sqlite3", "http", "email", "importlib.metadata", "multiprocessing", "unittest"}
+"""Of Python's own what takes long to load."""
+
+MAIN = """
+import sys
+sys.argv[0] = "accredit"
+from accredit.cli import main
+main()
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+def commands(command: Any, *words: str) -> list[tuple[str, ...]]:
+    """The words of a command, and of what is below it."""
+    below = getattr(command, "commands", {})
+    return [words, *(found for name, inner in below.items() for found in commands(inner, *words, name))]
 
 
 @cache
-def modules_after(statements: str) -> set[str]:
+def modules_after(*words: str, statements: str = MAIN) -> frozenset[str]:
     done = subprocess.run(
-        [sys.executable, "-c", f"{statements}\nimport sys; print(*sys.modules)"],
-        check=True, capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
-    return set(done.stdout.split())
+        [sys.executable, "-c", statements, *words], check=True, capture_output=True, text=True, timeout=60
+    )
+    return frozenset(done.stderr.split())
 
 
-@pytest.mark.parametrize("module", HEAVY)
-def test_the_command_line_is_read_without_it(module: str) -> None:
-    assert module not in modules_after("import accredit.cli")
+def from_elsewhere(modules: frozenset[str]) -> set[str]:
+    """Those that are neither Python's nor ours, but for what every Python of an environment loads (`site`)."""
+    names = {name.partition(".")[0] for name in modules - modules_after(statements=BARE)}
+    return {name for name in names if name not in sys.stdlib_module_names and name[0] != "_"} - {"accredit"}
+
+
+BARE = "import sys; print(*sys.modules, file=sys.stderr)"
+
+
+@pytest.mark.parametrize("words", commands(get_command(app)), ids=lambda words: " ".join(["accredit", *words]))
+def test_help_loads_typer_and_the_commands_own_module(words: Sequence[str]) -> None:
+    loaded = modules_after(*words, "--help")
+    assert from_elsewhere(loaded) - (READS_OPTIONS if words[:-1] == ("desk",) else set()) == TYPERS
+    assert SLOW.isdisjoint(loaded) or words[:-1] == ("desk",)
+    ours = {name.removeprefix("accredit.") for name in loaded if name.partition(".")[0] == "accredit"}
+    inner = {name for name in ours if name.startswith("cli.")}
+    assert ours - inner == OURS
+    assert not {name for name in inner if name.startswith(("cli.actions", "cli.asking"))}
+    if words:
+        assert len({name for name in inner if name.startswith("cli.commands.")}) == 1
+
+
+def test_the_version_is_said_without_any_command() -> None:
+    loaded = modules_after("--version")
+    assert from_elsewhere(loaded) == TYPERS
+    assert "accredit.cli.commands" not in loaded
 
 
 @pytest.mark.parametrize(
@@ -38,4 +78,5 @@ def test_the_command_line_is_read_without_it(module: str) -> None:
     ["mcp", "mcp_types", "pydantic_settings", "h11", "httpx2", "accredit.net", "starlette", "securesystemslib"],
 )
 def test_the_gateway_runs_without_it(module: str) -> None:
-    assert module not in modules_after("import accredit.cli.actions.serve")
+    statements = "import accredit.cli.actions.serve, sys; print(*sys.modules, file=sys.stderr)"
+    assert module not in modules_after(statements=statements)
