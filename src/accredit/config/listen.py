@@ -6,7 +6,6 @@ operator's word (`--insecure`) that something else provides it.
 
 import os
 import ssl
-import stat
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,7 +94,7 @@ def _content(name: str, path: str) -> FileContent:
 
 def _read(path: Path) -> FileContent:
     with path.open("rb") as file:
-        return FileContent(file.read(MAX_PEM_CHAIN_BYTES), stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+        return FileContent.of(file.read(MAX_PEM_CHAIN_BYTES), os.fstat(file.fileno()))
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def _find(file: Path | None, environ: Mapping[str, str], *, look_here: bool) -> 
 
 def _content(file: Path) -> bytes:
     try:
-        return read_once(file, lambda: FileContent(file.read_bytes(), 0)).data
+        return read_once(file, lambda: FileContent(file.read_bytes(), 0, 0)).data
     except OSError as error:
         raise ConfigurationError(
             f"can't read {one_line(str(file))}: {error.strerror}",

@@ -31,15 +31,15 @@ def _read(path: Path, max_bytes: int) -> FileContent:
         # Non-blocking: opening a pipe in the file's place would block for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
                 raise ConfigurationError(f"{path} is not a regular file", "name a file")
             data = file.read(max_bytes + 1)
     except OSError as error:
         raise ConfigurationError(f"can't read {path}: {error.strerror}", "name a file that can be read") from None
     if len(data) > max_bytes:
         raise _too_large(path, max_bytes)
-    return FileContent(data, stat.S_IMODE(mode))
+    return FileContent.of(data, found)
 
 
 def _too_large(path: Path, max_bytes: int) -> ConfigurationError:

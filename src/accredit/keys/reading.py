@@ -6,6 +6,7 @@ the same, or nothing, whatever the files hold by then.
 """
 
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -22,15 +23,26 @@ _OTHERS = 0o077
 
 
 class FileContent(NamedTuple):
-    """A file's bytes, and its permission bits when it was read."""
+    """A file's bytes, and its permission bits and its owner's user id when it was read."""
 
     data: bytes
     mode: int
+    owner: int
+
+    @classmethod
+    def of(cls, data: bytes, found: os.stat_result) -> Self:
+        """Return what was read of a file of which `found` is the status."""
+        return cls(data, stat.S_IMODE(found.st_mode), found.st_uid)
 
     @property
     def open_to_others(self) -> bool:
-        """Whether anybody but the file's owner has any permission."""
-        return bool(self.mode & _OTHERS)
+        """Whether anybody but the file's owner has any permission.
+
+        A file of root's may be read by its group, if this process is not root: so does a secret reach it that systemd
+        (`LoadCredential`) or Kubernetes mounts. PostgreSQL takes its private key under the same rule.
+        """
+        others = _OTHERS & ~stat.S_IRGRP if self.owner == 0 and os.geteuid() != 0 else _OTHERS
+        return bool(self.mode & others)
 
 
 def memory_file() -> BinaryIO:

@@ -1,11 +1,13 @@
 """A configuration's files are read once, and who builds from what was read looks at no file again."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from accredit.errors import ConfigurationError
 from accredit.keys import ReadFiles, is_there, read_file, reading
+from accredit.keys.reading import FileContent
 
 pytestmark = [pytest.mark.holds("keys/reading"), pytest.mark.holds("keys")]
 
@@ -47,3 +49,20 @@ def test_files_that_differ_are_told_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("2", "utf-8")
     assert [each.name for each in read("a", "c").changed(before)] == ["a", "b", "c"]
     assert [*before.changed(before)] == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "as_user", "open_to_others"),
+    [
+        (1000, 0o600, 1000, False), (1000, 0o640, 1000, True), (1000, 0o604, 1000, True), (1000, 0o640, 0, True),
+        (0, 0o600, 0, False), (0, 0o440, 0, True),
+        # what systemd and Kubernetes mount for a process that is not root
+        (0, 0o440, 65532, False), (0, 0o640, 65532, False), (0, 0o460, 65532, True), (0, 0o450, 65532, True),
+        (0, 0o444, 65532, True), (1000, 0o440, 65532, True),
+    ],
+)  # fmt: skip
+def test_a_key_that_somebody_else_can_read_is_found(
+    monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, as_user: int, open_to_others: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: as_user)
+    assert FileContent(b"", mode, owner).open_to_others is open_to_others
