@@ -27,7 +27,7 @@ def mode(path: Path) -> int:
 def test_a_file_is_written_and_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_file(path, b"data")
-    assert read_file(path, 4) == (b"data", 0o644)
+    assert read_file(path, 4) == (b"data", 0o644, os.geteuid())
     assert os.listdir(tmp_path) == ["file"]
 
 
