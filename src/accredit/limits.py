@@ -1477,6 +1477,12 @@ MAX_HOST_TEXT_CHARS = 131_072
 MAX_BACKUPS = 5
 """Files that are kept of what a host's file held before an edit."""
 
+MAX_INSTALLED = 1_000
+"""Entries in hosts' files that are remembered: those of twelve hosts, and of projects. The oldest are forgotten."""
+
+MAX_INSTALLED_BYTES = 4_194_304
+"""Bytes of the file that remembers them: of one entry some 700."""
+
 MAX_PROCESSES = 65_536
 """Processes that are looked at for a host that must not run. Linux counts up to 4,194,304; a person's machine has some
 500."""

@@ -157,14 +157,15 @@ def test_a_broken_file_is_not_touched__and_the_list_says_so(home: Home) -> None:
 
 def test_the_list_tells_which_entries_do_not_work_any_more(home: Home) -> None:
     gone = home.folder / "gone/accredit"
+    words = {"good": "installed", "stale": "stale"}
     for name, command in (("good", COMMAND[0]), ("stale", str(gone))):
         entry = {"command": command, "args": ["-m", "accredit", "connect"] if name == "good" else ["connect", URL]}
         home.theirs(json.dumps({"mcpServers": {name: entry, "theirs": {"url": "http://x"}}}))
         listed = json.loads(home.run("install", "--list", "--json").stdout)["hosts"]
         (cursor,) = [each for each in listed if each["host"] == "cursor"]
-        assert [each["name"] for each in cursor["entries"]] == [name]
+        assert [(each["name"], each["state"]) for each in cursor["entries"]] == [(name, words[name])]
         assert cursor["stale"] is (name == "stale")
-    assert f"stale (stale: there is no {gone})" in home.run("install", "--list").stdout
+    assert f"stale is stale: there is no {gone}" in home.run("install", "--list").stdout
 
 
 def test_the_name_and_the_endpoint_are_the_configuration_s(home: Home, tmp_path: Path) -> None:

@@ -8,19 +8,22 @@
    as `FILE.accredit-TIME.none`. Of these five stay.
 4. The new file has a name of its own until it is on disk; then it takes the old one's place, with its mode and owner,
    in one step. Links are followed. So whenever this dies, the file is the old one or the new one.
+5. What was put in is remembered after that (`installed`), and forgotten before it is taken out or changed: at worst
+   nobody remembers.
 """
 
 import calendar
 import fcntl
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError
+from accredit.hosts.installed import remember
 from accredit.hosts.table import Entry, Host
 from accredit.keys import read_file, replace_file, write_file
 from accredit.limits import MAX_BACKUPS, MAX_HOST_FILE_BYTES
@@ -40,11 +43,14 @@ class Place(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """A file's bytes and those that it is to get; None where there is no file, or is to be none."""
+    """A file's bytes and those that it is to get (None where there is no file, or is to be none); whose it is, and the
+    entries that it has got then, None for those that it has lost."""
 
     file: Path
     old: bytes | None
     new: bytes | None
+    host: str = ""
+    entries: Mapping[str, Entry | None] = {}
 
 
 def read_host_file(file: Path) -> bytes | None:
@@ -90,6 +96,7 @@ def apply(edit: Edit, lock_folder: Path, program: Callable[[], None] | None = No
         except OSError as error:
             raise ConfigurationError(f"can't make {edit.file.parent}: {error.strerror}", "make it first") from None
         backup = _keep(edit.file, edit.old)
+        remember(lock_folder, edit.host, edit.file, dict.fromkeys(edit.entries))
         if program is not None:
             program()
         elif edit.new is None:
@@ -98,6 +105,7 @@ def apply(edit: Edit, lock_folder: Path, program: Callable[[], None] | None = No
             write_file(Path(os.path.realpath(edit.file)), edit.new, private=True)
         else:
             replace_file(edit.file, edit.new, old=edit.old)
+        remember(lock_folder, edit.host, edit.file, edit.entries)
         _prune(edit.file)
         return backup
 

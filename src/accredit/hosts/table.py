@@ -4,6 +4,7 @@ A host gives a call some time, and a held call has to end before that: `hold` is
 person. Where an entry can say how patient the host is to be, it says ten seconds or more beyond that.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,16 @@ from accredit.hosts import jsonc, toml_text, yaml_text
 
 Entry = dict[str, Any]
 """What a host is told of one server."""
+
+KEPT = frozenset(
+    {
+        "disabled", "enabled", "alwaysLoad", "autoApprove", "alwaysAllow", "trust", "description", "display_name",
+        "includeTools", "excludeTools", "disabledTools", "enabledTools", "enabled_tools", "disabled_tools",
+        "available_tools", "bundled", "startup_timeout_sec", "tool_timeout_sec", "timeout", "initTimeout",
+        "connectionTimeout", "gallery", "version",
+    }
+)  # fmt: skip
+"""Members by which a host says how it deals with a server, and not how it reaches it."""
 
 
 class Form(Protocol):
@@ -81,6 +92,27 @@ class Host:
         first, rest = found.get(self.command), found.get("args")
         words = [first, *(cast(list[object], rest) if isinstance(rest, list) else [])]
         return [each for each in words if isinstance(each, str)] if isinstance(first, str) else []
+
+
+def plain(value: object) -> object:
+    """Return what a form's text means as JSON data: its numbers, and YAML's scalars, are not strings there. What has no
+    such form stays as it is."""
+    if isinstance(value, jsonc.Number):
+        return _number(value.text)
+    if isinstance(value, tuple):
+        return yaml_text.scalar(cast("tuple[str, str]", value))
+    if isinstance(value, list):
+        return [plain(each) for each in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {str(name): plain(each) for name, each in cast("dict[object, object]", value).items()}
+    return value
+
+
+def _number(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:  # thousands of digits
+        return text
 
 
 class _Listed:

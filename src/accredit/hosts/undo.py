@@ -16,13 +16,14 @@ def without(place: Place) -> Edit:
         raise ConfigurationError(f"there is no {place.file}", "nothing has to be taken out")
     new = edited(place, old, None)
     nothing_else = new == edited(place, edited(place, b"", place.host.entry(place.name, [""])), None)
-    return Edit(place.file, old, None if nothing_else and _before(place) == (None,) else new)
+    made = nothing_else and _before(place) == (None,)
+    return Edit(place.file, old, None if made else new, place.host.name, {place.name: None})
 
 
 def restored(place: Place) -> Edit:
     """Return the edit that puts the whole file back (rule 2). Raises `ConfigurationError`."""
     for data in _before(place):
-        return Edit(place.file, read_host_file(place.file), data)
+        return Edit(place.file, read_host_file(place.file), data, place.host.name, {place.name: None})
     raise ConfigurationError(
         f"nothing is kept of {place.file} from before {place.name} was in it", "leave --restore out: that takes it out"
     )

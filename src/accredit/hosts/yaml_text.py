@@ -10,6 +10,7 @@ are refused: what they mean is not only where they stand. The parser is the extr
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -74,6 +75,18 @@ def drop(text: str, path: Sequence[str], *, listed: bool = False) -> str:
             colon = _behind_colon(text, key)
             text = text[:colon] + (" []" if listed else " {}") + text[colon:]
         return text
+    return text
+
+
+def scalar(value: tuple[str, str]) -> object:
+    """Return what a scalar of `parse` that is no string is in JSON; its text, if that is nothing there."""
+    kind, text = value[0].rpartition(":")[2], value[1]
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() in ("true", "yes", "on")
+    with suppress(ValueError):
+        return int(text) if kind == "int" else float(text) if kind == "float" else text
     return text
 
 

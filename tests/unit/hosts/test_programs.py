@@ -18,6 +18,8 @@ def test_the_file_of_a_claude_desktop_that_runs_is_not_edited__it_would_write_ov
     check_not_running("claude-desktop")
     with subprocess.Popen([program, "600"]) as process:
         try:
+            while Path(f"/proc/{process.pid}/comm").read_text() != "claude-desktop\n":
+                pass  # it has its name a moment after it has begun
             with pytest.raises(ConfigurationError, match="quit it"):
                 check_not_running("claude-desktop")
             check_not_running("cursor")

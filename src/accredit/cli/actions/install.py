@@ -11,17 +11,19 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import typer
 
 from accredit.base.text import one_line
-from accredit.cli.actions.install_entry import Wanted, is_own, why_stale
+from accredit.cli.actions.install_entry import Wanted
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say
 from accredit.errors import ConfigurationError
+from accredit.hosts.drift import HostState, host_states, is_own
 from accredit.hosts.edit import Edit, Place, apply, edited, entries, read_host_file
+from accredit.hosts.installed import installed, remember
 from accredit.hosts.programs import check_not_running, claude_add, claude_program, claude_remove, run_program
-from accredit.hosts.table import HOSTS, Entry, Host, Places, find_host, project_file
+from accredit.hosts.table import Entry, Host, Places, find_host, project_file
 from accredit.hosts.undo import restored, without
 from accredit.keys.places import state_folder
 
@@ -50,7 +52,7 @@ def install_entry(wish: Wish, url: str | None, config: Path | None, server: str 
             f"{file} has a server {wanted.name} that is not accredit's", "name this one otherwise: --name N"
         )
     new = edited(place, old or b"", entry)
-    edit = Edit(file, old, new)
+    edit = Edit(file, old, new, host.name, {wanted.name: entry})
     program = None if wish.project or host.name != "claude-code" or there is not None else claude_program(os.environ)
     command = claude_add(program, wanted.name, entry) if program is not None and new != old else None
     if new != old and not wish.as_json:
@@ -67,6 +69,9 @@ def uninstall_entry(wish: Wish, *, restore: bool) -> int:
     old = read_host_file(file)
     found = {} if old is None else entries(host, old)
     own = [name for name, entry in found.items() if is_own(host.words(entry))]
+    if place.name and place.name not in found and not restore and _forgotten(place):
+        say(f"{file}: the server {place.name} is gone already")
+        return 0
     if not place.name:
         if len(own) != 1:
             what = f"{len(own)} servers of {file} are accredit's" if own else f"no server of {file} is accredit's"
@@ -85,11 +90,11 @@ def uninstall_entry(wish: Wish, *, restore: bool) -> int:
 
 def list_hosts(*, as_json: bool) -> int:
     """Print every host, with what is installed in it; return the exit code."""
-    found = [_state(host, file) for host, file in _files()]
+    states = host_states(os.environ, Path.cwd())
     if as_json:
-        print_json({"hosts": found})
+        print_json({"hosts": [_members(each) for each in states]})
         return 0
-    print_table(("host", "state", "file"), [(each["host"], _shown(each), each["file"]) for each in found])
+    print_table(("host", "state", "file"), [(each.host, _shown(each), str(each.file)) for each in states])
     return 0
 
 
@@ -120,6 +125,15 @@ def _finish(wish: Wish, edit: Edit, place: Place, entry: Entry | None, command: 
     return 0
 
 
+def _forgotten(place: Place) -> bool:
+    """Forget an entry that was installed, and say whether it was."""
+    state = state_folder(os.environ)
+    known = any((each.file, each.name) == (str(place.file), place.name) for each in installed(state))
+    if known:
+        remember(state, place.host.name, place.file, {place.name: None})
+    return known
+
+
 def _agreed(wish: Wish) -> bool:
     if wish.yes:
         return True
@@ -141,37 +155,21 @@ def _place(wish: Wish) -> tuple[Host, Path]:
     return host, project_file(host, Path.cwd()) if wish.project else host.file(Places(os.environ))
 
 
-def _files() -> list[tuple[Host, Path]]:
-    """Return each host's file, and those of the current folder that are there."""
-    every = [(host, host.file(Places(os.environ))) for host in HOSTS.values()]
-    here = [(host, Path.cwd() / host.project) for host in HOSTS.values() if host.project]
-    return [*every, *(each for each in here if each[1].is_file() and each not in every)]
+def _members(state: HostState) -> dict[str, object]:
+    every = {each.state for each in state.entries}
+    return {
+        "host": state.host, "file": str(state.file), "found": state.found, "installed": bool(every - {"gone"}),
+        "stale": "stale" in every, "entries": [each._asdict() for each in state.entries], "problem": state.problem,
+    }  # fmt: skip
 
 
-def _state(host: Host, file: Path) -> dict[str, Any]:
-    own: list[dict[str, str | None]] = []
-    problem: str | None = None
-    try:
-        data = read_host_file(file)
-        for name, entry in (entries(host, data) if data is not None else {}).items():
-            words = host.words(entry)
-            if is_own(words):
-                own.append({"name": name, "stale": why_stale(words)})
-    except ConfigurationError as error:
-        problem = error.what
-    stale = any(each["stale"] is not None for each in own)
-    home = Path(os.environ.get("HOME") or Path.home())
-    found = file.exists() or (file.parent.is_dir() and file.parent != home)
-    return {"host": host.name, "file": str(file), "found": found, "installed": bool(own), "stale": stale,
-            "entries": own, "problem": problem}  # fmt: skip
-
-
-def _shown(state: dict[str, Any]) -> Words:
-    if state["problem"] is not None:
-        return Words(f"can't be read: {state['problem']}", BAD)
-    if state["stale"]:
-        whys = [f"{each['name']}: {each['stale']}" for each in state["entries"] if each["stale"]]
-        return Words(f"stale ({'; '.join(whys)})", BAD)
-    if state["installed"]:
-        return Words(f"installed ({', '.join(each['name'] for each in state['entries'])})", GOOD)
-    return Words("found") if state["found"] else Words("not found", QUIET)
+def _shown(state: HostState) -> Words:
+    if state.problem is not None:
+        return Words(f"can't be read: {state.problem}", BAD)
+    bad = [f"{each.name} is {each.state}: {each.why}" for each in state.entries if each.state != "installed"]
+    good = [each.name for each in state.entries if each.state == "installed"]
+    if bad:
+        return Words("; ".join(bad + ([f"installed: {', '.join(good)}"] if good else [])), BAD)
+    if good:
+        return Words(f"installed ({', '.join(good)})", GOOD)
+    return Words("found") if state.found else Words("not found", QUIET)

@@ -1,27 +1,24 @@
-"""What an entry of `accredit install` says: the command, whether one is ours, and whether it still works.
-
-I/O: reads a gateway's configuration, and looks whether files are there.
+"""What an entry of `accredit install` says: the name and the command. I/O: reads a gateway's configuration, and looks
+whether files are there.
 """
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from accredit.config import Loaded, load
-from accredit.config.servers import check_server_name
 from accredit.errors import ConfigurationError
 from accredit.keys.places import config_folder
+
+if TYPE_CHECKING:
+    from accredit.config import Loaded
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9a-f]{16,}")
 """What the id of a key looks like, which is no name for people."""
-_FILES = ("--key", "--delegation")
 
 
 class Wanted(NamedTuple):
@@ -33,10 +30,12 @@ class Wanted(NamedTuple):
     @classmethod
     def read(cls, url: str | None, config: Path | None, server: str | None, name: str | None) -> "Wanted":
         """Return what the options say. Raises `ConfigurationError`."""
+        from accredit.config import load  # noqa: PLC0415 - of all hosts' commands only those that name one need it
+
         loaded = None if url is not None else load(config, os.environ, {})
         if loaded is not None and loaded.file is None:
             raise ConfigurationError("no gateway is named", "name its endpoint (--url) or its configuration (--config)")
-        url = _endpoint(loaded, server) if loaded is not None else _of_server(url or "", server)
+        url = endpoint(loaded, server) if loaded is not None else _of_server(url or "", server)
         name = name if name is not None else _default_name(loaded, url, server)
         if not _NAME.fullmatch(name):
             raise ConfigurationError(
@@ -48,12 +47,16 @@ class Wanted(NamedTuple):
         """Return the command: whole paths, since hosts start programs from folders of their own."""
         folder = config_folder(os.environ)
         key, delegation = folder / "agent.key", folder / "delegation.json"
-        words = [*own_command(), "connect", self.url]
-        if key.is_file():
-            words += ["--key", str(key)]
-            if delegation.is_file():
-                words += ["--delegation", str(delegation)]
-        return [*words, "--ask", "auto", "--hold", str(hold)]
+        files = [key, delegation] if key.is_file() and delegation.is_file() else [key] if key.is_file() else []
+        return connect_words(self.url, files, hold)
+
+
+def connect_words(url: str, files: Sequence[Path], hold: int) -> list[str]:
+    """Return the command for an endpoint; `files` are the agent's key and its delegation, as far as there are such."""
+    named = [
+        word for option, file in zip(("--key", "--delegation"), files, strict=False) for word in (option, str(file))
+    ]
+    return [*own_command(), "connect", url, *named, "--ask", "auto", "--hold", str(hold)]
 
 
 def own_command() -> list[str]:
@@ -66,26 +69,7 @@ def own_command() -> list[str]:
     return [sys.executable, "-m", "accredit"]
 
 
-def is_own(words: Sequence[str]) -> bool:
-    """Return whether a command is `accredit connect`."""
-    if not words:
-        return False
-    if Path(words[0]).name == "accredit":
-        return words[1:2] == ["connect"]
-    return list(words[1:4]) == ["-m", "accredit", "connect"]
-
-
-def why_stale(words: Sequence[str]) -> str | None:
-    """Return why an entry of ours does not work any more; None if nothing is seen."""
-    if shutil.which(words[0]) is None:
-        return f"there is no {words[0]}"
-    for option, value in pairwise(words):
-        if option in _FILES and not Path(value).is_file():
-            return f"there is no {value}"
-    return None
-
-
-def _endpoint(loaded: Loaded, server: str | None) -> str:
+def endpoint(loaded: "Loaded", server: str | None) -> str:
     """Return the URL that a configuration's gateway, or one of its servers, is at."""
     gateway, servers = loaded.config.gateway, loaded.config.servers.by_name
     if gateway.port == 0:
@@ -103,11 +87,13 @@ def _endpoint(loaded: Loaded, server: str | None) -> str:
 def _of_server(url: str, server: str | None) -> str:
     if server is None:
         return url
+    from accredit.config.servers import check_server_name  # noqa: PLC0415 - as above
+
     check_server_name(server, "--server")
     return f"{url.rstrip('/')}/{server}"
 
 
-def _default_name(loaded: Loaded | None, url: str, server: str | None) -> str:
+def _default_name(loaded: "Loaded | None", url: str, server: str | None) -> str:
     """Return the server's name, else the gateway's, if people gave it one; else "accredit"."""
     path = urlsplit(url).path.rstrip("/")
     found = server or (path.rpartition("/")[2] if "/mcp/" in path else "")

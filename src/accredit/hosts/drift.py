@@ -1,0 +1,127 @@
+"""How the entries of `accredit` in hosts' files are: as they were installed, changed by somebody, gone, or stale.
+I/O: reads these files, and looks whether what they name is there.
+
+An entry is `accredit`'s own if it starts `accredit connect`, or was installed under that name in that file. It is
+
+1. stale, if the program that it starts, or the key or a delegation that it names, is not there (any more);
+2. changed, if somebody else's command stands under its name, if a member that was written says something else, or if
+   one was added that a host does not add by itself (`KEPT`), such as variables;
+3. gone, if it was installed, and nothing of that name is there;
+4. installed, otherwise: also if nobody remembers what was written.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+
+from accredit.errors import ConfigurationError
+from accredit.hosts.edit import entries, read_host_file
+from accredit.hosts.installed import Installed, installed
+from accredit.hosts.table import HOSTS, KEPT, Entry, Host, Places, plain
+from accredit.keys.places import state_folder
+
+State = Literal["installed", "changed", "gone", "stale"]
+
+_FILES = ("--key", "--delegation")
+
+
+class EntryState(NamedTuple):
+    """An entry's name, how it is, and why that is no good ("" if it is)."""
+
+    name: str
+    state: State
+    why: str = ""
+
+
+class HostState(NamedTuple):
+    """A host, one of its files, whether the host seems to be here, `accredit`'s entries in it, and why it can't be read
+    (None: it can)."""
+
+    host: str
+    file: Path
+    found: bool
+    entries: tuple[EntryState, ...]
+    problem: str | None = None
+
+
+def host_states(environ: Mapping[str, str], folder: Path | None = None) -> list[HostState]:
+    """Return how each host's file for all projects is, then those for projects where something was installed, and those
+    that are in `folder`."""
+    known = installed(state_folder(environ))
+    places = Places(environ)
+    files = {host.file(places): host for host in HOSTS.values()}
+    for each in known:
+        if each.host in HOSTS:
+            files.setdefault(Path(each.file), HOSTS[each.host])
+    for host in HOSTS.values():
+        here = folder / host.project if folder is not None and host.project else None
+        if here is not None and here.is_file():
+            files.setdefault(here, host)
+    return [_state(host, file, known, places) for file, host in files.items()]
+
+
+def is_own(words: Sequence[str]) -> bool:
+    """Return whether a command is `accredit connect`."""
+    if not words:
+        return False
+    if Path(words[0]).name == "accredit":
+        return words[1:2] == ["connect"]
+    return list(words[1:4]) == ["-m", "accredit", "connect"]
+
+
+def why_stale(words: Sequence[str]) -> str | None:
+    """Return why an entry of ours does not work any more; None if nothing is seen."""
+    if shutil.which(words[0]) is None:
+        return f"there is no {words[0]}"
+    for option, value in pairwise(words):
+        if option in _FILES and not Path(value).is_file():
+            return f"there is no {value}"
+    return None
+
+
+def _state(host: Host, file: Path, known: Sequence[Installed], places: Places) -> HostState:
+    found = file.exists() or (file.parent.is_dir() and file.parent != places.home)
+    try:
+        data = read_host_file(file)
+        there = entries(host, data) if data is not None else {}
+        of_file = {each.name: each.entry for each in known if each.file == str(file)}
+        of_file = {each.name: each.entry for each in known if each.file == str(file)}
+        states = tuple(_entry_states(host, there, of_file))
+    except ConfigurationError as error:
+        return HostState(host.name, file, found, (), error.what)
+    return HostState(host.name, file, found, states)
+
+
+def _entry_states(host: Host, there: Mapping[str, object], known: Mapping[str, Entry]) -> Iterator[EntryState]:
+    for name, entry in there.items():
+        words = host.words(entry)
+        if not is_own(words):
+            if name in known:
+                yield EntryState(name, "changed", "another command has taken its place")
+            continue
+        stale, changed = why_stale(words), _why_changed(known[name], plain(entry)) if name in known else None
+        if stale is not None:
+            yield EntryState(name, "stale", stale)
+        elif changed is not None:
+            yield EntryState(name, "changed", changed)
+        else:
+            yield EntryState(name, "installed")
+    for name in known:
+        if name not in there:
+            yield EntryState(name, "gone", "somebody has taken it out")
+
+
+def _why_changed(written: Entry, now: object) -> str | None:
+    """Apply rule 2 to an entry that is `accredit connect`."""
+    found = cast("dict[str, object]", now) if isinstance(now, dict) else {}
+    for member, value in written.items():
+        if member not in found:
+            return f"{member} is gone"
+        if found[member] != value:
+            return f"{member} is another"
+    for member in found:
+        if member not in written and member not in KEPT:
+            return f"{member} was added"
+    return None
