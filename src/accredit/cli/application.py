@@ -18,6 +18,7 @@ from typer.main import get_command, get_group
 from accredit import __version__
 from accredit.base.text import two_lines
 from accredit.cli.dashes import CommandAfterDashes, NameAndCommandAfterDashes
+from accredit.cli.standard import is_full, without_reader
 from accredit.errors import ConfigurationError
 
 _MODULES = {
@@ -106,6 +107,17 @@ def main() -> int:
     command = get_command(app)
     try:
         code = command(sys.argv[1:], prog_name="accredit", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        return without_reader()
+    except BrokenPipeError:
+        return without_reader()
+    except OSError as error:
+        if not is_full(error):
+            raise
+        return _fail(f"can't write what was to be printed: {error.strerror}", "make room, or send it somewhere else")
     except ConfigurationError as error:
         return _fail(error.what, error.remedy)
     except typer.TyperException as error:

@@ -5,21 +5,36 @@ from typing import Annotated, Literal
 
 import typer
 
+from accredit.cli.standard import only_file, reads, reads_secret
+
+_CONFIG = "The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml"
+_UNLESS_NAMED = f"{_CONFIG}, but that only where no server is named."
+_SERVED = "a configuration that is served is a file, which is read again at a reload"
+_BESIDE = "a file beside the configuration is read or written as well"
+
 ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml."),
+    Path | None, typer.Option("--config", metavar="FILE", callback=reads, help=f"{_CONFIG}; - for stdin.")
+]
+ConfigFileOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", callback=only_file(_BESIDE), help=f"{_CONFIG}.")
+]
+CheckedConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", callback=reads, help=f"{_UNLESS_NAMED}")
 ]
 ServerConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml, but that only where no server is named.",
-    ),
+    Path | None, typer.Option("--config", metavar="FILE", callback=only_file(_SERVED), help=_UNLESS_NAMED)
 ]
-AgentKeyOption = Annotated[Path | None, typer.Option("--key", metavar="AGENT.key", help="The agent's private key.")]
+_KEY, _DELEGATION = "The agent's private key.", "What the agent may do; may be repeated."
+_HOSTS = "stdin is the host's, which speaks MCP there"
+AgentKeyOption = Annotated[Path | None, typer.Option("--key", metavar="AGENT.key", callback=reads_secret, help=_KEY)]
 DelegationsOption = Annotated[
-    list[Path] | None, typer.Option("--delegation", metavar="FILE", help="What the agent may do; may be repeated.")
+    list[Path] | None, typer.Option("--delegation", metavar="FILE", callback=reads, help=_DELEGATION)
+]
+AgentKeyFileOption = Annotated[
+    Path | None, typer.Option("--key", metavar="AGENT.key", callback=only_file(_HOSTS), help=_KEY)
+]
+DelegationFilesOption = Annotated[
+    list[Path] | None, typer.Option("--delegation", metavar="FILE", callback=only_file(_HOSTS), help=_DELEGATION)
 ]
 GatewayIdOption = Annotated[
     str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")

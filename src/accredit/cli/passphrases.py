@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from accredit.cli.standard import reads_secret
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_PASSPHRASE_FILE_BYTES
 
@@ -26,7 +27,12 @@ _CONTROLS = frozenset("\0\n\r")
 
 PassphraseFileOption = Annotated[
     Path | None,
-    typer.Option("--passphrase-file", metavar="F", help="Read the key's passphrase from F, not from the terminal."),
+    typer.Option(
+        "--passphrase-file",
+        metavar="F",
+        callback=reads_secret,
+        help="Read the key's passphrase from F (- for stdin), not from the terminal.",
+    ),
 ]
 
 

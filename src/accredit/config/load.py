@@ -20,13 +20,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
+from accredit.base.standard import STDIN
 from accredit.base.text import one_line
 from accredit.config.conversion import converted
 from accredit.config.problems import PREFIX, check_environment_name, problem
 from accredit.config.schema import FILES, Config
 from accredit.config.values import WrongValue
 from accredit.errors import ConfigurationError
-from accredit.keys import FileContent, read_once
+from accredit.keys import FileContent, read_file, read_once
+from accredit.limits import MAX_POLICY_BYTES
 
 DEFAULT_FILE = "accredit.toml"
 
@@ -80,6 +82,8 @@ def load(
     With `look_here` False the current folder is not searched for a file. `content` is what the file is going to hold:
     it is not read.
     """
+    if file == STDIN:  # what it names, and what is beside it, are in the current folder then
+        file, content = Path("-"), read_file(STDIN, MAX_POLICY_BYTES).data
     file = _find(file, environ, look_here=look_here and not _names_a_server(command_line))
     content = content if content is not None else _content(file) if file else b""
     from_file: Values = _read(file, content) if file else {}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import standing_for
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import SigningKey, read_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
@@ -39,6 +40,9 @@ def revoke(cert_id: str, key: SigningKey, place: Path | LogStore, where: str) ->
 
 
 def _in_file(path: Path, extend: _Extend) -> ListChange:
+    if standing_for(path) is not None:  # whoever sent it there writes it, too
+        before = read_file(path, MAX_STATEMENT_BYTES).data or None
+        return ListChange(before, extend(before))
     with _locked(path):
         before = read_file(path, MAX_STATEMENT_BYTES).data if _exists(path) else None
         after = extend(before)

@@ -10,6 +10,7 @@ import secrets
 import stat
 from pathlib import Path
 
+from accredit.base.standard import StandardInput, standing_for
 from accredit.errors import ConfigurationError
 from accredit.keys.reading import FileContent, read_once
 
@@ -18,12 +19,17 @@ _PUBLIC = 0o644
 
 
 def read_file(path: Path, max_bytes: int) -> FileContent:
-    """Return a regular file's content, read once where the configuration is (`reading`). Raises `ConfigurationError`,
-    also for more than `max_bytes`."""
-    content = read_once(path, lambda: _read(path, max_bytes))
+    """Return a regular file's content, read once where the configuration is (`reading`); or what comes on stdin, where
+    that is named (`base.standard`). Raises `ConfigurationError`, also for more than `max_bytes`."""
+    source = standing_for(path)
+    content = read_once(path, lambda: _read(path, max_bytes)) if source is None else _sent(source, max_bytes)
     if len(content.data) > max_bytes:
         raise _too_large(path, max_bytes)
     return content
+
+
+def _sent(source: StandardInput, max_bytes: int) -> FileContent:
+    return FileContent(source.read(max_bytes), source.mode)
 
 
 def _read(path: Path, max_bytes: int) -> FileContent:

@@ -76,7 +76,8 @@ class _Trouble(NamedTuple):
 def call_tool(request: Request, *, as_json: bool) -> int:
     """Call the tool and print its result; return the exit code. Raises `ConfigurationError`."""
     check_way(request.url, request.config, request.key, request.delegations)
-    given = {} if request.json_args is None else _from_json(request.json_args)
+    path = request.json_args
+    given = {} if path is None else json_object(read_file(path, MAX_JSON_ARGS_BYTES).data, str(path))
     configure_logs("error", "text")
     for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -95,15 +96,6 @@ def call_tool(request: Request, *, as_json: bool) -> int:
         text = " ".join(each.text for each in outcome.content if isinstance(each, TextContent))
         _tell(_Trouble(f"{request.tool} failed: {text or 'it does not say why'}", (_TOOL_FAILED,)))
     return _NEGATIVE if outcome.is_error else 0
-
-
-def _from_json(path: Path) -> dict[str, object]:
-    if str(path) != "-":
-        return json_object(read_file(path, MAX_JSON_ARGS_BYTES).data, str(path))
-    data = sys.stdin.buffer.read(MAX_JSON_ARGS_BYTES + 1)
-    if len(data) > MAX_JSON_ARGS_BYTES:
-        raise ConfigurationError(f"--json-args -: longer than {MAX_JSON_ARGS_BYTES} bytes", "send less in one call")
-    return json_object(data, "-")
 
 
 async def _called(request: Request, given: dict[str, object]) -> CallToolResult | _Trouble:

@@ -20,10 +20,11 @@ import typer
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import STDOUT
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.arguments import expiry
 from accredit.cli.actions.documents import read_delegations
-from accredit.cli.actions.output import Words, print_facts, print_json, tell
+from accredit.cli.actions.output import Words, check_out, print_facts, print_json, tell, write_out
 from accredit.cli.actions.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
 from accredit.errors import ConfigurationError, IssueError, WireError
 from accredit.keys import (
@@ -33,7 +34,6 @@ from accredit.keys import (
     SigningKey,
     load_public_key,
     load_signing_key,
-    write_file,
 )
 from accredit.keys.files import exists_already
 from accredit.policy import MCP_SCOPES
@@ -76,6 +76,7 @@ class _Parties(NamedTuple):
 
 def grant_delegation(request: Request, *, as_json: bool) -> int:
     """Sign and write a delegation; return the exit code. Raises `ConfigurationError`."""
+    check_out(request.out, as_json=as_json)
     parties = _read(request)
     impossible = impossible_scope(request.scope)
     if impossible is not None:
@@ -106,7 +107,7 @@ def grant_delegation(request: Request, *, as_json: bool) -> int:
         data = DelegationFile((cert, *parties.parents)).encode()
     except WireError as error:
         raise ConfigurationError(f"the chain is too long to be proved: {error.reason}", _remedy(request)) from None
-    write_file(request.out, data + b"\n", replace=request.force)
+    write_out(request.out, data + b"\n", replace=request.force)
     _report(request, parties, cert, now, as_json=as_json)
     return 0
 
@@ -132,7 +133,7 @@ class _AskingSigner:
 
 
 def _read(request: Request) -> _Parties:
-    if not request.force and os.path.lexists(request.out):
+    if request.out != STDOUT and not request.force and os.path.lexists(request.out):
         raise exists_already(request.out)
     issuer, agent = load_signing_key(request.issuer, request.passphrase), load_public_key(request.agent)
     if agent.kind != "agent":
@@ -201,7 +202,8 @@ def _report(request: Request, parties: _Parties, cert: DelegationCert, now: int,
             ("ends", words.ends(cert, now)),
             ("certificate", cert.cert_id),
             ("written to", Words(str(request.out), "green")),
-        ]
+        ],
+        err=request.out == STDOUT,
     )
     if cert.expires_at < expiry(request.expires, now):
         tell(f"note: it ends with the delegation in {request.parent}")

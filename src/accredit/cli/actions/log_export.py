@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from accredit.attest import CallBundle, Envelope, Stored, encode_call_bundle, encode_envelope
+from accredit.base.standard import STDOUT
 from accredit.base.text import two_lines
 from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
 from accredit.cli.actions.log_place import understood
@@ -78,6 +79,7 @@ def _covering(log: LogReader, writer: str, sequence: int) -> Envelope | None:
 
 def _write(store: LogStore, out: Path | None, lines_of: Callable[[LogReader], Iterable[bytes]], nothing: str) -> int:
     """Write lines and return the exit code; `nothing` is the message for a log without any."""
+    out = None if out == STDOUT else out
     with understood(), open_log(store) as log:
         written = _to_stdout(lines_of(log)) if out is None else _to_file(out, lines_of(log))
     if not written:

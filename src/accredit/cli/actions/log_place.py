@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, timestamp
 from accredit.base.clock import unix_ms
+from accredit.base.standard import standing_for
 from accredit.config import load, own_key_file, store_of
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import load_public_key, log_key, public_path, read_file
@@ -132,6 +133,10 @@ def _checkpoint(line: bytes) -> Envelope | Head | None:
 
 def lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file without their ends, each up to its bound. Raises `ConfigurationError`."""
+    source = standing_for(path)
+    if source is not None:
+        yield from (line.removesuffix(b"\n") for line in source.lines(MAX_ATTESTATION_BYTES + 2))
+        return
     try:
         with path.open("rb") as file:
             while line := file.readline(MAX_ATTESTATION_BYTES + 2):

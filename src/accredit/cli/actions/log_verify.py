@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,8 +22,7 @@ from accredit.attest import (
 from accredit.cli.actions.log_place import checkpoints, lines, log_store, public_keys, understood
 from accredit.cli.actions.log_show import print_record
 from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
-from accredit.errors import AttestationError
-from accredit.keys import read_file
+from accredit.errors import AttestationError, ConfigurationError
 from accredit.limits import MAX_ATTESTATION_BYTES, PROGRESS_ENTRIES
 from accredit.stores import open_log
 from accredit.stores.audit_log.reading import LogReader
@@ -50,17 +50,29 @@ def verify_store(
 def verify_file(path: Path, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool) -> int:
     """Verify an exported file; return the exit code. Raises `ConfigurationError`."""
     trusted, kept = public_keys(keys, config), checkpoints(since)
-    first = next(lines(path), b"")
-    if b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{":
-        return _verify_bundle(path, trusted, as_json=as_json)
+    found = lines(path)
+    first = next(found, None)
+    every = found if first is None else chain((first,), found)
+    if first is not None and (b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{"):
+        return _verify_bundle(_whole(path, every), trusted, as_json=as_json)
     with understood(), Verifiers(trusted) as examiner:
-        report = verify_log(_watched(lines(path), None), trusted, kept, examiner)
+        report = verify_log(_watched(every, None), trusted, kept, examiner)
     return _tell(report, kept, as_json=as_json)
 
 
-def _verify_bundle(path: Path, keys: Sequence[LogKey | RecordKey], *, as_json: bool) -> int:
+def _whole(path: Path, parts: Iterable[bytes]) -> bytes:
+    """Return all lines together. Raises `ConfigurationError` for more than `MAX_ATTESTATION_BYTES`."""
+    text = bytearray()
+    for line in parts:
+        text += line + b"\n"
+        if len(text) > MAX_ATTESTATION_BYTES:
+            raise ConfigurationError(f"{path} has more than {MAX_ATTESTATION_BYTES} bytes", "name another file")
+    return bytes(text)
+
+
+def _verify_bundle(data: bytes, keys: Sequence[LogKey | RecordKey], *, as_json: bool) -> int:
     try:
-        bundle = decode_call_bundle(read_file(path, MAX_ATTESTATION_BYTES).data)
+        bundle = decode_call_bundle(data)
         records = verify_call_bundle(bundle, keys)
     except AttestationError as error:
         if as_json:

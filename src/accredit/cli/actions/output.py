@@ -7,6 +7,7 @@ is printed may come from a file that somebody else wrote: nothing in it is marku
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import typer
@@ -15,7 +16,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from accredit.base.standard import STDOUT
 from accredit.base.text import one_line
+from accredit.errors import ConfigurationError
+from accredit.keys.files import write_file
 from accredit.limits import MAX_TOLD_CANDIDATES
 
 _UNBOUNDED = 100_000
@@ -46,14 +50,30 @@ def tell(line: str) -> None:
     typer.echo(one_line(line), err=True)
 
 
-def print_facts(facts: Iterable[tuple[str, Words | str]]) -> None:
-    """Print names, each with its value."""
+def check_out(out: Path | None, *, as_json: bool) -> None:
+    """Check that not two things are to be printed on stdout. Raises `ConfigurationError`."""
+    if out == STDOUT and as_json:
+        raise ConfigurationError("--out - and --json both want stdout", "keep one of them, or name a file for --out")
+
+
+def write_out(out: Path, data: bytes, *, private: bool = False, replace: bool = False) -> None:
+    """Write what a command makes to a file (`keys.write_file`), or to stdout. Raises `ConfigurationError`."""
+    if out != STDOUT:
+        write_file(out, data, private=private, replace=replace)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def print_facts(facts: Iterable[tuple[str, Words | str]], *, err: bool = False) -> None:
+    """Print names, each with its value; on stderr where stdout is for something else."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts:
         table.add_row(name, _visible(value))
-    _show(table)
+    _show(table, err=err)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Words | str]]) -> None:
@@ -95,11 +115,11 @@ def _visible(value: Words | str) -> Text:
     return Text(one_line(words.text), words.style)
 
 
-def _show(what: RenderableType) -> None:
-    if sys.stdout.isatty():
-        Console().print(what)
+def _show(what: RenderableType, *, err: bool = False) -> None:
+    if (sys.stderr if err else sys.stdout).isatty():
+        Console(stderr=err).print(what)
         return
     console = Console(width=_UNBOUNDED)
     with console.capture() as captured:
         console.print(what)
-    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()), err=err)

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from accredit.base.standard import STDIN, STDOUT
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.output import find_by_prefix, print_facts, print_json, say, tell
+from accredit.cli.actions.output import check_out, find_by_prefix, print_facts, print_json, say, tell, write_out
 from accredit.console.revoking import revoke
 from accredit.errors import AccreditError, ConfigurationError
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key
@@ -41,6 +42,8 @@ def revoke_certificate(
         )
     if (list_file is None) == (store is None):
         raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
+    out = STDOUT if list_file == STDIN else None
+    check_out(out, as_json=as_json)
     key = load_signing_key(issuer, ask)
     where = str(list_file or store)
     database = None if store is None else _store(store)
@@ -53,6 +56,8 @@ def revoke_certificate(
     change = revoke(cert_id, key, Path(where) if database is None else database, where)
     _warn(cert_id, key, store, is_new=is_new)
     place = "file" if store is None else "store"
+    if out is not None:
+        write_out(out, change.after)
     _report(change, cert_id, (place, where), key, as_json=as_json)
     return 0
 
@@ -117,12 +122,14 @@ def _report(change: ListChange, cert_id: str, place: tuple[str, str], key: Signi
             }
         )
         return
-    say(f"revoked {cert_id}" if is_new else f"{cert_id} was revoked before: nothing is changed")
+    show, streamed = (tell, True) if where == str(STDIN) else (say, False)
+    show(f"revoked {cert_id}" if is_new else f"{cert_id} was revoked before: nothing is changed")
     print_facts(
         [
             ("list", where),
             ("signed by", f"{key.about.name} ({key.about.id})"),
             ("as of", updated),
             ("holds", f"{len(revoked.revoked_certs)} in all"),
-        ]
+        ],
+        err=streamed,
     )

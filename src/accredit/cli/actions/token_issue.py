@@ -7,11 +7,12 @@ import typer
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import STDOUT
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.arguments import seconds
-from accredit.cli.actions.output import print_facts, print_json
+from accredit.cli.actions.output import check_out, print_facts, print_json, write_out
 from accredit.errors import ConfigurationError
-from accredit.keys import load_token_key, make_token_key, public_path, read_file, write_file, write_token_key
+from accredit.keys import load_token_key, make_token_key, public_path, read_file, write_token_key
 from accredit.limits import MAX_POLICY_BYTES
 from accredit.tokens import SessionGrant, issue_session_token, policy_digest, public_jwk
 
@@ -48,17 +49,18 @@ def make(path: Path, *, replace: bool, as_json: bool) -> None:
 
 def issue_token(request: Request, *, as_json: bool) -> None:
     """Sign a token, and print it or write it to a file. Raises `ConfigurationError`."""
+    check_out(request.out, as_json=as_json)
     grant = _grant(request, unix_seconds())
     token = issue_session_token(load_token_key(request.key), grant)
     if request.out is not None:
-        write_file(request.out, token.encode() + b"\n", private=True, replace=request.force)
+        write_out(request.out, token.encode() + b"\n", private=True, replace=request.force)
     if as_json:
         place = {"token": token} if request.out is None else {"file": str(request.out)}
         print_json({**place, **_members(grant)})
     elif request.out is None:
         typer.echo(token)
     else:
-        print_facts([*_facts(grant), ("written to", str(request.out))])
+        print_facts([*_facts(grant), ("written to", str(request.out))], err=request.out == STDOUT)
 
 
 def _grant(request: Request, now: int) -> SessionGrant:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from accredit.cli.dashes import command_of
-from accredit.cli.options import ConfigOption, JsonOption
+from accredit.cli.options import ConfigFileOption, JsonOption
 from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, as_configured, reached, read_reach
 
 
@@ -16,7 +16,7 @@ def add(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the server is called: its [servers.NAME].")],
     url: Annotated[str | None, typer.Argument(metavar="URL", help="The MCP server.")] = None,
-    config: ConfigOption = None,
+    config: ConfigFileOption = None,
     name_existing: Annotated[
         str | None,
         typer.Option("--name-existing", metavar="NAME", help="What the server of [upstream] is called from now on."),

@@ -9,6 +9,7 @@ import typer
 
 from accredit.cli.options import AgentKeyOption, DelegationsOption, GatewayIdOption, JsonOption
 from accredit.cli.reaching import HeaderOption, ServerOption, TimeoutOption, TokenEnvOption, read_reach
+from accredit.cli.standard import reads
 
 
 def call(
@@ -19,13 +20,16 @@ def call(
     ] = None,
     json_args: Annotated[
         Path | None,
-        typer.Option("--json-args", metavar="FILE", help="Arguments as a JSON object; - for stdin."),
+        typer.Option("--json-args", metavar="FILE", callback=reads, help="Arguments as a JSON object; - for stdin."),
     ] = None,
     url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The gateway's or server's endpoint.")] = None,
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", metavar="FILE", help="In place of a URL: a configuration, whose gateway this process is itself."
+            "--config",
+            metavar="FILE",
+            callback=reads,
+            help="In place of a URL: a configuration, whose gateway this process is itself.",
         ),
     ] = None,
     server: ServerOption = None,

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from accredit.base.standard import STDIN
 from accredit.cli.dashes import command_of
-from accredit.cli.options import JsonOption, ServerConfigOption
+from accredit.cli.options import CheckedConfigOption, JsonOption
 from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, reached, read_reach
 from accredit.errors import ConfigurationError
 
@@ -26,7 +27,7 @@ def check(
             help="One of [servers]; or an MCP server, or a server object that can be imported.",
         ),
     ] = None,
-    config: ServerConfigOption = None,
+    config: CheckedConfigOption = None,
     fix: Annotated[
         bool, typer.Option("--fix", help="Write the tables of tools that have none; nothing else is touched.")
     ] = False,
@@ -60,6 +61,8 @@ def check(
 
     command = command_of(ctx)
     reach = read_reach(header, token_env, timeout)
+    if fix and config == STDIN:
+        raise ConfigurationError("--fix can't write to stdin", "name the file that it has to change")
     name = target if command is None and target is not None and _NAME.fullmatch(target) else None
     if name is not None or (target is None and command is None):
         return check_configured(load(config, os.environ, {}), name, reach, fix=fix, as_json=as_json)

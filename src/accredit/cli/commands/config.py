@@ -11,12 +11,12 @@ import typer
 
 from accredit.cli.dashes import CommandAfterDashes, command_of
 from accredit.cli.options import (
+    CheckedConfigOption,
     ConfigOption,
     HostOption,
     JsonAnywayOption,
     JsonOption,
     PortOption,
-    ServerConfigOption,
     UrlArgument,
 )
 from accredit.errors import ConfigurationError
@@ -116,7 +116,7 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
 def show(
     ctx: typer.Context,
     url: UrlArgument = None,
-    config: ServerConfigOption = None,
+    config: CheckedConfigOption = None,
     host: HostOption = None,
     port: PortOption = None,
     as_json: JsonOption = False,

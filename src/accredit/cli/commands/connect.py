@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from accredit.cli.options import (
-    AgentKeyOption,
-    DelegationsOption,
+    AgentKeyFileOption,
+    DelegationFilesOption,
     GatewayIdOption,
     LogFormatOption,
     LogLevelOption,
@@ -48,8 +48,8 @@ _Modern = Annotated[
 
 def connect(
     url: Annotated[str, typer.Argument(metavar="URL", help="The gateway's endpoint.")],
-    key: AgentKeyOption = None,
-    delegation: DelegationsOption = None,
+    key: AgentKeyFileOption = None,
+    delegation: DelegationFilesOption = None,
     server: ServerOption = None,
     token_env: TokenEnvOption = None,
     header: HeaderOption = None,

@@ -10,6 +10,7 @@ import typer
 from accredit.cli.options import JsonOption
 from accredit.cli.passphrases import PassphraseFileOption, passphrase_source
 from accredit.cli.reaching import HeaderOption, ServerOption, TimeoutOption, TokenEnvOption, read_reach
+from accredit.cli.standard import reads, reads_secret, writes
 
 if TYPE_CHECKING:
     from accredit.ratify import Constraint
@@ -31,9 +32,15 @@ _Constraint = Annotated[
 ]
 
 
-_Issuer = Annotated[Path, typer.Option("--issuer", metavar="KEY", help="The private key that signs.")]
-_Agent = Annotated[Path, typer.Option("--agent", metavar="AGENT.pub", help="The public key that it is for.")]
-_Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the delegation is written.")]
+_Issuer = Annotated[
+    Path, typer.Option("--issuer", metavar="KEY", callback=reads_secret, help="The private key that signs.")
+]
+_Agent = Annotated[
+    Path, typer.Option("--agent", metavar="AGENT.pub", callback=reads, help="The public key that it is for.")
+]
+_Out = Annotated[
+    Path, typer.Option("--out", metavar="FILE", callback=writes, help="Where the delegation is written; - for stdout.")
+]
 _Scope = Annotated[
     list[str] | None, typer.Option("--scope", metavar="S", help="What the agent may do; may be repeated.")
 ]
@@ -45,7 +52,8 @@ _AllReadOnly = Annotated[
     bool, typer.Option("--all-read-only", help="The scopes of all tools that say that they only read.")
 ]
 _Config = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The gateway's configuration: scopes are looked up.")
+    Path | None,
+    typer.Option("--config", metavar="FILE", callback=reads, help="The gateway's configuration: scopes are looked up."),
 ]
 _Url = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="The gateway: scopes are looked up in what it lists.")
@@ -55,7 +63,12 @@ _Expires = Annotated[
 ]
 _Parent = Annotated[
     Path | None,
-    typer.Option("--parent", metavar="FILE", help="The issuer's own delegation, of which this passes on a part."),
+    typer.Option(
+        "--parent",
+        metavar="FILE",
+        callback=reads,
+        help="The issuer's own delegation, of which this passes on a part.",
+    ),
 ]
 _Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it exists; sign scopes that no catalog knows.")]
 _Yes = Annotated[bool, typer.Option("--yes", help="Sign sensitive scopes without asking.")]

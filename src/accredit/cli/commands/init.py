@@ -11,6 +11,7 @@ import typer
 from accredit.cli.dashes import command_of
 from accredit.cli.options import JsonOption
 from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, as_configured, reached, read_reach
+from accredit.cli.standard import only_file
 
 
 def init(
@@ -19,7 +20,10 @@ def init(
     server: Annotated[
         str, typer.Option("--server", metavar="NAME", help="Make it the first of [servers], of this name.")
     ] = "",
-    folder: Annotated[Path, typer.Option("--dir", metavar="D", help="Where the files are written.")] = Path(),
+    folder: Annotated[
+        Path,
+        typer.Option("--dir", metavar="D", callback=only_file("that is a folder"), help="Where the files are written."),
+    ] = Path(),
     header: HeaderOption = None,
     token_env: TokenEnvOption = None,
     timeout: TimeoutOption = None,

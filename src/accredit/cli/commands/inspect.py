@@ -8,16 +8,23 @@ from typing import Annotated
 import typer
 
 from accredit.cli.options import JsonOption
+from accredit.cli.standard import reads
 
 
 def inspect(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A delegation, proof, token, revocation list, attestation or key.")
+        Path,
+        typer.Argument(
+            metavar="FILE", callback=reads, help="A delegation, proof, token, revocation list, attestation or key."
+        ),
     ],
     key: Annotated[
         list[Path] | None,
         typer.Option(
-            "--key", metavar="PUB", help="To know ids by, and to check lists, attestations and tokens with; repeatable."
+            "--key",
+            metavar="PUB",
+            callback=reads,
+            help="To know ids by, and to check lists, attestations and tokens with; repeatable.",
         ),
     ] = None,
     as_json: JsonOption = False,

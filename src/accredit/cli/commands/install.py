@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from accredit.cli.options import JsonOption
+from accredit.cli.standard import only_file
 from accredit.errors import ConfigurationError
 
 _Host = Annotated[str | None, typer.Argument(metavar="HOST", help="Such as cursor; --list names all.")]
@@ -25,7 +26,12 @@ def install(
     url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The gateway's endpoint.")] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="The gateway's configuration; else the one that is found."),
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            callback=only_file("the host goes on with what it names"),
+            help="The gateway's configuration; else the one that is found.",
+        ),
     ] = None,
     server: Annotated[
         str | None, typer.Option("--server", metavar="NAME", help="One of the gateway's [servers].")

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from accredit.cli.options import JsonOption, ReplaceKeyOption
+from accredit.cli.standard import TWO_FILES, only_file, reads, reads_secret
 
 keys_app = typer.Typer(
     help="Makes and shows keys.", epilog="Example:  accredit keys new owner.key --kind human --name Owner"
@@ -16,14 +17,24 @@ keys_app = typer.Typer(
 
 @keys_app.command()
 def new(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The private key; the public one is PATH.pub.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", callback=only_file(TWO_FILES), help="The private key; the public one is PATH.pub."
+        ),
+    ],
     kind: Annotated[Literal["human", "agent", "gateway"], typer.Option("--kind", help="Whose key it is.")],
     name: Annotated[
         str | None, typer.Option("--name", metavar="N", help="For people to know it by; else PATH's own.")
     ] = None,
     passphrase_file: Annotated[
         Path | None,
-        typer.Option("--passphrase-file", metavar="F", help="Encrypt a human's key with the passphrase in F."),
+        typer.Option(
+            "--passphrase-file",
+            metavar="F",
+            callback=reads_secret,
+            help="Encrypt a human's key with the passphrase in F; - for stdin.",
+        ),
     ] = None,
     no_passphrase: Annotated[bool, typer.Option("--no-passphrase", help="Do not encrypt a human's key.")] = False,
     force: ReplaceKeyOption = False,
@@ -46,7 +57,7 @@ def new(
 
 @keys_app.command()
 def show(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A private or a public key.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", callback=reads, help="A private or a public key.")],
     as_json: JsonOption = False,
 ) -> None:
     """Shows whose key it is and the id that belongs to it; never what has to stay secret.

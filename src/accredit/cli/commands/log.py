@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from accredit.cli.options import ConfigOption, JsonAnywayOption, JsonOption
+from accredit.cli.standard import reads, reads_secret, writes
 
 log_app = typer.Typer(help="Shows, verifies and keeps the log of calls.", epilog="Example:  accredit log list -f")
 
@@ -22,7 +23,10 @@ _StoreOption = Annotated[
 _KeysOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "--key", metavar="PUB", help="A public key that is trusted: the gateway's, attest.signer's; may be repeated."
+        "--key",
+        metavar="PUB",
+        callback=reads,
+        help="A public key that is trusted: the gateway's, attest.signer's; may be repeated.",
     ),
 ]
 _KnownOption = Annotated[
@@ -30,10 +34,14 @@ _KnownOption = Annotated[
     typer.Option(
         "--known",
         metavar="PUB",
+        callback=reads,
         help="A public key, by whose name its id is shown; repeatable. Those beside the configuration are known.",
     ),
 ]
-_OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a new file, not to stdout.")]
+_OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", callback=writes, help="Write to a new file, not to stdout (-)."),
+]
 Ending = Literal[
     "ok", "tool_error", "error", "input_required", "task", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
 ]
@@ -125,7 +133,10 @@ def show(
 @log_app.command()
 def verify(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="What `log export` wrote, in place of a store.")
+        Path | None,
+        typer.Argument(
+            metavar="FILE", callback=reads, help="What `log export` wrote, in place of a store; - for stdin."
+        ),
     ] = None,
     store: _StoreOption = None,
     config: ConfigOption = None,
@@ -135,6 +146,7 @@ def verify(
         typer.Option(
             "--since",
             metavar="CHECKPOINT",
+            callback=reads,
             help="What `log checkpoint` wrote, or a gateway's own log; repeatable.",
         ),
     ] = None,
@@ -209,7 +221,12 @@ def checkpoint(
 @log_app.command()
 def prune(
     before: Annotated[str, typer.Option("--before", metavar="DATE", help=f"What was recorded before: {_Time}.")],
-    key: Annotated[Path, typer.Option("--key", metavar="KEY", help="The gateway's private key, which signs the note.")],
+    key: Annotated[
+        Path,
+        typer.Option(
+            "--key", metavar="KEY", callback=reads_secret, help="The gateway's private key, which signs the note."
+        ),
+    ],
     store: _StoreOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from accredit.cli.options import ConfigOption, JsonOption
+from accredit.cli.options import ConfigFileOption, JsonOption
 from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, read_reach
 
 
@@ -16,7 +16,7 @@ def pin(
         str | None,
         typer.Argument(metavar="NAME", help="One of [servers]; else that of [upstream], `upstream`."),
     ] = None,
-    config: ConfigOption = None,
+    config: ConfigFileOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Approve without being asked.")] = False,
     header: HeaderOption = None,
     token_env: TokenEnvOption = None,

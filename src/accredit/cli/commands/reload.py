@@ -2,10 +2,10 @@
 
 # ruff: noqa: PLC0415 - what runs is loaded when it runs: `accredit --help` is quick without it
 
-from accredit.cli.options import ConfigOption, JsonOption
+from accredit.cli.options import ConfigFileOption, JsonOption
 
 
-def reload(config: ConfigOption = None, as_json: JsonOption = False) -> int:
+def reload(config: ConfigFileOption = None, as_json: JsonOption = False) -> int:
     """Has the gateway that serves a configuration read it again, with all files that it names, and prints what changed.
 
     The new configuration is checked first. If anything is wrong with it the gateway goes on with what it has, the

@@ -9,16 +9,25 @@ import typer
 
 from accredit.cli.options import JsonOption
 from accredit.cli.passphrases import PassphraseFileOption, passphrase_source
+from accredit.cli.standard import reads, reads_secret
 
 
 def revoke(
     cert_id: Annotated[
         str, typer.Argument(metavar="CERT_ID", help="The certificate's id, which `accredit inspect` shows.")
     ],
-    issuer: Annotated[Path, typer.Option("--issuer", metavar="KEY", help="The private key that signs the list.")],
+    issuer: Annotated[
+        Path,
+        typer.Option("--issuer", metavar="KEY", callback=reads_secret, help="The private key that signs the list."),
+    ],
     list_file: Annotated[
         Path | None,
-        typer.Option("--list", metavar="FILE", help="The issuer's revocation list; made where there is none."),
+        typer.Option(
+            "--list",
+            metavar="FILE",
+            callback=reads,
+            help="The issuer's revocation list; made where there is none. -: read from stdin, written to stdout.",
+        ),
     ] = None,
     store: Annotated[
         str | None,

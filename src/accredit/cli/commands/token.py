@@ -8,19 +8,27 @@ from typing import Annotated
 import typer
 
 from accredit.cli.options import JsonOption, ReplaceKeyOption
+from accredit.cli.standard import TWO_FILES, only_file, reads, reads_secret, writes
 
 token_app = typer.Typer(help="Issues and verifies session tokens.", epilog="Example:  accredit token keygen tokens.key")
 
 _Issuer = Annotated[str, typer.Option("--issuer", metavar="NAME", help="Who issues it: `iss`.")]
 _Policy = Annotated[
     Path | None,
-    typer.Option("--policy", metavar="FILE", help="The configuration that it is good under: accredit.toml."),
+    typer.Option(
+        "--policy", metavar="FILE", callback=reads, help="The configuration that it is good under: accredit.toml."
+    ),
 ]
 
 
 @token_app.command()
 def keygen(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The private key; the public one is PATH.pub.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", callback=only_file(TWO_FILES), help="The private key; the public one is PATH.pub."
+        ),
+    ],
     force: ReplaceKeyOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,7 +45,7 @@ def keygen(
 
 @token_app.command()
 def issue(
-    key: Annotated[Path, typer.Option("--key", metavar="K", help="The private key that signs.")],
+    key: Annotated[Path, typer.Option("--key", metavar="K", callback=reads_secret, help="The private key that signs.")],
     agent: Annotated[str, typer.Option("--agent", metavar="ID", help="Whom it is for: the agent's id.")],
     audience: Annotated[
         str, typer.Option("--audience", metavar="A", help="Where it is good: the audience that the gateway expects.")
@@ -57,7 +65,10 @@ def issue(
     ] = None,
     issuer: _Issuer = "accredit",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write it there, for you alone, and do not print it.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", callback=writes, help="Write it there, for you alone, and do not print it."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     as_json: JsonOption = False,
@@ -91,10 +102,16 @@ def issue(
 
 @token_app.command()
 def verify(
-    key: Annotated[Path, typer.Option("--key", metavar="PUB", help="The issuer's public key (PEM), or its JWK set.")],
+    key: Annotated[
+        Path,
+        typer.Option("--key", metavar="PUB", callback=reads, help="The issuer's public key (PEM), or its JWK set."),
+    ],
     audience: Annotated[str, typer.Option("--audience", metavar="A", help="The audience that it has to be for.")],
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Holds the token; else it is in $ACCREDIT_TOKEN.")
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", callback=reads, help="Holds the token (- for stdin); else it is in $ACCREDIT_TOKEN."
+        ),
     ] = None,
     issuer: _Issuer = "accredit",
     policy: _Policy = None,

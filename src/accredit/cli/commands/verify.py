@@ -8,12 +8,19 @@ from typing import Annotated
 import typer
 
 from accredit.cli.options import JsonOption
+from accredit.cli.standard import reads
 
 
 def verify(
-    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A proof: a ProofBundle as JSON.")],
+    bundle: Annotated[
+        Path,
+        typer.Argument(metavar="BUNDLE", callback=reads, help="A proof: a ProofBundle as JSON; - for stdin."),
+    ],
     root: Annotated[
-        list[Path], typer.Option("--root", metavar="PUB", help="The public key of a trusted human; may be repeated.")
+        list[Path],
+        typer.Option(
+            "--root", metavar="PUB", callback=reads, help="The public key of a trusted human; may be repeated."
+        ),
     ],
     scope: Annotated[str, typer.Option("--scope", metavar="S", help="What the proof has to allow.")] = "",
     fact: Annotated[
@@ -22,7 +29,9 @@ def verify(
     ] = None,
     params: Annotated[
         Path | None,
-        typer.Option("--params", metavar="FILE", help="The call's params as JSON, for dev.accredit.call."),
+        typer.Option(
+            "--params", metavar="FILE", callback=reads, help="The call's params as JSON, for dev.accredit.call."
+        ),
     ] = None,
     method: Annotated[
         str, typer.Option("--method", metavar="M", help="The call's method; by default what its params look like.")
@@ -35,7 +44,7 @@ def verify(
     ] = "",
     revoked: Annotated[
         list[Path] | None,
-        typer.Option("--revoked", metavar="LIST", help="A signed revocation list; may be repeated."),
+        typer.Option("--revoked", metavar="LIST", callback=reads, help="A signed revocation list; may be repeated."),
     ] = None,
     now: Annotated[
         str | None,

@@ -1,0 +1,88 @@
+"""Whether an option that names a file takes `-`: each says so by its callback. No I/O.
+
+- `reads`: stdin (`base.standard`); `reads_secret`: also that, but not from a terminal;
+- `writes`: stdout (`actions.output.write_out`). What else the command has to say then goes to stderr;
+- `only_file(why)`: neither. A callback that refuses it, and says why.
+
+`-` and `/dev/stdin`, or `/dev/stdout`, mean the same. A file of this very name is `./-`.
+
+And how a command ends that can't print: quietly where nobody reads any more, else with an error.
+"""
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import typer
+
+from accredit.base.standard import STDIN, STDOUT, standard_input
+from accredit.errors import ConfigurationError
+
+_DASH = Path("-")
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+TWO_FILES = "a key is two files, and a private one is for a file that only you can read"
+"""Why `only_file` makes keys."""
+
+
+def reads(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+    """Have `-` stand for stdin. Raises `ConfigurationError` if another option has it already."""
+    return _input(ctx, param, value, secret=False)
+
+
+def reads_secret(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+    """Have `-` stand for stdin, for a secret. Raises `ConfigurationError`, also at a terminal."""
+    return _input(ctx, param, value, secret=True)
+
+
+def writes(value: Any) -> Any:
+    """Have `-` stand for stdout."""
+    return STDOUT if value == _DASH else value
+
+
+def only_file(why: str) -> Callable[..., Any]:
+    """Return a callback that refuses `-`; `why` follows the option's name."""
+
+    def check(param: typer.CallbackParam, value: Any) -> Any:
+        if any(each in (_DASH, STDIN, STDOUT) for each in _several(value)):
+            raise ConfigurationError(f"{_name(param)} -: {why}", "name a file")
+        return value
+
+    return check
+
+
+def without_reader() -> int:
+    """Return the exit code where nobody reads what is printed, as shells have it for programs that such a pipe ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())  # what is left in the buffer is not worth an error when Python ends
+    os.close(nowhere)
+    return 128 + signal.SIGPIPE
+
+
+def is_full(error: OSError) -> bool:
+    """Return whether what was to be printed could not be written."""
+    return error.errno in _FULL and error.filename is None
+
+
+def _input(ctx: typer.Context, param: typer.CallbackParam, value: Any, *, secret: bool) -> Any:
+    found: list[Any] = []
+    for each in _several(value):
+        if each in (_DASH, STDIN):
+            ctx.with_resource(standard_input(_name(param), secret=secret))
+            each = STDIN
+        found.append(each)
+    return found if isinstance(value, list | tuple) else found[0] if found else value
+
+
+def _several(value: Any) -> Iterable[Any]:
+    if isinstance(value, list | tuple):
+        return cast("Iterable[Any]", value)
+    return () if value is None else (value,)
+
+
+def _name(param: typer.CallbackParam) -> str:
+    return param.opts[0] if param.param_type_name == "option" else str(param.metavar or param.name)

@@ -1,0 +1,238 @@
+"""`-` in the place of a file: which options take it, and that nothing else is taken for stdin, or written to stdout."""
+
+import io
+import os
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.models import ArgumentInfo, OptionInfo
+
+from accredit.base.standard import STDIN, standard_input
+from accredit.cli import app
+from accredit.cli.standard import only_file, reads, reads_secret, writes
+from accredit.config import load
+from accredit.errors import ConfigurationError
+from accredit.keys import load_public_key, read_file
+
+pytestmark = pytest.mark.holds("base/standard")
+
+READS, SECRET, WRITES, FILE = "stdin", "stdin, but no terminal", "stdout", "only a file"
+
+TABLE = {
+    "add --config": FILE,
+    "approve --passphrase-file": SECRET,
+    "call --config": READS,
+    "call --delegation": READS,
+    "call --json-args": READS,
+    "call --key": SECRET,
+    "check --config": READS,
+    "config check --config": READS,
+    "config show --config": READS,
+    "connect --delegation": FILE,
+    "connect --key": FILE,
+    "desk --config": READS,
+    "desk --passphrase-file": SECRET,
+    "desk unlock --passphrase-file": SECRET,
+    "grant --agent": READS,
+    "grant --config": READS,
+    "grant --issuer": SECRET,
+    "grant --out": WRITES,
+    "grant --parent": READS,
+    "grant --passphrase-file": SECRET,
+    "init --dir": FILE,
+    "inspect --key": READS,
+    "inspect FILE": READS,
+    "install --config": FILE,
+    "keys new --passphrase-file": SECRET,
+    "keys new PATH": FILE,
+    "keys show PATH": READS,
+    "log checkpoint --config": READS,
+    "log checkpoint --out": WRITES,
+    "log export --config": READS,
+    "log export --out": WRITES,
+    "log list --config": READS,
+    "log list --known": READS,
+    "log prune --config": READS,
+    "log prune --key": SECRET,
+    "log show --config": READS,
+    "log show --key": READS,
+    "log show --known": READS,
+    "log verify --config": READS,
+    "log verify --key": READS,
+    "log verify --since": READS,
+    "log verify FILE": READS,
+    "pin --config": FILE,
+    "reload --config": FILE,
+    "revoke --issuer": SECRET,
+    "revoke --list": READS,
+    "revoke --passphrase-file": SECRET,
+    "serve --config": FILE,
+    "store migrate --config": READS,
+    "store restored --config": READS,
+    "store status --config": READS,
+    "token issue --key": SECRET,
+    "token issue --out": WRITES,
+    "token issue --policy": READS,
+    "token keygen PATH": FILE,
+    "token verify --key": READS,
+    "token verify --policy": READS,
+    "token verify FILE": READS,
+    "verify --params": READS,
+    "verify --revoked": READS,
+    "verify --root": READS,
+    "verify BUNDLE": READS,
+    "wrap --config": FILE,
+}
+"""Every option and argument that names a file, and what `-` means there."""
+
+ONLY_FILE = only_file("").__qualname__
+
+
+PARAMETERS = (OptionInfo, ArgumentInfo)
+
+
+def files(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """The parameters of a command that are paths, each with its callback."""
+    hints = typing.get_type_hints(command.callback, include_extras=True)
+    for parameter in command.params:
+        info = next(
+            (each for each in getattr(hints.get(parameter.name), "__metadata__", ()) if isinstance(each, PARAMETERS)),
+            None,
+        )
+        if info is not None and "Path" in str(typing.get_args(hints[parameter.name])[0]):
+            name = parameter.opts[0] if parameter.param_type_name == "option" else str(info.metavar).strip("[]")
+            yield f"{path.removeprefix('accredit ')} {name}", info.callback
+
+
+def every_command(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The commands below a group, and groups that do something themselves, with the words that call them."""
+    inner = getattr(command, "commands", None)
+    if inner is None or (command.invoke_without_command and path != "accredit"):
+        yield path, command
+    for name, each in (inner or {}).items():
+        yield from every_command(each, f"{path} {name}")
+
+
+def meaning(callback: Any) -> str | None:
+    known = {reads: READS, reads_secret: SECRET, writes: WRITES}
+    return FILE if getattr(callback, "__qualname__", "") == ONLY_FILE else known.get(callback)
+
+
+def test_every_option_that_names_a_file_says_what_a_dash_means() -> None:
+    commands = every_command(get_command(app), "accredit")
+    found = {name: meaning(callback) for path, each in commands for name, callback in files(path, each)}
+    assert found == TABLE
+
+
+class Sent(io.BytesIO):
+    """What comes on stdin in these tests: bytes, as those of a pipe or a terminal."""
+
+    is_terminal = False
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+    def fileno(self) -> int:
+        return self.pipe.fileno()
+
+    pipe: Any = None
+
+
+Send = Callable[..., Sent]
+
+
+@pytest.fixture
+def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
+    """Sends bytes to stdin."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+
+        def call(data: bytes, *, is_terminal: bool = False) -> Sent:
+            sent = Sent(data)
+            sent.is_terminal, sent.pipe = is_terminal, pipe
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(sent))
+            return sent
+
+        yield call
+
+
+def test_without_a_command_line_that_says_so_it_is_a_file_like_any_other(
+    monkeypatch: pytest.MonkeyPatch, send: Send, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sent = send(b"secret")
+    with pytest.raises(ConfigurationError, match="can't read"):
+        read_file(Path("-"), 100)
+    Path("-").write_bytes(b"a file's")
+    assert read_file(Path("-"), 100).data == b"a file's"
+    assert sent.read() == b"secret"
+
+
+def test_it_is_bounded_and_comes_again_whole(send: Send) -> None:
+    send(b"x" * 10)
+    with standard_input("--key"):
+        with pytest.raises(ConfigurationError, match="more than 9 bytes"):
+            read_file(STDIN, 9)
+        assert read_file(STDIN, 10).data == b"x" * 10
+        assert read_file(STDIN, 100).data == b"x" * 10
+
+
+def test_bytes_are_not_taken_for_text(send: Send) -> None:
+    every = bytes(range(256)) + b"\r\n\x00"
+    send(every)
+    with standard_input("FILE"):
+        assert read_file(STDIN, 1_000).data == every
+
+
+def test_two_options_cannot_both_have_it(send: Send) -> None:
+    send(b"")
+    with (
+        standard_input("--key"),
+        pytest.raises(ConfigurationError, match="--key and --known both name stdin"),
+        standard_input("--known"),
+    ):
+        pass
+    with standard_input("--known"):
+        pass
+
+
+def test_a_secret_is_not_typed_where_it_shows(send: Send) -> None:
+    send(b"", is_terminal=True)
+    with standard_input("FILE"):
+        pass
+    with pytest.raises(ConfigurationError, match="a terminal, which shows"), standard_input("--key", secret=True):
+        pass
+
+
+def test_a_private_key_in_a_file_that_others_can_read_is_one_through_stdin_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "some.key"
+    path.write_bytes(b'{"accredit_key": 1, "seed": {}}')
+    path.chmod(0o644)
+    with path.open("rb") as file:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(file))
+        with standard_input("--key"), pytest.raises(ConfigurationError, match="others can read"):
+            load_public_key(STDIN)
+
+
+def test_a_closed_stdin_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with standard_input("FILE"), pytest.raises(ConfigurationError, match="stdin is closed"):
+        read_file(STDIN, 10)
+
+
+def test_a_configuration_from_there_names_files_of_the_current_folder(
+    monkeypatch: pytest.MonkeyPatch, send: Send, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    send(b'[attest]\nkey_file = "gateway.key"\n')
+    with standard_input("--config"):
+        for _ in range(2):
+            assert load(STDIN, {}, {}).config.attest.key_file == str(tmp_path / "gateway.key")
