@@ -10,29 +10,32 @@ import typer
 from accredit.cli.options import JsonOption
 from accredit.cli.standard import reads
 
+_Roots = Annotated[
+    list[Path],
+    typer.Option("--root", metavar="PUB", callback=reads, help="The public key of a trusted human; may be repeated."),
+]
+_Params = Annotated[
+    Path | None,
+    typer.Option("--params", metavar="FILE", callback=reads, help="The call's params as JSON, for dev.accredit.call."),
+]
+_Revoked = Annotated[
+    list[Path] | None,
+    typer.Option("--revoked", metavar="LIST", callback=reads, help="A signed revocation list; may be repeated."),
+]
+
 
 def verify(
     bundle: Annotated[
         Path,
         typer.Argument(metavar="BUNDLE", callback=reads, help="A proof: a ProofBundle as JSON; - for stdin."),
     ],
-    root: Annotated[
-        list[Path],
-        typer.Option(
-            "--root", metavar="PUB", callback=reads, help="The public key of a trusted human; may be repeated."
-        ),
-    ],
+    root: _Roots,
     scope: Annotated[str, typer.Option("--scope", metavar="S", help="What the proof has to allow.")] = "",
     fact: Annotated[
         list[str] | None,
         typer.Option("--fact", metavar="NAME=VALUE", help="A fact of the call for constraints; may be repeated."),
     ] = None,
-    params: Annotated[
-        Path | None,
-        typer.Option(
-            "--params", metavar="FILE", callback=reads, help="The call's params as JSON, for dev.accredit.call."
-        ),
-    ] = None,
+    params: _Params = None,
     method: Annotated[
         str, typer.Option("--method", metavar="M", help="The call's method; by default what its params look like.")
     ] = "",
@@ -42,10 +45,7 @@ def verify(
     session_context: Annotated[
         str, typer.Option("--session-context", metavar="BASE64", help="What a bound proof has to be bound to.")
     ] = "",
-    revoked: Annotated[
-        list[Path] | None,
-        typer.Option("--revoked", metavar="LIST", callback=reads, help="A signed revocation list; may be repeated."),
-    ] = None,
+    revoked: _Revoked = None,
     now: Annotated[
         str | None,
         typer.Option("--now", metavar="TIME", help="Judge as of this time (RFC 3339 or unix seconds)."),
