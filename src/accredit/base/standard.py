@@ -21,7 +21,7 @@ from accredit.errors import ConfigurationError
 STDIN, STDOUT = Path("/dev/stdin"), Path("/dev/stdout")
 """What stands for the two streams where a path is asked for, also in messages."""
 
-_ONLY_OWNER = 0o600
+_PRIVATE = 0o600
 
 
 class StandardInput:
@@ -49,10 +49,11 @@ class StandardInput:
             yield line
 
     @property
-    def mode(self) -> int:
-        """The permission bits of the file that stdin is; those of a private one for what has no name."""
-        status = os.fstat(_stream().fileno())
-        return stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else _ONLY_OWNER
+    def permissions(self) -> tuple[int, int]:
+        """The permission bits and the owner of the file that stdin is; our own and nobody else's where it has no
+        name."""
+        found = os.fstat(_stream().fileno())
+        return (stat.S_IMODE(found.st_mode), found.st_uid) if stat.S_ISREG(found.st_mode) else (_PRIVATE, os.geteuid())
 
 
 _named: ContextVar[StandardInput | None] = ContextVar("accredit_standard_input", default=None)

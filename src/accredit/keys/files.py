@@ -29,7 +29,7 @@ def read_file(path: Path, max_bytes: int) -> FileContent:
 
 
 def _sent(source: StandardInput, max_bytes: int) -> FileContent:
-    return FileContent(source.read(max_bytes), source.mode)
+    return FileContent(source.read(max_bytes), *source.permissions)
 
 
 def _read(path: Path, max_bytes: int) -> FileContent:
