@@ -1461,6 +1461,10 @@ by more, the page says only that they have ended."""
 MAX_CALL_FILTER_CHARS = 500
 """Characters of a filter of calls: it is in the page's address."""
 
+MAX_BOOKMARKS = 10_000
+"""Calls that were listed whose place in the log is remembered: 4 MiB, and 200 pages of the list. The story of others is
+looked for from the newest entry on."""
+
 MAX_LOG_LOOKS = 2
 """Pages of the log that are read at one time: each is a thread and a connection to the store."""
 

@@ -4,6 +4,7 @@ import datetime
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.stores import LogStore, PostgresDatabase, open_log
 from accredit.stores.audit_log.calls import joined_newest_first
-from accredit.stores.audit_log.reading import LogAway, LogReader, Numbered
+from accredit.stores.audit_log.reading import Bookmark, LogAway, LogReader, Numbered, windows
 from accredit.stores.postgres.session import SchemaUnknown
 from accredit.stores.postgres.snapshot import Snapshot
 
@@ -124,6 +125,39 @@ def test_a_calls_records_are_found_by_its_id__and_those_that_were_pruned_are_not
     assert [record.phase for each in log.holding(written.open.call.id) if (record := each.record())] == ["decision"]
     for nothing in (written.old.call.id, "\0", "\udcff", "' OR true --", "%"):
         assert list(log.holding(nothing)) == []
+
+
+def test_a_calls_records_come_the_newest_first__and_in_order_from_a_bookmark_on(log: LogReader) -> None:
+    rows = {
+        row.decision.call.id: row
+        for row in joined_newest_first(filter(None, (each.record() for each in log.newest_first())))
+    }
+    numbers = {
+        record.call.id: each.number for each in log.newest_first() if (record := each.record()) and record.decision
+    }
+    for call_id, row in rows.items():
+        outcome = ["outcome"] if row.outcome is not None else []
+        begin = Bookmark(numbers[call_id], row.decision.log.writer, row.decision.log.sequence)
+        assert phases(log.holding(call_id)) == [*outcome, "decision"]
+        assert phases(log.holding(call_id, begin)) == ["decision", *outcome]
+        beyond = begin._replace(number=begin.number + 1, sequence=begin.sequence + 1)
+        assert phases(log.holding(call_id, beyond)) == outcome
+        assert phases(log.holding(call_id, Bookmark(10**9, "nobody", 10**9))) == []
+
+
+def phases(entries: Iterable[Numbered]) -> list[str]:
+    return [record.phase for each in entries if (record := each.record())]
+
+
+@pytest.mark.parametrize(
+    ("first", "last"), [(1, 0), (1, 1), (1, 256), (1, 257), (-5, 1_000_000), (-(1 << 63), (1 << 63) - 1)]
+)
+def test_windows_make_up_the_whole(first: int, last: int) -> None:
+    found = list(windows(first, last))
+    assert len(found) < 40
+    for one, other in pairwise(found):
+        assert other[0] == one[1] + 1
+    assert not found if first > last else (found[0][0], found[-1][1]) == (first, last)
 
 
 def test_checkpoints_and_notes_come_in_the_order_of_their_chain(log: LogReader) -> None:

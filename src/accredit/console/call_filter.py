@@ -46,6 +46,11 @@ class _Authority(Struct, frozen=True):
     principal_name: str | None = None
 
 
+class _Place(Struct, frozen=True):
+    writer: str = ""
+    sequence: int = 0
+
+
 class _Outcome(Struct, frozen=True):
     status: str = ""
 
@@ -57,6 +62,7 @@ class Glimpse(Struct, frozen=True):
     phase: str
     call: _Call
     times: _Times
+    log: _Place = _Place()
     decision: _Decision | None = None
     authority: _Authority | None = None
     outcome: _Outcome | None = None

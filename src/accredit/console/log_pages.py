@@ -8,7 +8,7 @@ is good, by the keys that the desk was given; without a key it says so.
 import asyncio
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -29,23 +29,34 @@ from accredit.attest import (
     verify_envelope,
 )
 from accredit.attest import timestamp as timestamp_ms
+from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
 from accredit.console.api import Route, Said
 from accredit.console.call_filter import CallFilter, Glimpse, glimpse, read_filter, values_of
 from accredit.console.views import timestamp
 from accredit.errors import AttestationError, DeskError, StoreUnavailable, WireError
-from accredit.limits import CALLS_A_PAGE, CALLS_LOOKED_AT, MAX_LOG_LOOKS, OUTCOMES_LOOKED_AT, SHORT_ID_CHARS
+from accredit.limits import (
+    CALLS_A_PAGE,
+    CALLS_LOOKED_AT,
+    MAX_BOOKMARKS,
+    MAX_LOG_LOOKS,
+    OUTCOMES_LOOKED_AT,
+    SHORT_ID_CHARS,
+)
 from accredit.pins.shown import shown
 from accredit.policy.constraint_words import constraint
 from accredit.ratify import DelegationCert
 from accredit.stores import LogStore, open_log
-from accredit.stores.audit_log.reading import LogReader, Numbered
+from accredit.stores.audit_log.reading import Bookmark, LogReader, Numbered
 
 _Found = TypeVar("_Found")
 _MAX_CHAIN_BYTES = 131_072
 _ID_CHARS = 8
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _CALL_ID = re.compile(r"[0-9a-f]{32}")
+
+
+_Bookmarks = RecentlyUsed[str, Bookmark]
 
 
 class LogPages:
@@ -58,12 +69,14 @@ class LogPages:
         self.names = names
         self.keys = keys
         self._looks = asyncio.Semaphore(MAX_LOG_LOOKS)
+        self._bookmarks = RecentlyUsed[str, Bookmark](MAX_BOOKMARKS)
+        """Where the calls begin that were listed: a story is found there at once, however long the log is."""
 
     async def calls(self, text: str, before: int | None) -> dict[str, Any]:
         """Return a page of the calls that pass a filter, the newest first, and where the next page begins (None: there
         is none). Raises `DeskError`."""
         wanted, names = read_filter(text, unix_ms()), self.names()
-        return await self.look(lambda log: _page(log, wanted, names, before))
+        return await self.look(lambda log: _page(log, wanted, names, before, self._bookmarks))
 
     async def rate(self, text: str) -> dict[str, Any]:
         """Return how many calls that pass a filter came in each minute of the last hour. Raises `DeskError`."""
@@ -73,12 +86,13 @@ class LogPages:
 
     async def story(self, call_id: str) -> dict[str, Any]:
         """Return all that the log says of a call. Raises `DeskError`."""
-        names = self.names()
-        return await self.look(lambda log: _story(log, call_id, names, self.keys))
+        names, since = self.names(), self._bookmarks.get(call_id)
+        return await self.look(lambda log: _story(log, call_id, since, names, self.keys))
 
     async def bundle(self, call_id: str) -> dict[str, Any]:
         """Return what shows to anybody what became of a call. Raises `DeskError`."""
-        return await self.look(lambda log: _bundle(log, call_id))
+        since = self._bookmarks.get(call_id)
+        return await self.look(lambda log: _bundle(log, call_id, since))
 
     async def look(self, read: Callable[[LogReader], _Found]) -> _Found:
         """Return what is read of the log as it is now, in a thread. Raises `DeskError`."""
@@ -136,8 +150,10 @@ class CallsPart:
         return await self._pages.bundle(call_id)
 
 
-def _page(log: LogReader, wanted: CallFilter, names: Mapping[str, str], before: int | None) -> dict[str, Any]:
-    """Return a page. `since` is the time of the last call that was looked at."""
+def _page(
+    log: LogReader, wanted: CallFilter, names: Mapping[str, str], before: int | None, bookmarks: "_Bookmarks"
+) -> dict[str, Any]:
+    """Return a page, and remember where its calls begin. `since` is the time of the last call that was looked at."""
     found: list[dict[str, Any]] = []
     outcomes: dict[str, tuple[str, Numbered]] = {}
     still_open = _open_calls(log)
@@ -153,7 +169,10 @@ def _page(log: LogReader, wanted: CallFilter, names: Mapping[str, str], before: 
             status, outcome = outcomes.pop(seen.call.id, ("open", None))
             since = seen.times.received
             if wanted.passes(since, values_of(seen, _status(seen, status, still_open), names)):
-                found += _in_full(each, outcome, wanted, names, still_open)
+                listed = _in_full(each, outcome, wanted, names, still_open)
+                if listed is not None:
+                    found.append(listed)
+                    bookmarks.put(seen.call.id, Bookmark(each.number, seen.log.writer, seen.log.sequence))
             if since < wanted.after:
                 break
         if len(found) == CALLS_A_PAGE or looked == CALLS_LOOKED_AT:
@@ -195,14 +214,14 @@ def _ms_of(text: str) -> int:
 
 def _in_full(
     entry: Numbered, outcome: Numbered | None, wanted: CallFilter, names: Mapping[str, str], still_open: frozenset[str]
-) -> list[dict[str, Any]]:
+) -> dict[str, Any] | None:
     """Return a call as it is listed, if it passes when it is read in full. Raises `AttestationError`."""
     decision, ended = entry.record(), outcome.record() if outcome is not None else None
     if decision is None:
-        return []
+        return None
     status = _status(decision, ended.outcome.status if ended and ended.outcome else "open", still_open)
     passes = wanted.passes(decision.times.received, values_of(decision, status, names))
-    return [_listed(decision, status, names)] if passes else []
+    return _listed(decision, status, names) if passes else None
 
 
 def _status(decision: Glimpse | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
@@ -233,15 +252,19 @@ def _listed(record: CallRecord, status: str, names: Mapping[str, str]) -> dict[s
 
 
 def _story(
-    log: LogReader, call_id: str, names: Mapping[str, str], keys: Sequence[LogKey | RecordKey]
+    log: LogReader,
+    call_id: str,
+    since: Bookmark | None,
+    names: Mapping[str, str],
+    keys: Sequence[LogKey | RecordKey],
 ) -> dict[str, Any]:
-    found = _records(log, call_id)
+    found, still_open = _records(log, call_id, since)
     records = [record for record, _ in found]
     decision = next((each for each in records if each.phase == "decision"), records[0])
     ended = next((each.outcome.status for each in records if each.outcome is not None), "open")
     chain = log.certificates(decision.authority.chain_sha256) if decision.authority else None
     return {
-        **_listed(decision, _status(decision, ended, _open_calls(log)), names),
+        **_listed(decision, _status(decision, ended, still_open), names),
         "reason": shown((decision.decision.reason if decision.decision else None) or ""),
         "method": decision.call.method,
         "chain": [_link(cert, names) for cert in _certificates(chain)],
@@ -251,9 +274,9 @@ def _story(
     }
 
 
-def _bundle(log: LogReader, call_id: str) -> dict[str, Any]:
+def _bundle(log: LogReader, call_id: str, since: Bookmark | None) -> dict[str, Any]:
     """Return the call's bundle, as `accredit log export --call ID --bundle` writes it."""
-    found = _records(log, call_id)
+    found, _ = _records(log, call_id, since)
     decision = found[0][0]
     chain = log.certificates(decision.authority.chain_sha256) if decision.authority else None
     covering = log.covering(decision.log.writer, decision.log.sequence)
@@ -262,18 +285,41 @@ def _bundle(log: LogReader, call_id: str) -> dict[str, Any]:
     return {"bundle": encode_call_bundle(bundle).decode()}
 
 
-def _records(log: LogReader, call_id: str) -> list[tuple[CallRecord, Envelope]]:
-    """Return the records of a call, in order. Raises `DeskError` if there are none."""
+def _records(
+    log: LogReader, call_id: str, since: Bookmark | None
+) -> tuple[list[tuple[CallRecord, Envelope]], frozenset[str]]:
+    """Return the records of a call, in order, and the ids of calls that are open. Raises `DeskError` if there are no
+    records."""
     if not _CALL_ID.fullmatch(call_id):  # a part of one would be in all entries
         raise DeskError("unknown", "a call's id has 32 characters")
-    found = [
-        (each.number, record, each.entry.envelope)
-        for each in log.holding(call_id)
-        if isinstance(each.entry, Stored) and (record := each.record()) is not None and record.call.id == call_id
-    ]
+    still_open = _open_calls(log)
+    found: list[tuple[int, CallRecord, Envelope]] = []
+    for begin in (None,) if since is None else (since, None):
+        found = _of_call(log.holding(call_id, begin), call_id, is_open=call_id in still_open)
+        if _is_whole(found, is_open=call_id in still_open):
+            break
     if not found:
         raise DeskError("unknown", "the log holds no record of this call; older ones may be pruned")
-    return [(record, envelope) for _, record, envelope in sorted(found, key=lambda each: each[0])]
+    return [(record, envelope) for _, record, envelope in sorted(found, key=lambda each: each[0])], still_open
+
+
+def _of_call(entries: Iterable[Numbered], call_id: str, *, is_open: bool) -> list[tuple[int, CallRecord, Envelope]]:
+    """Return a call's records, and read no further once it is told to its end."""
+    found: list[tuple[int, CallRecord, Envelope]] = []
+    for each in entries:
+        record = each.record()
+        if isinstance(each.entry, Stored) and record is not None and record.call.id == call_id:
+            found.append((each.number, record, each.entry.envelope))
+            if _is_whole(found, is_open=is_open):
+                break
+    return found
+
+
+def _is_whole(found: Iterable[tuple[int, CallRecord, Envelope]], *, is_open: bool) -> bool:
+    """Return whether these records tell a call from its decision to its end, as far as it has come."""
+    records = [record for _, record, _ in found]
+    allowed = [each.decision.verdict == "allow" for each in records if each.decision is not None]
+    return bool(allowed) and (is_open or not allowed[0] or any(each.outcome is not None for each in records))
 
 
 def _certificates(chain: bytes | None) -> list[DelegationCert]:

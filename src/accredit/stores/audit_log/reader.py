@@ -14,6 +14,7 @@ from accredit.attest import Digest, Head
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.reading import (
     NO_PLACE,
+    Bookmark,
     LogAway,
     LogReader,
     Numbered,
@@ -21,6 +22,7 @@ from accredit.stores.audit_log.reading import (
     damaged,
     head_in,
     numbered,
+    windows,
 )
 
 _READ = (
@@ -28,6 +30,8 @@ _READ = (
     " FROM log_entries LEFT JOIN log_writers USING (writer) LEFT JOIN log_keys USING (key)"
 )
 _IS_OPEN = "WHERE entry IN (SELECT entry FROM log_open)"
+# Two looks into the index; of both at once SQLite would read every row.
+_ENDS = "SELECT coalesce((SELECT min(entry) FROM log_entries), 1), coalesce((SELECT max(entry) FROM log_entries), 0)"
 _COLUMNS = "SELECT name FROM pragma_table_info('log_entries')"
 _BEFORE_ALL = -(1 << 63)  # so that an entry that was moved before the first one (number 1) is read, too
 _NO_SUCH_TABLE = "no such table"
@@ -129,11 +133,18 @@ class LogFile(LogReader):
         for row in self._rows(f"{self._read} {_IS_OPEN} ORDER BY entry"):
             yield _numbered(row)
 
-    def holding(self, text: str) -> Iterator[Numbered]:
-        """Yield the entries that hold a text."""
+    def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
+        """Yield the entries that hold a text, the newest first; with `since`, those from there on, in order."""
         part = text.encode("utf-8", "surrogatepass")
-        for row in self._rows(f"{self._read} WHERE instr(payload, ?) ORDER BY entry", part):
-            yield _numbered(row)
+        ((oldest, newest),) = self._rows(_ENDS)
+        if since is None:  # backwards: by negative numbers
+            found = ((-last, -first, "DESC") for first, last in windows(-newest, -oldest))
+        else:
+            found = ((first, last, "ASC") for first, last in windows(since.number, newest))
+        query = f"{self._read} WHERE instr(payload, ?) AND entry BETWEEN ? AND ? ORDER BY entry"
+        for first, last, order in found:
+            for row in self._rows(f"{query} {order}", part, first, last):
+                yield _numbered(row)
 
     def summaries(self) -> Iterator[Numbered]:
         """Yield checkpoints and notes of pruning, in order."""

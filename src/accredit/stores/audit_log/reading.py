@@ -31,6 +31,7 @@ from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.members import restored
 
+_FIRST_WINDOW = 256
 NO_PLACE = "the next entry has no writer or number"
 
 
@@ -53,6 +54,14 @@ class Numbered(NamedTuple):
         """Return the entry's record, unverified, or None for any other entry. Raises `AttestationError`."""
         statement = self.statement()
         return statement.predicate if statement and isinstance(statement.predicate, CallRecord) else None
+
+
+class Bookmark(NamedTuple):
+    """Where a record is: the number that puts it in order, and its place in its writer's chain."""
+
+    number: int
+    writer: str
+    sequence: int
 
 
 class LogReader(ABC):
@@ -117,8 +126,9 @@ class LogReader(ABC):
         """Yield the decisions on calls that have no outcome yet."""
 
     @abstractmethod
-    def holding(self, text: str) -> Iterator[Numbered]:
-        """Yield the entries that hold a text, such as a part of a call's id, in any order."""
+    def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
+        """Yield the entries that hold a text, such as a part of a call's id: the newest first. With `since`, those that
+        are that record or came after it, in order; of its writer's chain at least."""
 
     @abstractmethod
     def summaries(self) -> Iterator[Numbered]:
@@ -165,6 +175,15 @@ class LogReader(ABC):
             return LogReport(0, (), Fault("the writers", str(error)))
         entries = (each.entry for each in watch(self.entries()))
         return verify_log(entries, keys, [*kept, *heads], examiner, has_digests=True)
+
+
+def windows(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of numbers that make up a long one, as (first, last): short ones at the beginning, so that whoever
+    finds something there has read little. Engines look one match ahead."""
+    size = _FIRST_WINDOW
+    while first <= last:
+        yield first, min(last, first + size - 1)
+        first, size = first + size, size * 4
 
 
 def head_in(name: object, records: object, head: object) -> Head:

@@ -13,6 +13,7 @@ committed in any order. A writer's `records` say how far its chain has come, and
 
 import datetime
 import heapq
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -21,12 +22,14 @@ from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import LOG_ROW_BYTES, LOG_ROWS, MAX_ATTESTATION_BYTES
 from accredit.stores.audit_log.reading import (
     NO_PLACE,
+    Bookmark,
     LogReader,
     Numbered,
     certificates_in,
     damaged,
     head_in,
     numbered,
+    windows,
 )
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Row
@@ -86,6 +89,11 @@ _COVERING = (
     " AND e.number >= $2 ORDER BY e.number LIMIT 1"
 )
 _HOLDING = f"{_READ} WHERE position($1::bytea IN e.payload) > 0"
+_HOLDING_OF_A_DAY = f"{_HOLDING} AND e.day = $2 ORDER BY e.entry DESC"
+_HOLDING_SINCE = (
+    f"{_HOLDING} AND e.writer = (SELECT writer FROM log_writers WHERE name = $2) AND e.kind = {RECORD}"
+    " AND e.number BETWEEN $3 AND $4 ORDER BY e.number"
+)
 
 
 class _Ordered(NamedTuple):
@@ -154,8 +162,7 @@ class LogDatabase(LogReader):
         return every if before is None else filter(lambda each: each.number < before, every)
 
     def _newest_first(self) -> Iterator[Numbered]:
-        days: list[datetime.date] = [day for (day,) in self._snapshot.rows(DAYS)]
-        for day in sorted(days, reverse=True):
+        for day in self._days():
             writers = [writer for (writer,) in self._snapshot.rows(_WRITERS_OF, day)]
             at_a_time = max(1, LOG_ROWS // max(1, len(writers)))
             yield from self._merged([(_OF_A_DAY, day, writer) for writer in writers], at_a_time, reverse=True)
@@ -177,9 +184,22 @@ class LogDatabase(LogReader):
         """Yield the decisions on calls that have no outcome yet."""
         return map(self._numbered, self._snapshot.rows(_OPEN))
 
-    def holding(self, text: str) -> Iterator[Numbered]:
-        """Yield the entries that hold a text."""
-        return map(self._numbered, self._snapshot.rows(_HOLDING, text.encode("utf-8", "surrogatepass")))
+    def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
+        """Yield the entries that hold a text, day by day; with `since`, those of its writer from there on."""
+        part = text.encode("utf-8", "surrogatepass")
+        if since is not None:
+            return map(self._numbered, self._in_chain(part, since))
+        days = (self._snapshot.rows(_HOLDING_OF_A_DAY, part, day) for day in self._days())
+        return map(self._numbered, itertools.chain.from_iterable(days))
+
+    def _in_chain(self, part: bytes, since: Bookmark) -> Iterator[Row]:
+        for (newest,) in self._snapshot.fetch("SELECT records FROM log_writers WHERE name = $1", since.writer):
+            for first, last in windows(since.sequence, newest):
+                yield from self._snapshot.rows(_HOLDING_SINCE, part, since.writer, first, last)
+
+    def _days(self) -> list[datetime.date]:
+        """Return the days that have a table, the latest first."""
+        return sorted((day for (day,) in self._snapshot.rows(DAYS)), reverse=True)
 
     def chains(self) -> Iterator[bytes]:
         """Yield the chains of certificates that calls came with."""

@@ -1,0 +1,98 @@
+"""A call's story is whole, and found without reading all of a long log."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.world.logs import Log
+from tests.world.records import DENY, OK, decided
+
+from accredit.console.log_pages import LogPages
+from accredit.errors import DeskError
+from accredit.stores import SqliteFile
+
+pytestmark = pytest.mark.holds("console/log_pages")
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> dict[str, str]:
+    """A log of calls: of each, its id."""
+    slow, opened, quick, refused = decided("slow"), decided("open"), decided("quick"), decided("refused", decision=DENY)
+
+    async def write() -> None:
+        async with Log(tmp_path / "log.db") as log:
+            await log.call()
+            await log.port.begin(slow)
+            for _ in range(3):
+                await log.call()
+            await log.port.finish(slow, OK)
+            await log.port.begin(refused)
+            await log.port.begin(quick)
+            await log.port.finish(quick, OK)
+            await log.port.begin(opened)
+            await log.die()
+
+    asyncio.run(write())
+    return {each.call.target or "": each.call.id for each in (slow, opened, quick, refused)}
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> LogPages:
+    return LogPages(SqliteFile(tmp_path / "log.db"), dict)
+
+
+def told(pages: LogPages, call_id: str) -> list[str]:
+    return [each["says"] for each in asyncio.run(pages.story(call_id))["records"]]
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_story_is_the_same_whether_the_call_was_listed_or_not(
+    is_listed: bool, pages: LogPages, calls: dict[str, str]
+) -> None:
+    if is_listed:
+        listed = asyncio.run(pages.calls("", None))["calls"]
+        assert {each["call"] for each in listed} >= set(calls.values())
+    assert told(pages, calls["slow"]) == told(pages, calls["quick"]) == ["allow", "ok"]
+    assert told(pages, calls["refused"]) == ["deny ratify_scope_denied"]
+    assert told(pages, calls["open"]) == ["allow"]
+    with pytest.raises(DeskError):
+        told(pages, "0" * 32)
+
+
+def spoil(path: Path, where: str, call_id: str) -> None:
+    """An entry that names the call and is no record: whoever reads it knows that the log is damaged."""
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(
+            "UPDATE log_entries SET payload = ? WHERE entry ="
+            f" (SELECT {where}(entry) FROM log_entries WHERE ml_dsa_65 IS NULL AND entry NOT IN (SELECT entry FROM log_open))",
+            (f"no record {call_id}".encode(),),
+        )
+
+
+def test_a_story_is_read_from_the_newest_entry_to_its_beginning__and_no_further(
+    pages: LogPages, calls: dict[str, str], tmp_path: Path
+) -> None:
+    spoil(tmp_path / "log.db", "min", calls["quick"])
+    assert told(pages, calls["quick"]) == ["allow", "ok"]
+
+
+def test_of_a_call_that_was_listed_it_is_read_from_its_beginning_to_its_end__and_no_further(
+    pages: LogPages, calls: dict[str, str], tmp_path: Path
+) -> None:
+    asyncio.run(pages.calls("", None))
+    spoil(tmp_path / "log.db", "max", calls["slow"])
+    spoil(tmp_path / "log.db", "min", calls["slow"])
+    assert told(pages, calls["slow"]) == ["allow", "ok"]
+    with pytest.raises(DeskError, match="damaged"):
+        told(LogPages(SqliteFile(tmp_path / "log.db"), dict), calls["slow"])
+
+
+def test_a_bookmark_that_leads_to_nothing_any_more_hides_no_story(
+    pages: LogPages, calls: dict[str, str], tmp_path: Path
+) -> None:
+    asyncio.run(pages.calls("", None))
+    with closing(sqlite3.connect(tmp_path / "log.db")) as file, file:  # another file, in which the call stands before
+        file.execute("UPDATE log_entries SET entry = entry - 1000")
+    assert told(pages, calls["quick"]) == ["allow", "ok"]
