@@ -43,6 +43,7 @@ class _Decision(Struct, frozen=True):
 class _Authority(Struct, frozen=True):
     principal_id: str = ""
     agent_id: str = ""
+    chain_sha256: str = ""
     principal_name: str | None = None
 
 

@@ -11,7 +11,9 @@ from accredit.consent.shown import in_quotes, one_word
 from accredit.console.api import Route, Said, text_in
 from accredit.console.book import Asked
 from accredit.console.desk import Choice, Desk
+from accredit.console.log_pages import LogPages
 from accredit.console.names import known_names
+from accredit.console.uses import use_of
 from accredit.console.views import Circumstances, choices, describe, page_offer, preview, short
 from accredit.errors import DeskError, NotOffered
 from accredit.pins.shown import shown
@@ -100,9 +102,11 @@ def _listed(asked: Asked, name: str | None, unseen: int) -> dict[str, Any]:
 class AskedPart:
     """Asks: shown, allowed, denied, kept open; and the key, locked."""
 
-    def __init__(self, desk: Desk, views: Views) -> None:
+    def __init__(self, desk: Desk, views: Views, log: LogPages | None = None) -> None:
+        """`log` is that of the gateway, where there is one."""
         self._desk = desk
         self._views = views
+        self._log = log
 
     def route(self, method: str, steps: tuple[str, ...]) -> Route | None:
         """Return what answers a request, or None."""
@@ -128,7 +132,9 @@ class AskedPart:
         return {"key": self._desk.keys.state}
 
     async def _show(self, code: str, _said: Said) -> Said:
-        return self._views.ask(self._desk.find(code))
+        asked = self._desk.find(code)
+        chain = asked.answer.certificates if asked.answer is not None else ()
+        return {**self._views.ask(asked), "use": await use_of(chain, self._log) if chain else None}
 
     async def _preview(self, code: str, said: Said) -> Said:
         return {"signs": self._views.signs(self._desk.find(code), _choice(said))}

@@ -184,7 +184,10 @@ class DeskProcess:
         self._desk = Desk(person, keys(changed), self._journal, unix_seconds, changed)
         self._views = Views(self._desk, places.keys)
         self._control = listen(places.socket)
-        self._parts: list[Part] = [AskedPart(self._desk, self._views), *([CallsPart(log)] if log is not None else [])]
+        self._parts: list[Part] = [
+            AskedPart(self._desk, self._views, log),
+            *([CallsPart(log)] if log is not None else []),
+        ]
         self._parts += self._about_people(places.keys, log, lists)
 
     def _about_people(self, folder: Path, log: LogPages | None, lists: Sequence[ListPlace]) -> list[Part]:

@@ -66,7 +66,8 @@ def spoil(path: Path, where: str, call_id: str) -> None:
     with closing(sqlite3.connect(path)) as file, file:
         file.execute(
             "UPDATE log_entries SET payload = ? WHERE entry ="
-            f" (SELECT {where}(entry) FROM log_entries WHERE ml_dsa_65 IS NULL AND entry NOT IN (SELECT entry FROM log_open))",
+            f" (SELECT {where}(entry) FROM log_entries WHERE ml_dsa_65 IS NULL"
+            " AND entry NOT IN (SELECT entry FROM log_open))",
             (f"no record {call_id}".encode(),),
         )
 

@@ -2,9 +2,10 @@
 
 import { decision } from "./decision.js";
 import { ask as askDesk } from "./desk.js";
-import { clock, make, rows, several } from "./dom.js";
+import { clock, ends, make, moment, rows, several } from "./dom.js";
 import { shownFields } from "./fields.js";
 
+const LOOK_MS = 2000;
 const CODE = /^\/a\/([0-9A-Za-z-]+)$/;
 const OVER = {
   allowed: "This call was allowed.",
@@ -87,7 +88,34 @@ const heading = (found) =>
 function over(found, wasPending) {
   const text = make("p", { className: "over", role: "status", tabIndex: -1 }, OVER[found.state]);
   if (wasPending) queueMicrotask(() => text.focus({ preventScroll: true }));
-  return [heading(found), make("p", { className: "mute" }, `Code ${found.code}`), text, make("p", {}, make("a", { href: "/" }, "All who ask"))];
+  const all = make("p", {}, make("a", { href: "/" }, "All who ask"));
+  return [heading(found), make("p", { className: "mute" }, `Code ${found.code}`), text, found.use ? used(found) : "", all].filter(Boolean);
+}
+
+/** Whether what was allowed was used. While it was not, the page looks again. */
+function used(found) {
+  const place = make("div", { role: "status" }, use(found.use));
+  const look = async () => {
+    if (!place.isConnected || found.use.used !== false || isOver(found.use)) return;
+    if (document.visibilityState === "visible") {
+      const now = await askDesk(`/api/asks/${encodeURIComponent(found.code)}`).catch(() => null);
+      if (now?.use && (now.use.used !== false || isOver(now.use))) place.replaceChildren(...use(now.use));
+      found = now?.use ? now : found;
+    }
+    setTimeout(look, LOOK_MS);
+  };
+  setTimeout(look, LOOK_MS);
+  return place;
+}
+
+const isOver = (one) => one.ends * 1000 < Date.now();
+
+function use(one) {
+  const takes = isOver(one) ? "" : [" ", make("a", { href: `/people/${one.handle}#take` }, "Take back…")];
+  if (one.used) return [make("p", {}, "Used: ", make("a", { href: `/calls/${one.call}` }, `the call of ${moment(one.received)}`), ".", takes)];
+  if (one.used === null) return [make("p", { className: "mute" }, `Whether it was used is not known here: ${one.problem}.`, takes)];
+  if (isOver(one)) return [make("p", {}, "It was never used, and has ended.")];
+  return [make("p", { className: "warn" }, make("strong", {}, "Allowed, not used yet: "), `the gateway has had no call with it. It ${ends(one.ends)}.`, takes)];
 }
 
 function pending(found) {
