@@ -1,13 +1,14 @@
 """A call as a person is shown it, before allowing it. No I/O.
 
 1. Everything that the call's digest covers is shown: method, target, and each value in its params with the place where
-   it stands. Two calls with different digests are never shown alike.
-2. What does not show is written as its code point, and so are the brackets of such codes, by the rule of
-   `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and what could pass for its end or for a
-   row of its own. Only a line's end begins a new line.
+   it stands. Two calls with different digests are never shown alike, nor so that only their code points differ.
+2. What does not show, or has another form that looks the same, is written as its code point, and so are the brackets of
+   such codes, by the rules of `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and what could
+   pass for its end or for a row of its own. Only a line's end begins a new line.
 3. A long text, and what comes after many values, is folded: it counts as seen only once it was unfolded.
-4. What a person may overlook is marked: letters of several scripts in one word, domain names in punycode, text that
-   runs from right to left, wide gaps, names that look like those of other tools, commands that are known to do harm.
+4. What a person may overlook is marked: letters of several scripts in one word, letters in another form than usual,
+   domain names in punycode, text that runs from right to left, wide gaps, names that look like those of other tools,
+   commands that are known to do harm.
 
 Marks are hints: no mark does not mean harmless. A page has to keep blanks and line ends as they are.
 """
@@ -184,8 +185,15 @@ def _marks(text: str) -> list[str]:
         marks.append("A part of it runs from right to left, and changes places with what stands beside it.")
     hidden = sum(hides(char) for char in text) - text.count("\n")
     if hidden:
-        marks.append(f"It holds {hidden} character{'s' if hidden > 1 else ''} that would not show.")
+        marks.append(f"It holds {_characters(hidden)} that would not show.")
+    other_forms = shown(text).count("⟨U+") - hidden - sum(map(text.count, "\n⟨⟩"))
+    if other_forms:
+        marks.append(f"It holds {_characters(other_forms)} in another form than usual: it looks like another text.")
     return marks
+
+
+def _characters(number: int) -> str:
+    return f"{number} character{'s' if number > 1 else ''}"
 
 
 def _few(text: str) -> list[str]:

@@ -3,7 +3,10 @@
 1. Every character that does not show is written as its code point, `⟨U+202E⟩`: controls, bidirectional controls, tags,
    variation selectors, fillers and blanks of all kinds but the space, and marks piled on a letter. The two brackets
    themselves are written so too, so that nothing shown can be forged.
-2. A diff goes by JSON Pointers: a line for each value that is gone, new or different. Its time is linear.
+2. So is what looks like another text and is not: a character that Unicode (NFC) has in another form, such as an accent
+   by itself after a letter that there is with it, or that has no letter before it. No two texts are shown so that only
+   a reader of code points could tell them apart by their composition.
+3. A diff goes by JSON Pointers: a line for each value that is gone, new or different. Its time is linear.
 
 Not covered: letters of scripts that are written from right to left reorder a line by themselves, as they should.
 """
@@ -16,6 +19,8 @@ from typing import cast
 from accredit.limits import MAX_MARKS_IN_A_ROW
 
 _BRACKETS = "⟨⟩"
+_FIRST_COMBINING = "\u0300"
+"""Before it no character combines with another, nor has another form."""
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that count as letters, marks or symbols and show nothing (Unicode: Default_Ignorable, and the empty
 pattern of Braille)."""
@@ -32,16 +37,25 @@ def hides(char: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """Return a text by rule 1."""
+    """Return a text by rules 1 and 2. Linear in its length."""
     if text.isascii() and text.isprintable():
         return text
     parts: list[str] = []
-    marks = 0
+    marks, letter = 0, ""
     for char in text:
         marks = marks + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
-        code = hides(char) or char in _BRACKETS or marks > MAX_MARKS_IN_A_ROW
+        piled = marks > MAX_MARKS_IN_A_ROW or len(letter) > MAX_MARKS_IN_A_ROW + 1
+        code = hides(char) or char in _BRACKETS or piled or _has_another_form(letter, char)
         parts.append(f"⟨U+{ord(char):04X}⟩" if code else char)
+        letter = "" if code else letter + char if unicodedata.combining(char) else char
     return "".join(parts)
+
+
+def _has_another_form(letter: str, char: str) -> bool:
+    """Return whether there is another form of a character, after a letter with its marks ("": after none)."""
+    if char < _FIRST_COMBINING:
+        return False
+    return (not letter and unicodedata.combining(char) != 0) or not unicodedata.is_normalized("NFC", letter + char)
 
 
 def coded(name: str) -> str:

@@ -48,7 +48,43 @@ def test_marks_that_are_piled_up_are_told__they_could_cover_a_line(marks: int) -
     assert sum(unicodedata.combining(char) > 0 for char in told) == min(marks, MAX_MARKS_IN_A_ROW)
 
 
+FORMS = st.text(
+    "ae\u0301\u0308\u0323\u0336é\u0344ậÅ\u212b\u1100\u1161\u11a8가각\u09c7\u09be\u0958\u093c⟨⟩\n\u302e", max_size=12
+)
+
+
 @pytest.mark.holds("pins/shown", 2)
+@given(FORMS | TEXTS, FORMS | TEXTS)
+def test_no_two_texts_are_shown_so_that_they_differ_by_their_composition_alone(one: str, other: str) -> None:
+    for text in (one, other):
+        assert unicodedata.normalize("NFC", shown(text)) == shown(text)
+    composed, decomposed = (unicodedata.normalize(form, one) for form in ("NFC", "NFD"))
+    assert (shown(composed) == shown(decomposed)) is (composed == decomposed)
+
+
+@pytest.mark.holds("pins/shown", 2)
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Cafe\u0301", "Cafe⟨U+0301⟩"),
+        ("\u212bngstro\u0308m", "⟨U+212B⟩ngstro⟨U+0308⟩m"),
+        ("\u1112\u1161\u11ab", "\u1112⟨U+1161⟩\u11ab"),
+        ("\u0301a", "⟨U+0301⟩a"),
+        ("a\n\u0301", "a⟨U+000A⟩⟨U+0301⟩"),
+        ("a\u0308\u0323", "a⟨U+0308⟩⟨U+0323⟩"),
+    ],
+)
+def test_what_has_another_form_is_told_by_its_code(text: str, told: str) -> None:
+    assert shown(text) == told
+
+
+@pytest.mark.holds("pins/shown", 1, 2)
+@pytest.mark.parametrize("char", ["\u0301", "\u302e", "e\u0301", "\u1161", "가", "\U0001d165"])
+def test_texts_made_to_be_slow_are_shown_at_once(char: str) -> None:
+    assert shown(char * 30_000)
+
+
+@pytest.mark.holds("pins/shown", 3)
 def test_a_diff_has_a_line_for_each_value_that_is_gone_new_or_different() -> None:
     old = {
         "name": "a",
