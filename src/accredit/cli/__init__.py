@@ -1,4 +1,4 @@
-"""The command line. `main` is the entry point: it runs `serve` and `wrap` as `plain` reads them, and otherwise `app`.
+"""The command line. `main` is the entry point: it runs what `plain` can read, and otherwise `app`.
 
 `app`, with all commands and their help, is in `accredit.cli.application`, which is loaded when it is first asked for.
 """

@@ -7,7 +7,6 @@ of the help. Help is plain text: tables and colours would take longer than the r
 
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -60,10 +59,15 @@ _CLASSES: Mapping[str, type[TyperCommand]] = {
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by their names; each is loaded when it is asked for."""
+    """The commands by their names; each is loaded when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        return _load(name, _MODULES[name])
+        if name not in self._loaded:
+            self._loaded[name] = _load(name, _MODULES[name])
+        return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(_MODULES)
@@ -127,7 +131,6 @@ def main() -> int:
     return code if isinstance(code, int) else 0
 
 
-@cache
 def _load(name: str, module_name: str) -> Any:
     """Return a command, as it is in its module."""
     module = import_module(f"accredit.cli.commands.{module_name}")

@@ -42,6 +42,27 @@ GatewayIdOption = Annotated[
 NamedServerOption = Annotated[
     str | None, typer.Option("--server", metavar="NAME", help="One of the configuration's [servers].")
 ]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        metavar="NAME=VALUE",
+        help="A header of every request; env:VAR as value takes it from the environment. May be repeated.",
+    ),
+]
+TokenEnvOption = Annotated[
+    str | None, typer.Option("--token-env", metavar="NAME", help="The environment variable that holds the token.")
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", metavar="SECONDS", help="Give up on a server that sends nothing, not even progress, for so long."
+    ),
+]
+ServerOption = Annotated[
+    str | None,
+    typer.Option("--server", metavar="NAME", help="One of the gateway's [servers]; of a URL, what is at URL/NAME."),
+]
 LogLevelOption = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least that is logged.")
 ]

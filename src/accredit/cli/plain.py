@@ -1,8 +1,9 @@
-"""Command lines of `serve` and `wrap` that can be read without typer, which brings pydantic: 10 MiB for a whole run.
+"""Command lines of `serve`, `wrap` and `connect` that can be read without typer, which brings pydantic: 10 MiB for a
+whole run, and half of the time until a host's server answers.
 
-A plain command line has each option as one word and its value as the next, once, in its own type and bounds; a server's
-URL in full; and a command after `--`. Whatever else it is - a call for help, `--port=1`, a mistake - typer reads, and
-says what is wrong. A command line that is plain means the same to both.
+A plain command line has each option as one word and its value as the next, once if it counts once, in its own type and
+bounds; a URL in full; and a command after `--`. Whatever else it is - a call for help, `--port=1`, a mistake - typer
+reads, and says what is wrong. A command line that is plain means the same to both.
 """
 
 import re
@@ -10,17 +11,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from accredit.base.deferred import Deferred
+from accredit.base.standard import STDIN, STDOUT
 from accredit.base.text import two_lines
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_WORKERS
 
 if TYPE_CHECKING:
-    from accredit.cli.actions import serve as actions
+    from accredit.cli.actions import connect as connecting
+    from accredit.cli.actions import serve as serving
 else:
-    actions = Deferred("accredit.cli.actions.serve")
+    connecting, serving = Deferred("accredit.cli.actions.connect"), Deferred("accredit.cli.actions.serve")
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,9})?")
@@ -34,7 +37,10 @@ def _text(word: str) -> str:
 
 
 def _path(word: str) -> Path:
-    return Path(_text(word))
+    path = Path(_text(word))
+    if path in (STDIN, STDOUT):
+        raise ValueError
+    return path
 
 
 def _whole(word: str) -> int:
@@ -62,19 +68,36 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-_BOTH: Mapping[str, Callable[[str], object]] = {
-    "--config": _path,
+_ALL: Mapping[str, Callable[[str], object]] = {
     "--timeout": _seconds,
     "--log-level": _one_of("debug", "info", "warning", "error"),
     "--log-format": _one_of("json", "text"),
 }
 OPTIONS = {
-    "serve": {**_BOTH, "--host": _text, "--port": _whole, "--workers": _workers},
-    "wrap": {**_BOTH, "--server": _text},
+    "serve": {**_ALL, "--config": _path, "--host": _text, "--port": _whole, "--workers": _workers},
+    "wrap": {**_ALL, "--config": _path, "--server": _text},
+    "connect": {
+        **_ALL,
+        "--key": _path,
+        "--delegation": _path,
+        "--server": _text,
+        "--token-env": _text,
+        "--header": _text,
+        "--gateway-id": _text,
+        "--ask": _one_of("auto", "off"),
+        "--hold": _seconds,
+    },
 }
 """The options of a command that take a value, and how it is read: anything else raises `ValueError`."""
-FLAGS = {"serve": frozenset({"--insecure"}), "wrap": frozenset[str]()}
-_TAKES_URL = frozenset({"serve"})
+REPEATED = frozenset({"--delegation", "--header"})
+"""Those that may be there several times."""
+FLAGS = {
+    "serve": frozenset({"--insecure"}),
+    "wrap": frozenset[str](),
+    "connect": frozenset({"--show-uncovered", "--modern"}),
+}
+_TAKES_URL, _NEEDS_URL = frozenset({"serve", "connect"}), frozenset({"connect"})
+_TAKES_COMMAND = frozenset({"serve", "wrap"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +114,10 @@ def run(words: Sequence[str]) -> int | None:
     found = read(words)
     if found is None:
         return None
-    start = {"serve": actions.start_server, "wrap": actions.start_wrap}[found.name]
     try:
+        if found.name == "connect":
+            return connecting.start_connect(**found.values)
+        start = serving.start_server if found.name == "serve" else serving.start_wrap
         return start(found.command, **found.values)
     except ConfigurationError as error:
         print(two_lines(error.what, error.remedy), file=sys.stderr)  # noqa: T201 - as typer would
@@ -108,6 +133,8 @@ def read(words: Sequence[str]) -> Plain | None:
         values = _values(name, iter(words[1:at]))
     except ValueError:
         return None
+    if (name in _NEEDS_URL and "url" not in values) or (name not in _TAKES_COMMAND and at < len(words)):
+        return None
     return Plain(name, values, list(words[at + 1 :]) if at < len(words) else None)
 
 
@@ -122,6 +149,8 @@ def _values(name: str, words: Iterator[str]) -> dict[str, object]:
             parameter, value = "url", _text(word)
         else:
             raise ValueError
+        if word in REPEATED:
+            value = [*cast("list[object]", values.pop(parameter, [])), value]
         if parameter in values:
             raise ValueError
         values[parameter] = value

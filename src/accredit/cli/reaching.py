@@ -12,38 +12,13 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, NamedTuple
 
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from accredit.gateway import HttpUpstream, StdioUpstream
-
-HeaderOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--header",
-        metavar="NAME=VALUE",
-        help="A header of every request; env:VAR as value takes it from the environment. May be repeated.",
-    ),
-]
-TokenEnvOption = Annotated[
-    str | None, typer.Option("--token-env", metavar="NAME", help="The environment variable that holds the token.")
-]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout", metavar="SECONDS", help="Give up on a server that sends nothing, not even progress, for so long."
-    ),
-]
-
-ServerOption = Annotated[
-    str | None,
-    typer.Option("--server", metavar="NAME", help="One of the gateway's [servers]; of a URL, what is at URL/NAME."),
-]
 
 _FROM_ENVIRONMENT = "env:"
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

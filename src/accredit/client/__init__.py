@@ -8,7 +8,15 @@ told · `connect` the same for hosts that know nothing of proofs, with a `bridge
 either · `sdk` the SDK's internals that are used here.
 """
 
-from accredit.client.presenter import ProofPresenter
-from accredit.client.session import AccreditedClient
+import typing
+
+from accredit.base.deferred import names_of as _names_of
+
+if typing.TYPE_CHECKING:
+    from accredit.client.presenter import ProofPresenter
+    from accredit.client.session import AccreditedClient
 
 __all__ = ["AccreditedClient", "ProofPresenter"]
+
+# Imported on first use: `accredit connect` has no use for the SDK's client, which takes longer to load than all else.
+__getattr__ = _names_of(__name__, {"AccreditedClient": "session", "ProofPresenter": "presenter"})

@@ -23,8 +23,7 @@ from typing import Any, cast
 import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp import MCPError
-from mcp.client import Transport
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     SERVER_INFO_META_KEY,
@@ -40,7 +39,7 @@ from accredit.client.headers import RoutingHeaders
 from accredit.client.peers import Answer, Peer
 from accredit.client.proving import Params, with_meta
 from accredit.client.rounds import run_rounds
-from accredit.client.sdk import Incoming, ReadStream, TransportStreams
+from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams
 from accredit.errors import RoundsError
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import (

@@ -12,7 +12,7 @@ import logging
 from typing import Any, cast
 
 import anyio
-from mcp import MCPError
+from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import ErrorData, JSONRPCNotification, JSONRPCRequest

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
-from mcp import MCPError
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
     ErrorData,

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, cast
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream
-from mcp.client import Transport
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     ErrorData,
@@ -41,7 +40,7 @@ from accredit.client.http import GatewayHttp
 from accredit.client.legacy_session import LegacySession
 from accredit.client.peers import Answer, Peer
 from accredit.client.proving import Params
-from accredit.client.sdk import Incoming, ReadStream, TransportStreams
+from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams
 from accredit.client.server_requests import ServerRequests
 from accredit.client.ways import NoEventStream, broken_off
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR

@@ -7,32 +7,39 @@ the SDK that changes one affects only this file, and its test, which says what i
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import httpx2
-from mcp.client import ClientSession
-from mcp.client._memory import InMemoryTransport
-from mcp.client._transport import ReadStream, TransportStreams, WriteStream
+from mcp.client._transport import ReadStream, Transport, TransportStreams, WriteStream
 from mcp.client.streamable_http import StreamableHTTPTransport
 from mcp.shared._context_streams import ContextReceiveStream, ContextSendStream, create_context_streams
 from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT, sse_within_origin
 from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.message import SessionMessage
 
+from accredit.base.deferred import Deferred
 from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
+
+if TYPE_CHECKING:
+    from mcp.client import ClientSession, _memory
+    from mcp.server import Server
+    from mcp.server.mcpserver import MCPServer
+else:
+    _memory = Deferred("mcp.client._memory")
 
 __all__ = [
     "BROKEN",
     "MCP_DEFAULT_SSE_READ_TIMEOUT",
     "MCP_DEFAULT_TIMEOUT",
-    "InMemoryTransport",
     "Incoming",
     "ReadStream",
     "Streamable",
+    "Transport",
     "TransportStreams",
     "WriteStream",
     "create_context_streams",
+    "in_memory",
     "open_to_the_end",
     "read_results_with",
     "sse_within_origin",
@@ -83,7 +90,12 @@ def open_to_the_end() -> tuple[ContextSendStream[Incoming], ContextReceiveStream
     return _OpenToTheEnd(sending), ContextReceiveStream(receiving)
 
 
-def read_results_with(session: ClientSession, reading: Callable[[Dispatcher[Any]], Dispatcher[Any]]) -> None:
+def in_memory(server: "Server[Any] | MCPServer") -> Transport:
+    """Return a transport to a server of this process."""
+    return _memory.InMemoryTransport(server)
+
+
+def read_results_with(session: "ClientSession", reading: Callable[[Dispatcher[Any]], Dispatcher[Any]]) -> None:
     """Put a dispatcher around a session's own, to read what came on the wire before the SDK's models judge it."""
     inner = session._dispatcher  # pyright: ignore[reportPrivateUsage]
     session._dispatcher = reading(inner)  # pyright: ignore[reportPrivateUsage]

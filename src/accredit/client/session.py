@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 from mcp import Client, MCPError, StdioServerParameters
-from mcp.client import Transport
 from mcp.client.stdio import stdio_client
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
@@ -37,7 +36,7 @@ from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
 from accredit.client.refusals import refusal_of
 from accredit.client.rounds import InputHandler, run_leg, run_rounds
-from accredit.client.sdk import InMemoryTransport
+from accredit.client.sdk import Transport, in_memory
 from accredit.client.streams import ProvingTransport
 from accredit.errors import UnsupportedResultType
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
@@ -247,7 +246,7 @@ def _transport(target: _Local, presenter: ProofPresenter | None, token: str) -> 
     if isinstance(target, StdioServerParameters):
         inner: Transport = stdio_client(target)
     elif isinstance(target, Server | MCPServer):
-        inner = InMemoryTransport(target)
+        inner = in_memory(target)
     else:
         inner = target
     return ProvingTransport(inner, prover, token=token)

@@ -17,13 +17,12 @@ from typing import Self, cast
 
 import anyio
 from anyio.abc import TaskGroup
-from mcp.client import Transport
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from msgspec import Struct
 
 from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
-from accredit.client.sdk import Incoming, ReadStream, TransportStreams, WriteStream
+from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
 from accredit.policy import GUARDED, LISTS

@@ -5,9 +5,9 @@ For a server: `requests` asking for input, `forms` what a form can hold, `answer
 For a gateway: `sealing`, which protects the state of servers that do not protect it themselves.
 """
 
-import importlib
 import typing
 
+from accredit.base.deferred import names_of as _names_of
 from accredit.rounds.sealing import FlowState, KeyRing, parse_keys, state_binding
 
 if typing.TYPE_CHECKING:
@@ -58,31 +58,28 @@ __all__ = [
 ]
 
 # Imported on first use: the gateway only seals, and the protocol's types, which the others need, take 5 MiB and 80 ms.
-_LATER = {
-    "accepted_content": "answers",
-    "create_message": "requests",
-    "drive": "driver",
-    "elicit": "requests",
-    "elicit_url": "requests",
-    "Elicited": "answers",
-    "input_required": "requests",
-    "input_response": "answers",
-    "InputContext": "steps",
-    "is_input_required_result": "results",
-    "LegOptions": "steps",
-    "list_roots": "requests",
-    "Missing": "answers",
-    "partition_input_responses": "answers",
-    "read_input_required": "results",
-    "Rooted": "answers",
-    "RoundsOptions": "driver",
-    "Sampled": "answers",
-    "with_input_required": "results",
-    "with_retry_params": "results",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+__getattr__ = _names_of(
+    __name__,
+    {
+        "accepted_content": "answers",
+        "create_message": "requests",
+        "drive": "driver",
+        "elicit": "requests",
+        "elicit_url": "requests",
+        "Elicited": "answers",
+        "input_required": "requests",
+        "input_response": "answers",
+        "InputContext": "steps",
+        "is_input_required_result": "results",
+        "LegOptions": "steps",
+        "list_roots": "requests",
+        "Missing": "answers",
+        "partition_input_responses": "answers",
+        "read_input_required": "results",
+        "Rooted": "answers",
+        "RoundsOptions": "driver",
+        "Sampled": "answers",
+        "with_input_required": "results",
+        "with_retry_params": "results",
+    },
+)

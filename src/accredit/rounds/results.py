@@ -16,7 +16,7 @@ a form's schema is one that can be shown.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeGuard, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, TypeVar, cast, get_args
 
 from mcp_types import (
     CreateMessageRequest,
@@ -31,10 +31,15 @@ from mcp_types import (
     ListRootsRequest,
     Result,
 )
-from mcp_types.methods import MONOLITH_RESULTS
 from pydantic import BaseModel, PlainValidator, TypeAdapter, ValidationError
 
+from accredit.base.deferred import Deferred
 from accredit.errors import InvalidInputRequired, UnknownInputRequest, UnsupportedResultType
+
+if TYPE_CHECKING:
+    from mcp_types import methods
+else:
+    methods = Deferred("mcp_types.methods")  # the models of every revision, for `with_input_required` alone
 
 INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests that may be answered with `input_required` (basic/patterns/mrtr, "Supported Requests")."""
@@ -89,7 +94,7 @@ def with_input_required(result: type[_Complete]) -> TypeAdapter[_Complete | Inpu
     Raises `ValueError` for an SDK model that answers a method which may not ask for input. The method of any other
     model is not known here, so its caller must make sure of that.
     """
-    answered = [method for method, row in MONOLITH_RESULTS.items() if issubclass(result, get_args(row) or row)]
+    answered = [method for method, row in methods.MONOLITH_RESULTS.items() if issubclass(result, get_args(row) or row)]
     if answered and INPUT_REQUIRED_METHODS.isdisjoint(answered):
         raise ValueError(f"{result.__name__} answers {answered[0]}, which may not ask for input")
 

@@ -39,10 +39,12 @@ def commands(command: Any, *words: str) -> list[tuple[str, ...]]:
 
 @cache
 def modules_after(*words: str, statements: str = MAIN) -> frozenset[str]:
+    """What Python has loaded in the end; on its stdin there is nothing."""
     done = subprocess.run(
-        [sys.executable, "-c", statements, *words], check=True, capture_output=True, text=True, timeout=60
-    )
-    return frozenset(done.stderr.split())
+        [sys.executable, "-c", statements, *words],
+        stdin=subprocess.DEVNULL, check=True, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    return frozenset(done.stderr.splitlines()[-1].split())
 
 
 def from_elsewhere(modules: frozenset[str]) -> set[str]:
@@ -71,6 +73,31 @@ def test_the_version_is_said_without_any_command() -> None:
     loaded = modules_after("--version")
     assert from_elsewhere(loaded) == TYPERS
     assert "accredit.cli.commands" not in loaded
+
+
+CONNECTS = {
+    "annotated_types", "anyio", "backports", "brotli", "csimdjson", "cython_runtime", "h11", "httpcore2", "httpx2",
+    "idna", "mcp", "mcp_types", "msgspec", "opentelemetry", "pydantic", "pydantic_core", "simdjson", "truststore",
+    "typing_extensions", "typing_inspection", "uvloop",
+}  # fmt: skip
+"""What `accredit connect` uses, and what that loads; without a key no `cryptography`."""
+SDK = {"mcp", "mcp.client", "mcp.client._transport", "mcp.client.streamable_http", "mcp.shared", "mcp_types"}
+"""Of the official SDK only the parts that a transport needs: no servers, and no models of each revision."""
+
+
+def test_a_host_that_starts_connect_waits_for_a_transport_and_nothing_else() -> None:
+    loaded = modules_after("connect", "http://127.0.0.1:1/mcp")
+    assert from_elsewhere(loaded) <= CONNECTS
+    of_sdk = {name for name in loaded if name.partition(".")[0] in ("mcp", "mcp_types")}
+    assert {name for name in of_sdk if not name.startswith("mcp.shared.")} - SDK == {
+        "mcp_types._types", "mcp_types.jsonrpc", "mcp_types.version",
+    }  # fmt: skip
+    ours = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("accredit.")}
+    assert ours.isdisjoint({"accredit.app", "accredit.config", "accredit.server", "accredit.stores", "accredit.net"})
+    assert {name for name in loaded if name.startswith("accredit.gateway.")} == {
+        "accredit.gateway.front", "accredit.gateway.front.host",
+    }  # fmt: skip
+    assert "accredit.client.session" not in loaded
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 from accredit.cli import app, plain
+from accredit.cli.actions import connect as connecting
 from accredit.cli.actions import serve as actions
 from accredit.cli.dashes import command_of
 from accredit.limits import MAX_WORKERS
@@ -30,6 +31,9 @@ PLAIN = [
     "serve",
     "wrap --config a/b.toml -- python server.py",
     "wrap --timeout 0 --log-level error --log-format json",
+    "connect http://127.0.0.1:1/mcp",
+    "connect --key a.key --delegation d.json --delegation e.json https://h/mcp --header A=b --header C=d --timeout 2.5",
+    "connect http://h/mcp --server mail --token-env T --gateway-id g --ask auto --hold 20 --modern --show-uncovered",
 ]
 OTHERS = [
     *("", "--help", "--version", "check http://h/", "serve --help", "wrap --help", "serve -h", "serve --port"),
@@ -38,8 +42,24 @@ OTHERS = [
     *("serve --workers 0", "serve --timeout 1e3", "serve --timeout nan", "serve --timeout -1", "serve --log-level A"),
     *("serve python server.py", "serve server", "serve http://h/ http://i/", "serve http://h/ x", "serve --conf a"),
     *("serve --config --insecure", "serve --insecure=1", "wrap http://h/", "wrap --port 1", "wrap x y"),
+    *("serve --config /dev/stdin", "connect", "connect h/mcp", "connect http://h/ -- a", "connect http://h/ http://i/"),
+    *("connect http://h/ --ask", "connect http://h/ --ask on", "connect http://h/ --key a --key b", "connect --help"),
+    *("connect http://h/ --key -", "connect http://h/ --delegation /dev/stdin", "connect http://h/ --hold 1e3"),
 ]  # fmt: skip
-VALUES = {"--port": "1", "--workers": "2", "--timeout": "2.5", "--log-level": "error", "--log-format": "text"}
+VALUES = {
+    "--ask": "off",
+    "--hold": "3",
+    "--port": "1",
+    "--workers": "2",
+    "--timeout": "2.5",
+    "--log-level": "error",
+    "--log-format": "text",
+}
+
+
+def passed(context: Any) -> dict[str, Any]:
+    """What a command's function gets: for an option that may be repeated, and is not there, None."""
+    return {name: None if value == () else value for name, value in context.params.items()}
 
 
 def check(words: Sequence[str]) -> bool:
@@ -48,7 +68,7 @@ def check(words: Sequence[str]) -> bool:
     if found is None:
         return False
     context = COMMANDS.commands[words[0]].make_context(words[0], list(words[1:]))
-    params = context.params
+    params = passed(context)
     defaults = {param.name: param.default for param in COMMANDS.commands[words[0]].params if param.name in params}
     assert {**defaults, **found.values} == params
     assert {name: type(params[name]) for name in found.values} == {
@@ -73,22 +93,46 @@ def test_every_option_is_known__one_that_is_not_would_load_typer_for_nothing(nam
     options = {each for param in COMMANDS.commands[name].params for each in param.opts if each.startswith("--")}
     assert {*plain.OPTIONS[name], *plain.FLAGS[name]} == options - {"--help"}
     for option in plain.OPTIONS[name]:
-        assert check([name, option, VALUES.get(option, "x")])
+        assert check([name, option, VALUES.get(option, "x"), *(["http://h/"] if name == "connect" else [])])
 
 
-@pytest.mark.parametrize(("name", "start"), [("serve", actions.start_server), ("wrap", actions.start_wrap)])
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("serve", actions.start_server), ("wrap", actions.start_wrap), ("connect", connecting.start_connect)],
+)
 def test_what_a_plain_command_line_leaves_out_is_what_typer_would_have_said(
     name: str, start: Callable[..., int]
 ) -> None:
     """A plain command line passes on only what it says: the rest are the action's own defaults."""
     parameters = inspect.signature(start).parameters
     defaults = {each.name: each.default for each in parameters.values() if each.name != "command"}
-    context = COMMANDS.commands[name].make_context(name, [])
-    assert defaults == {key: value for key, value in context.params.items() if key != "ctx"}
+    context = COMMANDS.commands[name].make_context(name, ["http://h/"] if name == "connect" else [])
+    said = {"ctx"} | ({"url"} if name == "connect" else set())
+    assert {key: value for key, value in defaults.items() if key not in said} == {
+        key: value for key, value in passed(context).items() if key not in said
+    }
 
 
 WORDS = st.sampled_from(
-    [*plain.OPTIONS["serve"], "--insecure", "--", "http://h/", "x", "1", "0", "70000", "", "-", "-x", "--help", "info"]
+    [
+        *plain.OPTIONS["serve"],
+        *plain.OPTIONS["connect"],
+        "--insecure",
+        "--modern",
+        "--",
+        "http://h/",
+        "x",
+        "1",
+        "0",
+        "70000",
+        "",
+        "-",
+        "-x",
+        "--help",
+        "info",
+        "auto",
+        "/dev/stdin",
+    ]
 )
 NEARLY = st.from_regex(r"\A[-+ 0]{0,2}[0-9_]{0,10}(\.[0-9]{0,3})?([eE][0-9])?\Z") | st.from_regex(
     r"\A-{0,2}[a-z]{0,6}(://|=)[a-z:/@-]{0,6}\Z"

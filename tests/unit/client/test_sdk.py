@@ -17,7 +17,7 @@ from accredit.client import sdk
 
 PRIVATE = {
     "mcp.client._memory": ("InMemoryTransport",),
-    "mcp.client._transport": ("ReadStream", "TransportStreams", "WriteStream"),
+    "mcp.client._transport": ("ReadStream", "Transport", "TransportStreams", "WriteStream"),
     "mcp.shared._context_streams": ("ContextReceiveStream", "ContextSendStream", "create_context_streams"),
     "mcp.shared._httpx_utils": ("MCP_DEFAULT_SSE_READ_TIMEOUT", "MCP_DEFAULT_TIMEOUT", "sse_within_origin"),
 }

@@ -14,7 +14,7 @@ from mcp.types import INVALID_REQUEST, ErrorData
 from accredit.base.text import excerpt
 from accredit.cli.asking.hosts import Capabilities, declaring, no_roots
 from accredit.cli.asking.listing import Connected
-from accredit.client.sdk import InMemoryTransport
+from accredit.client import sdk
 from accredit.errors import ConfigurationError
 
 
@@ -23,7 +23,7 @@ async def in_memory(server: object, place: str, capabilities: Capabilities) -> A
     """Open a session with a server object, as a host of these capabilities. Raises `ConfigurationError` for another
     object."""
     if isinstance(server, MCPServer | Server):
-        transport = InMemoryTransport(cast("MCPServer | Server[Any]", server))
+        transport = sdk.in_memory(cast("MCPServer | Server[Any]", server))
         connection: Any = Client(declaring(transport, capabilities), list_roots_callback=no_roots)
     elif any(kind.__module__.partition(".")[0] == "fastmcp" for kind in type(server).__mro__):
         # Its own client can't be given capabilities, only handlers, from which it derives them.

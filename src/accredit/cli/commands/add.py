@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from accredit.cli.dashes import command_of
-from accredit.cli.options import ConfigFileOption, JsonOption
-from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, as_configured, reached, read_reach
+from accredit.cli.options import ConfigFileOption, HeaderOption, JsonOption, TimeoutOption, TokenEnvOption
+from accredit.cli.reaching import as_configured, reached, read_reach
 
 
 def add(

@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
-from accredit.cli.options import AgentKeyOption, DelegationsOption, GatewayIdOption, JsonOption
-from accredit.cli.reaching import HeaderOption, ServerOption, TimeoutOption, TokenEnvOption, read_reach
+from accredit.cli.options import (
+    AgentKeyOption,
+    DelegationsOption,
+    GatewayIdOption,
+    HeaderOption,
+    JsonOption,
+    ServerOption,
+    TimeoutOption,
+    TokenEnvOption,
+)
+from accredit.cli.reaching import read_reach
 from accredit.cli.standard import reads
 
 

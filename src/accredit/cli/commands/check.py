@@ -10,8 +10,8 @@ import typer
 
 from accredit.base.standard import STDIN
 from accredit.cli.dashes import command_of
-from accredit.cli.options import CheckedConfigOption, JsonOption
-from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, reached, read_reach
+from accredit.cli.options import CheckedConfigOption, HeaderOption, JsonOption, TimeoutOption, TokenEnvOption
+from accredit.cli.reaching import reached, read_reach
 from accredit.errors import ConfigurationError
 
 _PYTHON = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")

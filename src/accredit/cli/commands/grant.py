@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accredit.cli.options import JsonOption
+from accredit.cli.options import HeaderOption, JsonOption, ServerOption, TimeoutOption, TokenEnvOption
 from accredit.cli.passphrases import PassphraseFileOption, passphrase_source
-from accredit.cli.reaching import HeaderOption, ServerOption, TimeoutOption, TokenEnvOption, read_reach
+from accredit.cli.reaching import read_reach
 from accredit.cli.standard import reads, reads_secret, writes
 
 if TYPE_CHECKING:

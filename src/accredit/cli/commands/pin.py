@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from accredit.cli.options import ConfigFileOption, JsonOption
-from accredit.cli.reaching import HeaderOption, TimeoutOption, TokenEnvOption, read_reach
+from accredit.cli.options import ConfigFileOption, HeaderOption, JsonOption, TimeoutOption, TokenEnvOption
+from accredit.cli.reaching import read_reach
 
 
 def pin(

@@ -13,9 +13,9 @@ from accredit.cli.options import (
     LogLevelOption,
     PortOption,
     ServerConfigOption,
+    TimeoutOption,
     UrlArgument,
 )
-from accredit.cli.reaching import TimeoutOption
 from accredit.limits import MAX_WORKERS
 
 

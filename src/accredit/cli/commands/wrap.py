@@ -5,8 +5,7 @@
 import typer
 
 from accredit.cli.dashes import command_of
-from accredit.cli.options import LogFormatOption, LogLevelOption, NamedServerOption, ServerConfigOption
-from accredit.cli.reaching import TimeoutOption
+from accredit.cli.options import LogFormatOption, LogLevelOption, NamedServerOption, ServerConfigOption, TimeoutOption
 
 
 def wrap(
