@@ -71,6 +71,8 @@ requirements: $(READY)
 		--no-emit-index-url --group demo pyproject.toml -o requirements/demo.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --group demo --group dev pyproject.toml -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --extra postgres pyproject.toml -o requirements/gateway.txt
 	for wanted in requirements/interop-*.in; do \
 		$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 			--no-emit-index-url $$wanted -o $${wanted%.in}.txt || exit 1; \

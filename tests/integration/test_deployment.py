@@ -1,0 +1,272 @@
+"""What stands in `deploy/` is what it says to the tools of each format, and a gateway runs in it: as the user, with the
+files and with the rights that the manifests give it."""
+
+import base64
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import kubernetes_validate
+import pytest
+import yaml
+from tests.integration.test_tutorial import running, surroundings
+from tests.world.certificates import write_certificate
+from tests.world.command import Serving, accredit, wait_until
+from tests.world.deployed import DEPLOY, ROOT, command, environment, kustomized, secret_files, state_folder
+from tests.world.postgres import a_user, cluster
+from tests.world.raw_server import PATIENCE
+
+from accredit import __version__
+
+PROGRAMS = Path(sys.executable).parent
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+HOW_TO = ROOT / "docs/how-to"
+UNIT = DEPLOY / "systemd/accredit.service"
+
+
+def need(program: str, package: str) -> str:
+    """Where a program is; skips the test without it, and fails it in continuous integration."""
+    found = shutil.which(program, path=f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}")
+    if found is None:
+        assert not os.environ.get("CI"), f"continuous integration has {program}"
+        pytest.skip(f"{program} is not installed ({package})")
+    return found
+
+
+def test_the_image_is_built_as_its_linter_wants_it() -> None:
+    done = subprocess.run(
+        [need("hadolint", "requirements/dev.txt"), DEPLOY / "Containerfile"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_image_has_no_address_and_no_root() -> None:
+    text = (DEPLOY / "Containerfile").read_text("utf-8")
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["${PYTHON}", "${PYTHON}"]
+    assert re.search(r"^ARG PYTHON=python:[\w.-]+$", text, re.MULTILINE)
+    assert re.findall(r"^USER (.+)", text, re.MULTILINE) == ["65532:65532"]
+    assert "--require-hashes" in text
+
+
+@pytest.mark.parametrize("overlay", ["base", "sqlite"])
+def test_each_manifest_is_what_kubernetes_takes__and_a_pod_has_no_right_that_it_does_not_use(overlay: str) -> None:
+    found = kustomized(overlay)
+    for manifest in found.values():
+        kubernetes_validate.validate(manifest, "1.37", strict=True)
+    deployment = found["Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    # the "restricted" profile of Pod Security Standards, and a root that can't be written
+    assert pod["securityContext"].items() >= {"runAsNonRoot": True, "runAsUser": 65532}.items()
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}
+    }  # fmt: skip
+    assert pod["automountServiceAccountToken"] is False
+    assert container["image"] == f"accredit:{__version__}"
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    for kind, selector in (
+        ("Service", "selector"),
+        ("NetworkPolicy", "podSelector"),
+        ("PodDisruptionBudget", "selector"),
+    ):
+        if kind in found:
+            chosen = found[kind]["spec"][selector]
+            assert (chosen if kind == "Service" else chosen["matchLabels"]).items() <= labels.items(), kind
+    gateway = tomllib.loads(found["ConfigMap"]["data"]["accredit.toml"])["gateway"]
+    ending = gateway.get("drain_seconds", 0) + gateway.get("grace_seconds", 10) + 2
+    assert pod["terminationGracePeriodSeconds"] > ending, "Kubernetes would kill a gateway whose calls go on"
+    assert deployment["spec"]["replicas"] >= 2 or found.keys().isdisjoint({"PodDisruptionBudget"})
+
+
+def test_the_unit_is_what_systemd_takes__and_leaves_the_gateway_little_to_harm(tmp_path: Path) -> None:
+    analyze = need("systemd-analyze", "apt-get install systemd")
+    installed = tmp_path / UNIT.name
+    installed.write_text(
+        UNIT.read_text("utf-8").replace("/opt/accredit/bin/accredit", shutil.which("true") or ""), "utf-8"
+    )
+    verified = subprocess.run([analyze, "verify", installed], capture_output=True, text=True, check=False)
+    assert (verified.returncode, verified.stderr) == (0, "")
+    looked = subprocess.run(
+        [analyze, "security", "--offline=true", "--threshold=20", UNIT], capture_output=True, text=True, check=False
+    )
+    assert looked.returncode == 0, looked.stdout
+    assert "less than 2 of 10" in (HOW_TO / "systemd.md").read_text("utf-8")
+
+
+@pytest.fixture
+def mail(free_port: Callable[[], int]) -> Generator[str]:
+    port = free_port()
+    with running(f"python examples/mail_server.py --port {port}", "Uvicorn running"):
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+def page(name: str) -> list[tuple[str, str]]:
+    """The kinds and bodies of a page's fenced blocks."""
+    return BLOCK.findall((HOW_TO / name).read_text("utf-8"))
+
+
+def typed(command: str, folder: Path) -> str:
+    """What a shell prints of a command."""
+    done = subprocess.run(
+        ["sh", "-ec", command],
+        cwd=folder,
+        env=surroundings(),
+        capture_output=True,
+        text=True,
+        timeout=4 * PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def root() -> Generator[Path]:
+    """A folder that other users can reach, as they can reach no other of a test's."""
+    with tempfile.TemporaryDirectory(prefix="accredit-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def reachable_database() -> str:
+    """The address of a database with our tables, as a gateway of another user has it."""
+    servers = cluster()
+    servers.folder.chmod(0o711)
+    database = servers.fresh().database
+    return f"postgresql://{a_user('IN ROLE accredit_gateway')}@/{database}?host={servers.folder}"
+
+
+@pytest.mark.parametrize("overlay", ["base", "sqlite"])
+def test_the_how_to_for_kubernetes_gives_a_gateway_that_runs_as_its_pod_may(
+    overlay: str, mail: str, root: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
+    mine = tmp_path / "kubernetes/mine"
+    commands, secrets, sections, kustomization = kubernetes_page(overlay)
+    typed(commands.replace("http://mail-server:9000/mcp", mail), tmp_path / "kubernetes")
+    written = (mine / "accredit.toml").read_text("utf-8")
+    kept = re.sub(r"(?ms)^\[(gateway|store)\]\n.*?(?=^\[|\Z)", "", written)
+    (mine / "accredit.toml").write_text(f"{sections}\n{kept}", "utf-8")
+    (mine / "kustomization.yaml").write_text(kustomization, "utf-8")
+    write_certificate(mine)
+    shutil.copy(mine / "cert.pem", mine / "tls.crt")
+    shutil.copy(mine / "key.pem", mine / "tls.key")
+    built = kustomized(str(mine))
+    pod = built["Deployment"]["spec"]["template"]["spec"]
+    volumes = {built["ConfigMap"]["metadata"]["name"]: {k: v.encode() for k, v in built["ConfigMap"]["data"].items()}}
+    for line in secrets.splitlines():
+        made = yaml.safe_load(typed(f"{line} --dry-run=client -o yaml", mine))
+        volumes[made["metadata"]["name"]] = {k: base64.b64decode(v) for k, v in made["data"].items()}
+
+    (root / "etc").mkdir()
+    secret_files(root / "etc", mounted(pod, volumes))
+    store = f"sqlite:///{state_folder(root / 'state')}/store.db" if overlay == "sqlite" else reachable_database()
+    (container,) = pod["containers"]
+    with served(root / "etc/accredit.toml", tmp_path, {"ACCREDIT_STORE__URL": store}) as serving:
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert answered(serving, container[probe]["httpGet"]) == 200
+        check_calls(serving, mine)
+        serving.stop()
+        assert serving.wait() == 0
+        assert "Traceback" not in serving.stderr
+
+
+def test_the_how_to_for_systemd_gives_a_gateway_that_runs_as_its_unit_may(
+    mail: str, root: Path, tmp_path: Path
+) -> None:
+    (etc := root / "etc").mkdir()
+    files, _ = [body for kind, body in page("systemd.md") if kind == "console"]
+    *typed_here, installed = (
+        files.replace("/etc/accredit", str(etc)).replace("http://127.0.0.1:9000/mcp", mail).splitlines()
+    )
+    assert installed == "install -m 0644 deploy/systemd/accredit.service /etc/systemd/system/accredit.service"
+    typed("\n".join(typed_here), tmp_path)
+    unit = UNIT.read_text("utf-8")
+    secrets = dict(re.findall(r"^LoadCredential=([^:]+):/etc/accredit/(.+)$", unit, re.MULTILINE))
+    (credentials := root / "credentials").mkdir()
+    secret_files(credentials, {name: (etc / file).read_bytes() for name, file in secrets.items()})
+    etc.chmod(0o555)
+    state = state_folder(root / "state")
+    told = re.findall(r"^Environment=(\w+)=(.+)$", unit, re.MULTILINE)
+    own = {name: value.replace("%d", str(credentials)).replace("%S/accredit", str(state)) for name, value in told}
+    assert not any("%" in value for value in own.values())
+    with served(etc / "accredit.toml", tmp_path, own) as serving:
+        check_calls(serving, tmp_path)
+        os.kill(serving.process.pid, signal.SIGHUP)  # as ExecReload does
+        wait_until(lambda: "the configuration was read again" in serving.stderr)
+        serving.stop()
+        assert serving.wait() == 0
+    assert (state / "store.db").exists()
+
+
+def kubernetes_page(overlay: str) -> tuple[str, str, str, str]:
+    """The page's commands before the secrets, those that make them, the sections, and the overlay; as it says for
+    `sqlite`, too."""
+    blocks = page("kubernetes.md")
+    _, ours, secrets, _ = [body for kind, body in blocks if kind == "console"]
+    (sections,), (kustomization,) = ([body for kind, body in blocks if kind == wanted] for wanted in ("toml", "yaml"))
+    if overlay == "sqlite":
+        ours, secrets = ours.replace("cluster.keys", "rounds.keys"), secrets.replace("cluster.keys", "rounds.keys")
+        secrets = secrets.replace(" --from-file=db.password", "")
+        store = re.search(r'`(url = "sqlite:[^`]+)`', (HOW_TO / "kubernetes.md").read_text("utf-8"))
+        assert store
+        sections = sections[: sections.index("[store]")]
+        sections += f'[store]\n{store[1]}\n\n[rounds]\nkeys_file = "rounds.keys"\n'
+        kustomization = kustomization.replace("../base", "../sqlite")
+    return ours, secrets, sections, kustomization
+
+
+def mounted(pod: dict[str, Any], have: Mapping[str, dict[str, bytes]]) -> dict[str, bytes]:
+    """The files of the configuration's volume, from maps and secrets: one that is missing keeps a pod from starting."""
+    files: dict[str, bytes] = {}
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "configuration"]
+    for source in volume["projected"]["sources"]:
+        (taken,) = source.values()
+        data = have[taken["name"]]
+        files |= {item["path"]: data[item["key"]] for item in taken["items"]} if "items" in taken else data
+    return files
+
+
+def served(configuration: Path, folder: Path, own: Mapping[str, str]) -> Serving:
+    """The gateway, as the user of the manifests."""
+    here = {"ACCREDIT_GATEWAY__HOST": "127.0.0.1", "ACCREDIT_GATEWAY__ALLOWED_HOSTS": '["127.0.0.1", "accredit"]'}
+    env = environment({**here, **own})
+    return Serving("--config", str(configuration), folder=folder, env=env, command=command())
+
+
+def answered(serving: Serving, get: Mapping[str, Any]) -> int:
+    """The status of what the kubelet is told to ask; it verifies no certificate."""
+    asked = Request(f"https://127.0.0.1:{serving.port}{get['path']}")
+    for header in get["httpHeaders"]:
+        asked.add_header(header["name"], header["value"])
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    with urlopen(asked, context=unverified, timeout=PATIENCE) as answer:
+        return answer.status
+
+
+def check_calls(serving: Serving, folder: Path) -> None:
+    """A call with the owner's word passes, and one without does not."""
+    typed("accredit keys new agent.key --kind agent --name Agent", folder)
+    grant = "accredit grant --issuer owner.key --agent agent.key.pub --scope mcp:tool --expires 7d"
+    typed(f"{grant} --out delegation.json", folder)
+    call = ("call", "list_inbox", "--url", serving.url)
+    trusting = {"SSL_CERT_FILE": str(folder / "cert.pem")} if serving.url.startswith("https") else {}
+    passed = accredit(*call, "--key", "agent.key", "--delegation", "delegation.json", folder=folder, env=trusting)
+    assert "ada@example.org" in passed.stdout, passed.stderr + serving.stderr
+    refused = accredit(*call, folder=folder, env=trusting)
+    assert (refused.returncode, "proof" in refused.stderr) == (1, True), refused.stderr
