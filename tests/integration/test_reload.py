@@ -247,6 +247,27 @@ def test_a_lock_that_is_changed_counts_at_once(tmp_path: Path) -> None:
 
 
 @WORKERS
+def test_once_proofs_are_required_the_next_call_is_refused__and_observed_again_it_is_not(
+    workers: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with RawServer(HonestServer()) as server:
+            text = BASE + upstream(server.url) + guarded(tmp_path) + '[tools.list_inbox]\nscope = "email:read"\n'
+            observed = text.replace('"required"', '"observe"')
+            async with serving(tmp_path, observed, "--workers", workers) as gateway:
+                for now, passes in ((observed, True), (text, False), (observed, True), (text, False)):
+                    write(tmp_path, now)
+                    assert (await reloaded(gateway, tmp_path)).problem == ""
+                    for _ in range(8):  # whichever worker takes it
+                        answer = (await asyncio.to_thread(post, gateway.port, "/mcp", CALL))[2]
+                        assert ("result" in answer) is passes
+                        assert passes or answer["error"]["code"] == -31001
+            assert "no call is refused for want of authority" in gateway.stderr
+
+    run(main())
+
+
+@WORKERS
 def test_each_record_names_the_configuration_that_its_call_was_decided_by(workers: str, tmp_path: Path) -> None:
     assert accredit("keys", "new", "gateway.key", "--kind", "gateway", folder=tmp_path).returncode == 0
 

@@ -23,8 +23,8 @@ NAMES = ("mail", "files")
 class Several:
     """`async with Several(trust) as gateway`: `mail` and `files`, the same server twice.
 
-    `policy` changes their policies; other keyword arguments are settings that both have. With `merge` they are one at
-    `/mcp` as well.
+    `policy` changes their policies, `policies` those of one by its name; other keyword arguments are settings that both
+    have. With `merge` they are one at `/mcp` as well.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class Several:
         key_sets: KeySets | None = None,
         records: Records | None = None,
         policy: dict[str, Any] | None = None,
+        policies: dict[str, dict[str, Any]] | None = None,
         merge: bool = False,
         merged_pins: Pins | None = None,
         **settings: Any,
@@ -45,6 +46,7 @@ class Several:
         self._raw = {name: RawServer((handlers or {}).get(name, self.servers[name])) for name in NAMES}
         self._ports: dict[str, Any] = {"store": store or MemoryStore(), "key_sets": key_sets, "records": records}
         self._policy = policy or {}
+        self._policies = policies or {}
         self._merge = merge
         self._merged_pins = merged_pins
         self._settings = settings
@@ -68,7 +70,7 @@ class Several:
 
     def settings(self, name: str) -> GatewaySettings:
         """Those of one server."""
-        policy = {"verifier_id": f"{GATEWAY}/{name}", "server": name, **self._policy}
+        policy = {"verifier_id": f"{GATEWAY}/{name}", "server": name, **self._policy, **self._policies.get(name, {})}
         own = {**self._settings, **self._own.get(name, {})}
         if self._ports["records"] is not None:
             own["records"] = RecordSettings(GATEWAY)

@@ -50,7 +50,7 @@ def calls_of(path: Path) -> list[dict[str, Any]]:
         elif record.outcome is not None:
             call = found[record.call.id]
             assert call["status"] is None, "two outcomes"
-            assert call["verdict"] == "allow", "an outcome of a call that was refused"
+            assert call["record"].decision.goes_on, "an outcome of a call that was refused"
             call.update(msgspec.to_builtins(record.outcome))
     return list(found.values())
 
@@ -62,7 +62,7 @@ def outcomes(path: Path) -> list[tuple[str, str | None]]:
 
 def open_targets(path: Path) -> list[str]:
     """The targets of allowed calls that have no outcome yet."""
-    return [call["target"] for call in calls_of(path) if call["status"] is None and call["verdict"] == "allow"]
+    return [call["target"] for call in calls_of(path) if call["status"] is None and call["record"].decision.goes_on]
 
 
 def verified(path: Path, *more: RecordKey) -> LogReport:

@@ -1,7 +1,7 @@
 """Puts the gateway together and on the network: who answers its questions, the socket, the server and its workers."""
 
 from accredit.app.assemble import Ports, assemble
-from accredit.app.configured import Configured, Start, configured, first_ports, next_ports
+from accredit.app.configured import Configured, Start, configured, first_ports, next_ports, warn_of_observing
 from accredit.app.listener import address_of, allow_descriptors, open_listener
 from accredit.app.pid_file import PidFile
 from accredit.app.reloading import Alone, Part, Reports, Worker
@@ -29,4 +29,5 @@ __all__ = [
     "open_listener",
     "run_workers",
     "serve",
+    "warn_of_observing",
 ]

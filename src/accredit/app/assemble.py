@@ -91,15 +91,15 @@ async def refresh(ports: Ports) -> None:
 def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
     """Return `ports` with what answers the questions of decisions. What they have remembered stays, needed or not."""
     _load_libraries(loaded, proofs)
-    tokens, required = loaded.config.tokens.mode, proofs is not None and proofs.required
+    tokens, judged = loaded.config.tokens.mode, proofs is not None and proofs.judged
     key_sets, revocations = _key_sets(loaded, ports.key_sets) if tokens != "off" else None, None
     opened, tasks = ports.store, ports.tasks
-    if required or tokens == "required":
+    if judged or tokens == "required":
         store = store_of(loaded)
-        if tasks is None or (required and opened is None):
+        if tasks is None or (judged and opened is None):
             check_store(store)
         tasks = tasks or open_tasks(store)
-        if proofs is not None and proofs.required:
+        if proofs is not None and judged:
             opened = opened or open_store(store)
             revocations = _revocations(loaded, proofs, store, opened, ports.revocations)
     return ports._replace(store=opened, revocations=revocations, key_sets=key_sets, tasks=tasks)
@@ -107,7 +107,7 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Por
 
 def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
     """Load what calls will need: the first does not wait for it then, and workers share what their parent loaded."""
-    if proofs is not None and proofs.required:
+    if proofs is not None and proofs.judged:
         load("cryptography.hazmat.primitives.asymmetric.mldsa")
     servers = (loaded.config.upstream, *loaded.config.servers.by_name.values())
     if loaded.config.tokens.mode != "off" or any(each.identity == "jwt" for each in servers):

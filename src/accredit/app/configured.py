@@ -5,15 +5,17 @@ read there (`configured`), whatever the files hold by then. What `accredit serve
 reading: the file's name, the command line, and the environment.
 """
 
+import logging
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from accredit.app.assemble import Ports, assemble, renewed
 from accredit.app.server import Ending
+from accredit.base.log_events import log_event
 from accredit.config import (
     Loaded,
     Values,
@@ -32,6 +34,8 @@ from accredit.gateway import GatewaySettings
 from accredit.gateway.settings import RoundsSettings
 from accredit.keys import ReadFiles, reading
 from accredit.rounds import KeyRing
+
+_logger = logging.getLogger("accredit.app")
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,17 @@ def configured(start: Start, files: ReadFiles) -> Configured:
         if not start.insecure:
             check_exposure(loaded.config.gateway)
         return Configured(files, loaded, servers, tls)
+
+
+def warn_of_observing(servers: Sequence[GatewaySettings]) -> None:
+    """Log that proofs are only observed, where that is so."""
+    if not servers[0].observes:
+        return
+    what = "proofs are only observed: no call is refused for want of authority"
+    log_event(_logger, logging.WARNING, what, remedy='set proofs.mode = "required"')
+    if servers[0].records is None:
+        what = "proofs are only observed, and nothing is recorded of what agents do"
+        log_event(_logger, logging.WARNING, what, remedy='set attest.mode = "durable"')
 
 
 def first_ports(now: Configured) -> Ports:

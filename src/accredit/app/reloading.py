@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.app.assemble import Ports, refresh
-from accredit.app.configured import Configured, Start, checked, configured, next_ports
+from accredit.app.configured import Configured, Start, checked, configured, next_ports, warn_of_observing
 from accredit.app.pid_file import PidFile
 from accredit.app.server import Ending
 from accredit.base.log_events import log_event
@@ -85,8 +85,11 @@ class Part:
         """Take step 3."""
         if self._next is None:
             return
+        observed = self.now.servers[0].observes
         self.now, self._ports, routes = self._next
         self._next = None
+        if not observed:
+            warn_of_observing(self.now.servers)
         self._gateway.swap(routes, self.now.ending.grace)
         if self.take is not None:
             self.take(self.now.tls, self.now.ending)

@@ -33,10 +33,9 @@ from accredit.errors import AttestationError
 class CallDecision(Struct, frozen=True, kw_only=True):
     """A call that was decided. `call.params` is left empty; `received_ms` is in unix milliseconds.
 
-    `policy_digest` identifies the configuration: the SHA-256 of its effective values (`config.digest`). `enforced` says
-    that the decision took effect. `certificates` is the proof's chain, a JSON array, leaf first, whose SHA-256 is
-    `authority.chain_sha256`. `resume`, 32 bytes, is what another process finds the call by, if its answer comes there;
-    it is not recorded.
+    `policy_digest` identifies the configuration: the SHA-256 of its effective values (`config.digest`). `certificates`
+    is the proof's chain, a JSON array, leaf first, whose SHA-256 is `authority.chain_sha256`. `resume`, 32 bytes, is
+    what another process finds the call by, if its answer comes there; it is not recorded.
     """
 
     gateway: str
@@ -45,7 +44,6 @@ class CallDecision(Struct, frozen=True, kw_only=True):
     decision: RecordedDecision
     received_ms: int
     policy_digest: str
-    enforced: bool = True
     authority: RecordedAuthority | None = None
     token: RecordedToken | None = None
     certificates: bytes | None = None
@@ -84,7 +82,7 @@ def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:
         call=call,
         times=_times(decided.received_ms, now_ms),
         log=place,
-        decision=replace(decision, reason=reason, enforced=decided.enforced),
+        decision=replace(decision, reason=reason, enforced=decision.enforced is not False),
         authority=decided.authority,
         token=decided.token,
         policy=PolicyDigest(digest=decided.policy_digest),

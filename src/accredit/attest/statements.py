@@ -79,14 +79,20 @@ class Call(_Part, frozen=True):
 class RecordedDecision(_Part, frozen=True):
     """What was decided. `error` is the word for programs, `reason` is for people.
 
-    Version 2 added `enforced`, whether the decision took effect, and the verdict `challenge`, for a call whose client
-    was asked for a proof over a challenge.
+    Version 2 added `enforced`, whether the decision took effect (where it is not set, it did), and the verdict
+    `challenge`, for a call whose client was asked for a proof over a challenge.
     """
 
     verdict: _Verdict
     error: str | None = None
     reason: str | None = None
     enforced: bool | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the call went on to its server, and so has an outcome: it was allowed, or its refusal was only
+        observed."""
+        return self.verdict == "allow" or self.enforced is False
 
 
 class RecordedAuthority(_Part, frozen=True):

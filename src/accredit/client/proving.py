@@ -4,7 +4,9 @@ A request, in order:
 
 1. One that carries a proof already, or that needs none, stays as it is.
 2. A guarded call gets a proof that is bound to it, if its scope and the gateway's id are known and the target is not
-   sensitive. Otherwise it goes without: the refusal says what is needed, and nothing was signed for a stranger.
+   sensitive. Otherwise it goes without: the refusal says what is needed, and nothing was signed for a stranger. A
+   gateway that only observes refuses nothing, so there a sensitive target gets one too, and a target without a scope
+   one for none: else nobody would know who calls.
 3. A request about a task gets one for the tool whose call became the task: bound to the tool's scope if the request
    changes the task, else to no scope.
 4. A list request gets one if one delegation says everything that the agent may do, so that the gateway filters.
@@ -45,7 +47,7 @@ from accredit.policy import (
     guarded_call_from_values,
     scope_fault,
 )
-from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, VERIFIER, Kind
+from accredit.policy.lists import KINDS, OBSERVED, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 from accredit.tokens.carried import ARGUMENT
 
@@ -204,7 +206,8 @@ class Prover:
         others: list[object] = []
         for item in cast("list[object]", items) if isinstance(items, list) else []:
             scope = self._learn(kind, _object(item))
-            (covered if filtered or scope is None or scope in granted else others).append(item)
+            is_open = filtered or scope is None or _is_observed(_object(item))
+            (covered if is_open or scope in granted else others).append(item)
         again = None
         if others and self._filters and self._pin.id and attempt.scope is None and not attempt.corrected:
             attempt.corrected = True
@@ -216,10 +219,11 @@ class Prover:
         named, scope = item.get(kind.key), scope_in(meta.get(SCOPE))
         if kind.method == "tools/call":
             self._token_takers.learn(item)
-        if not isinstance(named, str) or scope is None:
+        observed = _is_observed(item)
+        if not isinstance(named, str) or (scope is None and not observed):
             return None
         self._meet(meta)
-        self._targets.put((kind.method, named), _Target(scope, meta.get(SENSITIVE) is True))
+        self._targets.put((kind.method, named), _Target(scope or "", meta.get(SENSITIVE) is True and not observed))
         return scope
 
     def _meet(self, meta: Mapping[str, object]) -> None:
@@ -300,6 +304,11 @@ def with_meta(params: Params, more: Mapping[str, object]) -> Params:
 def scope_in(value: object) -> str | None:
     """Return a scope that a gateway names, or None if no catalog could ask for it."""
     return value if isinstance(value, str) and scope_fault(value) is None else None
+
+
+def _is_observed(item: Mapping[str, object]) -> bool:
+    """Return whether a gateway says that it refuses no use of an item: hiding it would only hide it."""
+    return _object(item.get("_meta")).get(OBSERVED) is True
 
 
 def _object(value: object) -> dict[str, object]:

@@ -24,7 +24,7 @@ def build_merged(loaded: Loaded, servers: Sequence[GatewaySettings]) -> GatewayS
         raise ConfigurationError(
             "gateway.merge is set, and [servers] names none: there is nothing to merge", "remove gateway.merge"
         )
-    proves = first.proofs is not None and first.proofs.required
+    proves = first.proofs is not None and first.proofs.judged
     issuers = first.tokens.issuers if first.tokens is not None else ()
     return merged_settings(
         servers,

@@ -3,9 +3,9 @@
 In this order; each failure is a `ConfigurationError` that names its key:
 
 1. the catalog, which counts with proofs off, too: lists then say which scopes there are;
-2. no roots without a mode: nobody should take the gateway for one that requires proofs. With proofs required, the time
-   zone data, which constraints need;
-3. the roots: at least one, each a human's public key, none twice;
+2. no roots without a mode: nobody should take the gateway for one that requires proofs. Where they are judged (required
+   or observed), the time zone data, which constraints need;
+3. the roots: at least one where proofs are required, each a human's public key, none twice;
 4. the gateway's id: `[gateway] id`, else that of its key (`attest`);
 5. the evaluators of constraints, where proofs count (`evaluators`);
 6. a store that all workers share, if there is more than one.
@@ -34,24 +34,25 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
     """Return how calls are decided, or None if there is nothing to decide or to list. Raises `ConfigurationError`."""
     proofs = loaded.config.proofs
     catalog = build_catalog(loaded.config)
-    required = proofs.mode == "required"
+    required, observes = proofs.mode == "required", proofs.mode == "observe"
+    judged = required or observes
     if proofs.roots and ("proofs", "mode") not in loaded.origins:
         raise ConfigurationError(
             "proofs.roots is set and proofs.mode is not: no proof would be asked for",
             'set proofs.mode to "required", or to "off" if that is meant',
         )
-    if not required and not catalog.says_something:
+    if not judged and not catalog.says_something:
         return None
-    if required:
+    if judged:
         zone_names()
-    roots = _roots(loaded) if required else {}
-    if required and workers > 1 and isinstance(store_of(loaded), InMemory):
+    roots = _roots(loaded, needed=required) if judged else {}
+    if judged and workers > 1 and isinstance(store_of(loaded), InMemory):
         raise ConfigurationError(
             f"store.url is memory:, and {workers} workers with one each would accept a proof {workers} times",
             'set store.url = "sqlite:///accredit.db", or leave out --workers',
         )
     policy = Policy(
-        verifier_id=verifier_id(loaded) if required else "",
+        verifier_id=verifier_id(loaded) if judged else "",
         server=loaded.server,
         roots=roots,
         catalog=catalog,
@@ -62,6 +63,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
         bind_agent=loaded.config.tokens.bind_agent == "sub",
         cert_cache=CertificateCache(),
         constraint_evaluators=load_evaluators(proofs.evaluators),
+        observes=observes,
     )
     return ProofSettings(policy, required=required, filter_tools=proofs.filter_tools)
 
@@ -91,10 +93,10 @@ def _entry(table: Resource) -> Entry:
     return Entry(scope=table.scope, accepts=tuple(table.accepts), marked_sensitive=table.sensitive, facts=facts)
 
 
-def _roots(loaded: Loaded) -> dict[HybridPublicKey, str]:
+def _roots(loaded: Loaded, *, needed: bool) -> dict[HybridPublicKey, str]:
     """Return the roots' names by key."""
     roots, folder = loaded.config.proofs.roots, folder_of(loaded, ("proofs", "roots"))
-    if not roots:
+    if needed and not roots:
         raise ConfigurationError(
             'proofs.mode is "required" and there is no root: nobody\'s delegations would count',
             "name the owner's public key: [[proofs.roots]] name = ..., public_key_file = ...",

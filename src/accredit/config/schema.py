@@ -234,7 +234,10 @@ class Revocation(Section, frozen=True):
 class Proofs(Section, frozen=True):
     """`[proofs]`: whether calls need a proof, and what one has to be like."""
 
-    mode: Annotated[Literal["off", "required"], '"off", or "required": no proof, no call'] = "off"
+    mode: Annotated[
+        Literal["off", "observe", "required"],
+        '"off", "required": no proof, no call; or "observe": record what "required" would do, and let it pass',
+    ] = "off"
     freshness_seconds: Annotated[
         int,
         Meta(ge=1, le=CHALLENGE_WINDOW_SECONDS),

@@ -45,7 +45,7 @@ def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
             f'tokens.mode is "{tokens.mode}" and there is no issuer: nobody\'s tokens would count',
             "name whose tokens count: [[tokens.issuers]] issuer = ..., audience = ..., and its keys",
         )
-    if tokens.bind_agent and (tokens.mode, loaded.config.proofs.mode) != ("required", "required"):
+    if tokens.bind_agent and (tokens.mode != "required" or loaded.config.proofs.mode == "off"):
         raise ConfigurationError(
             "tokens.bind_agent ties each call's token to its proof, and a call may come without one of them",
             'set tokens.mode and proofs.mode to "required", or remove tokens.bind_agent',

@@ -38,6 +38,12 @@ class _Times(Struct, frozen=True):
 class _Decision(Struct, frozen=True):
     verdict: str = ""
     error: str | None = None
+    enforced: bool | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """As `attest.RecordedDecision`."""
+        return self.verdict == "allow" or self.enforced is False
 
 
 class _Authority(Struct, frozen=True):

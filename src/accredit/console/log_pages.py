@@ -226,7 +226,7 @@ def _in_full(
 
 def _status(decision: Glimpse | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
     """Return how a call ended: `open` only if the store says so, `ended` if its outcome is too far away to be seen."""
-    if decision.decision is None or decision.decision.verdict != "allow":
+    if decision.decision is None or not decision.decision.goes_on:
         return outcome if outcome != "open" else ""
     return "ended" if outcome == "open" and decision.call.id not in still_open else outcome
 

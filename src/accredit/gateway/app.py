@@ -59,7 +59,7 @@ def create_app(
     the answer is invalid. At its end the application closes all but the revocations. Raises `ConfigurationError`.
     """
     servers = _servers(upstream)
-    if servers[0].guards and tasks is None:
+    if any(each.guards or each.observes for each in servers) and tasks is None:
         tasks = MemoryTasks()
     ports = (store, revocations, key_sets, records, tasks, on_tools, access_tokens)
     return Gateway(servers, Shared(Counters(), *ports, Strangers()))
@@ -216,6 +216,7 @@ class Routes:
             revocations=shared.revocations,
             key_sets=shared.key_sets,
             condition=condition,
+            observes=any(each.settings.observes for each in self.servers),
         )
 
     async def serve(self, exchange: Exchange) -> None:

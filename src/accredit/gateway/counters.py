@@ -58,8 +58,10 @@ class Counters:
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
         about: dict[str, Any] = {"server": server or error.server or self._server, "method": method}
         facts = {name: value for name, value in about.items() if value} | traced()
-        # A challenge is how each call of a sensitive tool begins: nobody was denied anything.
-        level = logging.INFO if kind.startswith(_CHALLENGED) else logging.WARNING
+        # A challenge is how each call of a sensitive tool begins: nobody was denied anything. Nor was anybody whose
+        # call was only observed, and where nobody has a delegation yet, that is each call.
+        is_normal = kind.startswith(_CHALLENGED) or (observed and isinstance(error, ProofRefused))
+        level = logging.INFO if is_normal else logging.WARNING
         log_event(_log, level, kind, detail=detail, **facts)
 
     def notified(self, method: str) -> None:

@@ -1,7 +1,8 @@
 """From the settings of several servers to those of all of them as one. No I/O.
 
 1. What the servers share (roots, issuers, keys, bounds) is the gateway's, and the same here. Proofs are made out to the
-   gateway's own id; of an issuer's audiences only the gateway's counts.
+   gateway's own id; of an issuer's audiences only the gateway's counts. Where calls of one server are only observed,
+   those of all are: else they would not be refused here.
 2. Catalogs and the scopes of tokens are the servers' own, under merged names (`policy.merging`).
 3. Where definitions are pinned, each server's tools are held to the digests of its own definitions, and a client's list
    to those of the same definitions under their merged names.
@@ -44,12 +45,15 @@ def merged_settings(
 
 
 def _proofs(servers: Sequence[GatewaySettings], gateway_id: str) -> ProofSettings | None:
+    if len({each.observes for each in servers}) > 1:
+        what = "calls of some servers are only observed, and those of others are not"
+        raise ConfigurationError(what, "give all servers the same mode of proofs, or don't merge them")
     found = next((each.proofs for each in servers if each.proofs is not None), None)
     if found is None:
         return None
     catalogs = {each.server: Catalog() if each.proofs is None else each.proofs.policy.catalog for each in servers}
     catalog = MergedCatalog(by_server=catalogs)
-    id = gateway_id if found.required else ""
+    id = gateway_id if found.judged else ""
     policy = structs.replace(found.policy, verifier_id=id, server="", catalog=catalog, vocabulary=catalog.vocabulary())
     return replace(found, policy=policy)
 

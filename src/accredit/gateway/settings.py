@@ -97,12 +97,23 @@ class MergedUpstream:
 class ProofSettings:
     """The sections `[proofs]`, `[tools]`, `[resources]` and `[prompts]`.
 
-    If proofs are not `required`, the catalog restricts nothing, but scopes are listed.
+    If proofs are not `required`, the catalog restricts nothing, but scopes are listed. With a policy that observes
+    (`mode = "observe"`) they are not: what would be decided is recorded alone.
     """
 
     policy: Policy
     required: bool
     filter_tools: bool = True
+
+    @property
+    def judged(self) -> bool:
+        """Whether calls are decided by their proofs, to whatever end."""
+        return self.required or self.policy.observes
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigurationError` for proofs that would be both required and only observed."""
+        if self.required and self.policy.observes:
+            raise ConfigurationError("proofs are required, and only observed", "give ProofSettings one of both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +280,11 @@ class GatewaySettings:
         """Whether each request goes on with a head of its own, so that one can't serve for a batch: it tells who calls,
         or is for one of several servers."""
         return self.signs_identity or self.exchanges or bool(self.members)
+
+    @property
+    def observes(self) -> bool:
+        """Whether calls are decided by proofs, and none is refused for it."""
+        return self.proofs is not None and self.proofs.policy.observes
 
     @property
     def guards(self) -> bool:

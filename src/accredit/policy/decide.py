@@ -22,6 +22,13 @@
    call that created the task, and no use is taken. To see a task needs nothing more.
 9. The caller records the decision before anything is forwarded or refused (`gateway.recording`).
 10. Allow.
+11. Where the policy `observes`, the steps are the same, and what 3, 4, 5, 7 and 8 refuse is not enforced: the decision
+    says what would have been, and the call goes on as it would with proofs off. So challenges are spent and uses taken
+    as they would be. It differs in this: nobody is asked to sign a challenge, so a sensitive target takes the client's
+    own; the proof for a target that nobody has named is verified too, to learn who calls; and of a task that belongs to
+    a token (`Place.by_token`) it is not asked which agent made it. Enforced as ever: a decision that can't be made (no
+    store, a clock that was set back), and what is no question of authority and so not decided here: tokens, pins,
+    sealed states, bounds, whether the message is valid, and its record.
 
 No answer means refused: whatever is raised in place of an answer ends in a refusal. Not checked here: whether the
 person meant it, what the upstream does with the call, and whether a proof that is not bound to its call was sent by its
@@ -59,7 +66,7 @@ from accredit.policy.needs import (
     Need,
     SpendChallenge,
 )
-from accredit.policy.tasks import ONE_SERVER, Owner, Place, facts_of_call_that_made, read_made_by, task_key
+from accredit.policy.tasks import ONE_SERVER, Place, facts_of_call_that_made, read_made_by, task_key
 from accredit.policy.uses import Uses
 from accredit.ports import Spending, Task
 from accredit.ratify import (
@@ -96,21 +103,28 @@ def decide(
     """
     entry: Entry | None = None
     case: _Case | None = None
+    unknown = False
     try:
         if call.guarded and not call.about_tasks:
             entry = policy.catalog.find(call.method, call.target)
-            if entry is None:
+            unknown = entry is None
+            if unknown and not policy.observes:
                 raise refusals.unknown_target(call)  # 3
         elif call.proof is None and not call.guarded:
             return Decision(call, None)
         case = _Case(call, entry, policy, now, token, place, flow_of, pins)
         authority = yield from case.authority()
-        return Decision(call, case.entry, authority, proved=authority, task=case.task)  # 10
+        if unknown:
+            raise refusals.unknown_target(call)
+        enforced = not policy.observes
+        return Decision(call, case.entry, authority, proved=authority, task=case.task, enforced=enforced)  # 10
     except ProofRefused as refusal:
         if case is None:
             return Decision(call, entry, None, refusal)
-        told = refusals.with_definition(refusal, case.enforced_definition)
-        return Decision(call, case.entry, None, told, proved=case.proved, task=case.task)
+        told = refusals.unknown_target(call) if unknown else refusal
+        told = refusals.with_definition(told, case.enforced_definition)
+        enforced = not policy.observes  # 11
+        return Decision(call, case.entry, None, told, proved=case.proved, task=case.task, enforced=enforced)
     except ChallengesFull as error:
         refusal = refusals.too_many_challenges(call, entry, policy.challenge_seconds)
         return Decision(call, entry, None, refusal, error)
@@ -145,7 +159,7 @@ class _Case:
         self._policy = policy
         self._now = now
         self._scope = entry.scope if entry is not None else ""
-        self._issued = entry is not None and entry.sensitive
+        self._issued = entry is not None and entry.sensitive and not policy.observes
         self._seen: Spending | None = None
         self._fault: Exception | None = None
         self._uses = Uses(flow_of)
@@ -170,7 +184,7 @@ class _Case:
         if name is None:
             raise refusals.untrusted_root(self._call, self.entry)
         self._tied(bundle)
-        if self._changes_task:
+        if self._changes_task and not self._policy.observes:
             # Whether it has to be one that was issued here is known only once the task is found.
             seen = yield LookAtChallenge(bundle.challenge, self._request_hash, issued=True)
             self._issued = seen is Spending.FIRST
@@ -194,7 +208,7 @@ class _Case:
     def _read(self) -> Generator[Need, object, ProofBundle]:
         proof = self._call.proof
         if proof is None:
-            if self._issued:
+            if self.entry is not None and self.entry.sensitive:
                 yield from self._challenge()
             policy = self._policy
             raise refusals.missing_proof(self._call, self.entry, policy.verifier_id, policy.binding)
@@ -315,7 +329,7 @@ class _Case:
 
     def _own_tasks(self, bundle: ProofBundle) -> Generator[Need, object, None]:
         """Look up the tasks that the request names, for the agent whose signatures hold. Raises `ProofRefused`."""
-        owner = Owner(bundle.delegations[-1].issuer_id, bundle.agent_id, self._token)
+        owner = self._place.owner(bundle.delegations[-1].issuer_id, bundle.agent_id, self._token)
         task: Task | None = None
         for id in self._call.tasks:
             stored = yield FindTask(task_key(self._place.name, id))
@@ -335,7 +349,7 @@ class _Case:
         bound_to = self._call.session_context(self._policy.verifier_id, bundle.agent_id, entry.scope)
         if bundle.session_context and not hmac.compare_digest(bundle.session_context, bound_to):
             raise self._invalid("the proof is bound to something else")
-        if entry.sensitive and not self._issued:
+        if entry.sensitive and not self._issued and not self._policy.observes:
             yield from self._challenge()
 
     def _definition(self, bundle: ProofBundle) -> Generator[Need, object, None]:
@@ -397,9 +411,11 @@ class _Case:
         raise refusals.denied(self._call, self.entry, result, words)
 
     def _challenge(self) -> Generator[Need, object, None]:
-        """Raise -31002 with a fresh challenge for this call."""
+        """Raise -31002 with a fresh challenge for this call. Where decisions are observed nobody would see it."""
         policy, expires_at = self._policy, self._now + self._policy.challenge_seconds
-        issued = yield IssueChallenge(self._request_hash, expires_at)
+        issued: object = IssuedChallenge(b"", expires_at)
+        if not policy.observes:
+            issued = yield IssueChallenge(self._request_hash, expires_at)
         if not isinstance(issued, IssuedChallenge):
             raise TypeError("the store gave no answer")
         raise refusals.challenge_required(self._call, self.entry, issued, policy.verifier_id, policy.binding)

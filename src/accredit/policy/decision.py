@@ -18,7 +18,8 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     With `bind_agent` a call needs a token whose subject is the id of the proof's agent. `constraint_evaluators`
     evaluate the constraints of extensions, by their type (`policy.evaluators`). `server` is the name of the server that
-    calls go to, where a store is shared with what decides for others: a challenge is good for one.
+    calls go to, where a store is shared with what decides for others: a challenge is good for one. With `observes`
+    decisions are made to be recorded, and refuse nothing (`policy.decide`, 11).
     """
 
     verifier_id: str
@@ -32,6 +33,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     cert_cache: CertificateCache
     constraint_evaluators: Mapping[str, Evaluator] = OWN_EVALUATORS
     server: str = ""
+    observes: bool = False
 
     @property
     def binding(self) -> str:
@@ -60,7 +62,8 @@ class Decision(Struct, frozen=True):
     """The verdict: allowed if there is no `refusal`. A list without a proof has no `authority`.
 
     `proved` is the authority of a proof whose signatures are good, also where the call is refused. `fault` is what kept
-    the decision from being made, for the log only. `task` is the one that the call is about.
+    the decision from being made, for the log only. `task` is the one that the call is about. A decision that is not
+    `enforced` says what would have been: it refuses nothing, whatever its `refusal` says.
     """
 
     call: GuardedCall
@@ -70,6 +73,7 @@ class Decision(Struct, frozen=True):
     fault: Exception | None = None
     proved: Authority | None = None
     task: Task | None = None
+    enforced: bool = True
 
 
 CONSTRAINT_REFUSALS = frozenset(

@@ -5,6 +5,8 @@
    is then `private`.
 3. Where definitions are enforced, a tool whose definition is not the pinned one is left out.
 4. Each remaining item says which scope it needs and how to make a proof; the catalog overrides the upstream's word.
+5. Where proofs are only observed, 1 and 2 leave out nothing for want of a proof, and each item says that it is so
+   (`dev.accredit/observed`): a client need not hide it, and signs its calls with a challenge of its own.
 
 A template is judged by its text before the first `{`; what it expands to is judged when it is read. Seeing an item does
 not mean being allowed to use it, nor the reverse: `decide` does not look here.
@@ -28,7 +30,11 @@ from accredit.tokens import VerifiedToken, may_use
 SCOPE = "ratify_scope"
 SENSITIVE = "ratify_sensitive"
 VERIFIER = "ratify_verifier"
+OBSERVED = "dev.accredit/observed"
+"""The member of an item's `_meta` that says that its uses are decided, and not refused."""
 _BINDING = "ratify_binding"
+OWN_MEMBERS = frozenset({SCOPE, SENSITIVE, OBSERVED})
+"""What only a gateway says of an item: where it says nothing, a server's own word is taken off."""
 
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
@@ -78,14 +84,15 @@ class ListView(Struct, frozen=True, kw_only=True):
     """How one client sees lists. With `granted` None nothing is left out for want of a grant; without `token` nothing
     is left out for want of a token that may use it.
 
-    `verifier_id` and `binding` are empty where proofs are not judged here. `on_other` is called for each tool that is
-    not as it is pinned.
+    `verifier_id` and `binding` are empty where proofs are not judged here; where they are only `observed`, nothing is
+    left out for want of one. `on_other` is called for each tool that is not as it is pinned.
     """
 
     catalog: Catalog
     verifier_id: str = ""
     binding: str = ""
     granted: Collection[str] | None = None
+    observed: bool = False
     token: VerifiedToken | None = None
     pins: Pins | None = None
     on_other: Callable[[], object] = lambda: None
@@ -94,7 +101,7 @@ class ListView(Struct, frozen=True, kw_only=True):
         """Return whether other clients may see other items."""
         token = self.token if kind.method == "tools/call" else None
         restricted = token is not None and (token.allowed_tools is not None or bool(token.denied_tools))
-        return self.granted is not None or restricted
+        return (self.granted is not None and not self.observed) or restricted
 
     def edits(self, kind: Kind) -> bool:
         """Return whether a list may differ from what the upstream sent."""
@@ -110,6 +117,8 @@ class ListView(Struct, frozen=True, kw_only=True):
         """Return whether an item is listed."""
         if self.token is not None and kind.method == "tools/call" and not may_use(self.token, named):
             return False
+        if self.observed:
+            return True
         if entry is None:
             return not self.verifier_id
         return self.granted is None or entry.allows(self.granted)
@@ -125,14 +134,12 @@ class ListView(Struct, frozen=True, kw_only=True):
 
     def annotations(self, entry: Entry | None) -> dict[str, object]:
         """Return the members that the gateway sets in an item's `_meta`."""
-        if entry is None:
-            return {}
-        ours: dict[str, object] = {SCOPE: entry.scope}
-        if entry.sensitive:
+        ours: dict[str, object] = {SCOPE: entry.scope} if entry is not None else {}
+        if entry is not None and entry.sensitive and not self.observed:
             ours[SENSITIVE] = True
-        if self.verifier_id:
+        if self.verifier_id and (entry is not None or self.observed):
             ours |= {VERIFIER: self.verifier_id, _BINDING: self.binding}
-        return ours
+        return ours | {OBSERVED: True} if self.observed else ours
 
 
 def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> Steps[bytes]:
@@ -202,5 +209,5 @@ def _item(text: Raw, view: ListView, kind: Kind) -> Raw | None:
         return text
     meta = members(item["_meta"]) if is_object(item.get("_meta")) else {}
     # The upstream's own values must not pass for the catalog's.
-    kept = {member: value for member, value in meta.items() if member not in (SCOPE, SENSITIVE)}
+    kept = {member: value for member, value in meta.items() if member not in OWN_MEMBERS}
     return Raw(with_members(item, {"_meta": Raw(with_members(kept, annotations))}))

@@ -41,16 +41,22 @@ _decode = msgspec.json.Decoder(MadeBy).decode
 
 class Place(NamedTuple):
     """Where ids of tasks have their meaning. `name` distinguishes servers and sessions; `server` is which of several
-    it is, "" for the only one. Where several are one (`merged`), tools and tasks name it."""
+    it is, "" for the only one. Where several are one (`merged`), tools and tasks name it. `by_token` says that tasks
+    belong to tokens' subjects here, whatever proof comes with them."""
 
     name: str = ""
     server: str = ""
     merged: bool = False
+    by_token: bool = False
 
     def server_of(self, named: str) -> str:
         """Return the server of a tool or a task."""
         member = member_of_name(named) if self.merged else None
         return member.server if member is not None else self.server
+
+    def owner(self, principal_id: str, agent_id: str, token: VerifiedToken | None) -> "Owner":
+        """Return the owner of what these ask for here."""
+        return Owner(token=token) if self.by_token else Owner(principal_id, agent_id, token)
 
 
 ONE_SERVER = Place()

@@ -35,7 +35,7 @@ from accredit.errors import AccreditError, FrameError, KeysUnavailable, ProofRef
 from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.requests import check_meta
 from accredit.policy import GUARDED, LISTS, PROOFS, Entry, GuardedCall, guarded_call_from_values, proofs_in, refusals
-from accredit.policy.lists import KINDS, SCOPE, SENSITIVE, Kind, ListView
+from accredit.policy.lists import KINDS, OWN_MEMBERS, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_claim
 from accredit.server.answers import drop_unreadable_answers
 from accredit.server.judge import Allowed, Judge
@@ -134,7 +134,7 @@ class Gate:
 
 def annotated(meta: Mapping[str, Any] | None, entry: Entry | None, view: ListView) -> dict[str, Any]:
     """Return a listed item's `_meta` with what it says about proofs replaced by the guard's own."""
-    kept = {name: value for name, value in (meta or {}).items() if name not in (SCOPE, SENSITIVE)}
+    kept = {name: value for name, value in (meta or {}).items() if name not in OWN_MEMBERS}
     return {**kept, **view.annotations(entry)}
 
 

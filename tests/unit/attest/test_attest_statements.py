@@ -51,7 +51,7 @@ def payloads() -> list[bytes]:
         chain.decision(full),
         chain.outcome(full, OK),
         chain.decision(decided(decision=asked, authority=None)),
-        chain.decision(decided(call=told, decision=DENY, enforced=False)),
+        chain.decision(decided(call=told, decision=replace(DENY, enforced=False))),
         chain.outcome(decided(call=told), Outcome(status="task")),
     ]
     return [record.payload for record in records]

@@ -453,3 +453,37 @@ def test_an_argument_that_the_tool_declares_is_the_tools__whatever_its_name(trus
     agent.listed(attempt, {"tools": [{"name": "list_inbox", "inputSchema": schema}]})
     tries, refusal = sent(agent, Judge(trust), "tools/call", call(_token="t"))
     assert (sum(tries), refusal) == (1, None)
+
+
+# --- a gateway that only observes ----------------------------------------------------------------------
+
+
+def test_where_calls_are_only_observed_nothing_is_hidden__and_each_call_says_who_makes_it(trust: Trust) -> None:
+    agent, judge = prover(trust, ("identity:prove",)), Judge(trust, observes=True)
+    attempt = agent.attempt("tools/list", {})
+    assert attempt is not None
+    names = [*CATALOG.tools, "unnamed"]
+    items = [{"name": name, "inputSchema": {}, "_meta": {"ratify_sensitive": True}} for name in names]
+    response = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": items}}).encode())
+    assert isinstance(response, Success)
+    view = ListView(catalog=CATALOG, verifier_id=GATEWAY, binding="required", observed=True)
+    said = json.loads(at_one_go(listed(response, view, KINDS["tools/list"])))["result"]
+    found = agent.listed(attempt, said)
+    assert ([item["name"] for item in said["tools"]], found.others, found.again) == (names, [], None)
+    for name in names:  # sensitive ones too: nobody asks them for anything
+        asked = agent.attempt("tools/call", call(name))
+        assert asked is not None
+        proof = agent.proved(asked).get("_meta", {})
+        assert "ratify_proof" in proof  # pyright: ignore[reportOperatorIssue]
+        refusal = judge.refusal("tools/call", agent.proved(asked))
+        assert refusal is not None
+        assert refusal.error == ("unknown_tool" if name == "unnamed" else "ratify_scope_denied")
+
+
+def test_a_servers_own_word_that_calls_are_only_observed_is_taken_off(trust: Trust) -> None:
+    items = [{"name": "list_inbox", "inputSchema": {}, "_meta": {"dev.accredit/observed": True, "color": "red"}}]
+    response = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": items}}).encode())
+    assert isinstance(response, Success)
+    view = ListView(catalog=CATALOG, verifier_id=GATEWAY, binding="required")
+    said = json.loads(at_one_go(listed(response, view, KINDS["tools/list"])))["result"]["tools"][0]["_meta"]
+    assert set(said) == {"ratify_scope", "ratify_verifier", "ratify_binding", "color"}

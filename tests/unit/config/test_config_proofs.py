@@ -226,3 +226,45 @@ def test_an_evaluator_that_can_not_be_had_stops_the_start_where_proofs_count(tmp
     with pytest.raises(ConfigurationError, match=r"proofs\.evaluators: .*there is no"):
         built(tmp_path, REQUIRED, environ)
     assert built(tmp_path, "", environ) is None
+
+
+OBSERVED = REQUIRED.replace('"required"', '"observe"')
+
+
+@pytest.mark.holds("policy/decide", 11)
+def test_what_is_only_observed_is_judged_and_not_required(tmp_path: Path) -> None:
+    key(tmp_path)
+    found = built(tmp_path, OBSERVED)
+    assert found is not None
+    assert (found.required, found.judged, found.policy.observes) == (False, True, True)
+    assert [*found.policy.roots.values()] == ["Boss"]
+    assert found.policy.verifier_id == "gate"
+    assert not required(tmp_path, REQUIRED).policy.observes
+
+
+@pytest.mark.holds("config/proofs", 3)
+def test_to_observe_nobody_has_to_be_trusted_yet__but_a_root_that_is_named_is_read(tmp_path: Path) -> None:
+    found = built(tmp_path, '[gateway]\nid = "gate"\n[proofs]\nmode = "observe"\n')
+    assert found is not None
+    assert found.policy.roots == {}
+    with pytest.raises(ConfigurationError, match=r"there is no .*owner\.key\.pub"):
+        built(tmp_path, OBSERVED)
+
+
+@pytest.mark.holds("config/proofs", 6)
+def test_to_observe_with_workers_a_store_is_shared(tmp_path: Path) -> None:
+    key(tmp_path)
+    with pytest.raises(ConfigurationError, match="memory:"):
+        built(tmp_path, OBSERVED, workers=2)
+
+
+@pytest.mark.parametrize("name", ["mail", "files"])
+@pytest.mark.parametrize(
+    "key", ["proofs", "mode", "observe", "upstream", "validation"], ids=lambda name: f"servers.X.{name}"
+)
+def test_no_server_has_a_mode_of_its_own__so_none_softens_anothers(name: str, key: str, tmp_path: Path) -> None:
+    servers = "".join(f'[servers.{each}]\nurl = "http://127.0.0.1:9/{each}"\n' for each in ("mail", "files"))
+    with pytest.raises(ConfigurationError, match=f"servers.{name}.{key}"):
+        built(tmp_path, f'{servers}[servers.{name}.{key}]\nmode = "observe"\n')
+    with pytest.raises(ConfigurationError):
+        built(tmp_path, servers, {f"ACCREDIT_SERVERS__{name.upper()}__{key.upper()}__MODE": "observe"})

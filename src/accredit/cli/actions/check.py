@@ -6,9 +6,9 @@ A tool passes if a call to it can be allowed, and if everybody who reads a list 
 2. without: it advertises a scope that somebody could ask for and grant.
 
 Where there is a lock, every difference of a definition from the pinned one is a finding. An entry of the catalog that
-names no tool is a finding, too. Notes name the tools that only some clients see, and those
-whose arguments constraints could be about, if the catalog did not leave them out. Not checked: whether a scope suits
-what the tool does.
+names no tool is a finding, too. Notes name the tools that only some clients see, and those whose arguments constraints
+could be about, if the catalog did not leave them out; one says where no call is refused. Not checked: whether a scope
+suits what the tool does.
 """
 
 from collections.abc import Iterable
@@ -31,6 +31,8 @@ from accredit.pins import Change, Definitions, changes
 from accredit.policy import Catalog
 from accredit.policy.constraint_words import facts_table
 from accredit.policy.facts import CONTEXT_NAMES
+
+_OBSERVED = "note: proofs are only observed: the gateway refuses no call for want of authority"
 
 
 class Finding(NamedTuple):
@@ -74,16 +76,23 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
     checked = {
         each: _checked(offer, build_catalog(now[each].config), read_pinned(now[each])) for each, offer in offers.items()
     }
+    observes = loaded.config.proofs.mode == "observe"
     if not several:
-        return _printed(next(iter(checked.values())), as_json=as_json)
+        only = next(iter(checked.values()))
+        return _printed(_observed(only) if observes else only, as_json=as_json)
     good = not silent and all(found.ok for found in checked.values())
     if as_json:
         told = {each: {"ok": False, "error": error.what} for each, error in silent.items()}
-        print_json({"ok": good, "servers": {**{each: found.members for each, found in checked.items()}, **told}})
+        mode = {"proofs": "observe"} if observes else {}
+        print_json(
+            {"ok": good, **mode, "servers": {**{each: found.members for each, found in checked.items()}, **told}}
+        )
     else:
         for each, found in checked.items():
             for line in found.lines:
                 say(f"{each}: {line}")
+        if observes:
+            say(_OBSERVED)
     for error in silent.values():
         typer.echo(two_lines(error.what, error.remedy), err=True)
     return 0 if good else 2 if silent else 1
@@ -125,6 +134,10 @@ class _Checked(NamedTuple):
     ok: bool
     members: dict[str, object]
     lines: list[str]
+
+
+def _observed(checked: _Checked) -> _Checked:
+    return checked._replace(members={**checked.members, "proofs": "observe"}, lines=[*checked.lines, _OBSERVED])
 
 
 def _checked(offer: Offer, catalog: Catalog | None, pinned: Definitions | None) -> _Checked:

@@ -31,6 +31,7 @@ from accredit.app import (
     open_listener,
     run_workers,
     serve,
+    warn_of_observing,
 )
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.cli.command_line import values_of
@@ -201,7 +202,7 @@ def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_fo
 
 def _log_start(loaded: Loaded, servers: list[GatewaySettings]) -> None:
     settings = servers[0]
-    proofs = settings.proofs is not None and settings.proofs.required
+    proofs = settings.proofs is not None and settings.proofs.judged
     # What only validates must not be taken for a gate.
     if loaded.file is None and not proofs and settings.tokens is None and settings.records is None:
         notice(f"tokens, proofs and records are off ({_why_no_file(settings)})")
@@ -216,10 +217,11 @@ def _log_start(loaded: Loaded, servers: list[GatewaySettings]) -> None:
         merged=any(each.members for each in servers) or None,
         responses="enforce" if settings.enforce else "observe",
         tokens=loaded.config.tokens.mode,
-        proofs="required" if proofs else "off",
+        proofs=loaded.config.proofs.mode,
         records=loaded.config.attest.mode,
         pins="off" if settings.pins is None else "enforce" if settings.pins.enforced else "warn",
     )
+    warn_of_observing(servers)
     if settings.workers > 1 and loaded.config.rounds.keys_file is None and loaded.config.cluster.keys_file is None:
         log_event(
             _logger,

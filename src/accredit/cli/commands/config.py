@@ -62,11 +62,20 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     if parts["signer"]:
         typer.echo("ok: attest.signer has signed a trial, and its public key verifies that")
     typer.echo(f"ok: TLS is {'on' if parts['tls'] else 'off'}")
+    for note in _notes(parts, loaded):
+        typer.echo(f"note: {note}")
+
+
+def _notes(parts: dict[str, object], loaded: "Loaded") -> "Iterator[str]":
     if parts["exposed"]:
-        typer.echo(f"note: {parts['exposed']}; `accredit serve` needs --insecure")
-    if parts["proofs"] == "required" and loaded.config.store.url == "memory:":
+        yield f"{parts['exposed']}; `accredit serve` needs --insecure"
+    if parts["proofs"] == "observe":
+        yield "proofs are only observed: no call is refused for want of authority"
+        if parts["records"] == "off":
+            yield 'attest.mode is "off": nothing is recorded of what agents do'
+    if parts["proofs"] != "off" and loaded.config.store.url == "memory:":
         what = "which proofs and certificates were used, so that what allows one call could allow a second one"
-        typer.echo(f"note: store.url is memory:; a restart forgets {what}")
+        yield f"store.url is memory:; a restart forgets {what}"
 
 
 def _examined(loaded: "Loaded") -> dict[str, object]:

@@ -15,9 +15,10 @@ Every message of a client comes through `admit`, whatever its transport:
 Where calls are recorded, the decision on a guarded call (3 and 4) is in the log before anything else happens to it
 (`recorder`).
 
-The members of a batch are decided one by one. Where proofs are off no call is refused but for want of a token, and what
-the client says of its own authorization is still removed. Who sent a message was found out before: each comes with its
-`Caller`.
+The members of a batch are decided one by one. Where proofs are only observed, 3 refuses no call for its proof, and 1
+only logs what it would refuse: all else is as with proofs off. Where proofs are off no call is refused but for want of
+a token, and what the client says of its own authorization is still removed. Who sent a message was found out before:
+each comes with its `Caller`.
 """
 
 import logging
@@ -28,6 +29,7 @@ from functools import partial
 from msgspec import Struct, field
 
 from accredit.base.log_events import log_event
+from accredit.base.text import excerpt
 from accredit.errors import (
     AccreditError,
     KeysUnavailable,
@@ -117,12 +119,14 @@ class Gate:
         `pinned` takes the place of what holds one server to the pins of its settings. `strangers` is as for
         `EarlyRefusals`."""
         self._guards = settings.guards
+        self._observes = settings.observes
         if pinned is None and settings.pins is not None:
             known = before._pinned if before is not None else None
             same = known is not None and known.pins == settings.pins
             pinned = known if same else PinnedTools(settings.pins, counters)
         self._pinned = pinned
-        self._is_open = not settings.guards and bearer is None and recorder is None and self._pinned is None
+        asks_nothing = bearer is None and recorder is None and self._pinned is None
+        self._is_open = not (settings.guards or settings.observes) and asks_nothing
         self._tells = settings.tells_identity
         self._methods = frozenset(settings.methods)
         self._counters = counters
@@ -144,8 +148,8 @@ class Gate:
         """
         if isinstance(message, Batch):
             return await self._batch(message, client, callers, way)
-        if self._guards and isinstance(message, Request) and not self._named(message.method, client):
-            return self._unnamed(message, client)
+        if isinstance(message, Request) and (refused := self._unnamed(message, client)) is not None:
+            return refused
         if self._bearer is not None:
             message = self._bearer.without(message)
         if isinstance(message, Notification):
@@ -193,12 +197,19 @@ class Gate:
 
     def _named(self, method: str, client: Client) -> bool:
         """Apply rule 1: return whether the method may pass."""
-        return not self._guards or is_known(method, client.revision) or method in self._methods
+        judged = self._guards or self._observes
+        return not judged or is_known(method, client.revision) or method in self._methods
 
-    def _unnamed(self, request: Request, client: Client) -> Admission:
+    def _unnamed(self, request: Request, client: Client) -> Admission | None:
+        """Apply rule 1 to a request; None lets it pass. Raises `RequestError`."""
+        if self._named(request.method, client):
+            return None
         # In sessions a status of 404 says that there is none any more.
         status = 404 if client.revision is not None and is_modern(client.revision) else 200
         error = RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=status)
+        if not self._guards:
+            self._counters.refused(error, method=excerpt(request.method), observed=True)
+            return None
         if status != 200:
             raise error
         return Admission(None, (self._refused(request, error),))
@@ -210,7 +221,7 @@ class Gate:
         if brings_state(notification) or (guards and looks_guarded(notification.method)):
             # A server might do what it asks for, though nobody waits for an answer.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
-        if not self._named(notification.method, client):
+        if self._guards and not self._named(notification.method, client):
             self._counters.dropped(notification.method)
             return None
         return for_upstream(notification, judged=self._judge.of_proofs)
@@ -281,6 +292,8 @@ class Gate:
             task_of = partial(case.task_of, request, leg.flow, place)
             call, edit = self._tasks.opened(call, request, client, task_of, leg.edit)
         self._tasks.named(client, case.tasks)
+        if case.observed is not None:
+            self._counters.refused(case.observed, method=request.method, observed=True)
         return Admission(
             for_upstream(
                 leg.request,
@@ -334,7 +347,8 @@ class Gate:
         if case.call is None or not case.call.about_tasks or not self._guards:
             return leg.edit
         try:
-            return await self._tasks.edit(request, case.call, case.owner, client, leg.edit)
+            owner = case.owner(self._tasks.place(client))
+            return await self._tasks.edit(request, case.call, owner, client, leg.edit)
         except StoreUnavailable:
             raise refusals.undecided(case.call, None) from None
 

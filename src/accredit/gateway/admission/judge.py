@@ -3,16 +3,20 @@
 Where proofs are judged, `policy.decide` decides. Where only tokens are, `bearer` has already checked all that a call
 needs, and only requests about tasks are decided here: a task belongs to the subject of the token that made it. Where
 definitions are pinned, the tool of a call is held to its own in every case (`pinned_tools`).
+
+Where proofs are only observed, a call is decided all the same, and what holds is what would with proofs off: the
+definitions that are pinned, and that a task belongs to the subject of a token which calls need.
 """
 
 import logging
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
-from accredit.errors import ConfigurationError, FrameError, ProofRefused, RequestError, StoreUnavailable
+from accredit.errors import ConfigurationError, FrameError, ProofRefused, RequestError, StoreUnavailable, TokenError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.pinned_tools import PinnedTools, Way
 from accredit.gateway.admission.request_state import (
@@ -50,17 +54,25 @@ _log = logging.getLogger("accredit.gateway.gate")
 
 class Case(Struct, frozen=True):
     """What is known of a request once it is judged. `token` has been verified; `decision` is set where proofs are
-    judged, `token_task` where a token decides."""
+    judged, `token_task` where a token decides. `stopped` is what an observed request is refused for all the same."""
 
     token: VerifiedToken | None = None
     call: GuardedCall | None = None
     decision: Decision | None = None
     token_task: Task | None = None
+    stopped: ProofRefused | TokenError | None = None
 
     @property
-    def refusal(self) -> ProofRefused | None:
+    def refusal(self) -> ProofRefused | TokenError | None:
         """The refusal, if the request is refused."""
-        return self.decision.refusal if self.decision is not None else None
+        if self.decision is None or not self.decision.enforced:
+            return self.stopped
+        return self.decision.refusal
+
+    @property
+    def observed(self) -> ProofRefused | None:
+        """What the request would be refused for, if proofs were not only observed."""
+        return self.decision.refusal if self.decision is not None and not self.decision.enforced else None
 
     @property
     def authority(self) -> Authority | None:
@@ -77,17 +89,18 @@ class Case(Struct, frozen=True):
         """The ids of the tasks that the request names."""
         return self.call.tasks if self.call is not None else ()
 
-    @property
-    def owner(self) -> Owner:
-        """The owner of the tasks that answers to the request announce."""
+    def owner(self, place: Place) -> Owner:
+        """Return the owner of the tasks that answers to the request announce."""
         if self.authority is None:
             return Owner(token=self.token)
-        return Owner(self.authority.principal_id, self.authority.agent_id, self.token)
+        return place.owner(self.authority.principal_id, self.authority.agent_id, self.token)
 
     @property
     def principal(self) -> tuple[str, ...]:
-        """Whom a state is sealed for that comes in answer to the request."""
-        return principal_of(self.authority, _subject(self.token))
+        """Whom a state is sealed for that comes in answer to the request. Where proofs are only observed it is not the
+        proof's principal: a call that goes on with another proof, or none, must not be refused for its state."""
+        is_enforced = self.decision is not None and self.decision.enforced
+        return principal_of(self.authority if is_enforced else None, _subject(self.token))
 
     def task_of(self, request: Request, flow: str, place: Place) -> Task:
         """Return the task to remember, should the request be answered with one."""
@@ -97,11 +110,11 @@ class Case(Struct, frozen=True):
             entry = self.decision.entry
             facts = entry.facts.of(self.call.arguments) if entry is not None else {}
             remembered = made_by(facts, self.call.call_digest(), self.call.arguments, self.authority.chain)
-        return Task(self.owner.at(place.server_of(target)), request.method, target, remembered, flow)
+        return Task(self.owner(place).at(place.server_of(target)), request.method, target, remembered, flow)
 
 
 class Judge:
-    """One per gateway. Raises `ConfigurationError` where proofs are required and a store or revocations are missing."""
+    """One per gateway. Raises `ConfigurationError` where proofs are judged and a store or revocations are missing."""
 
     def __init__(
         self,
@@ -114,10 +127,10 @@ class Judge:
         pinned: PinnedTools | None = None,
     ) -> None:
         proofs = settings.proofs
-        self._policy = proofs.policy if proofs is not None and proofs.required else None
+        self._policy = proofs.policy if proofs is not None and proofs.judged else None
         self._ports = (store, revocations) if store is not None and revocations is not None else None
         if self._policy is not None and self._ports is None:
-            raise ConfigurationError("proofs are required, and there is no store", "give create_app a store")
+            raise ConfigurationError("proofs are judged, and there is no store", "give create_app a store")
         self._guards = settings.guards
         self._tasks = tasks
         self._sealer = sealer
@@ -135,9 +148,7 @@ class Judge:
         Raises `RequestError`; where no proofs are judged, `ProofRefused` and `TokenError` as well.
         """
         if self._policy is None or self._ports is None:
-            if self._pinned is not None and request.method == "tools/call":
-                await self._pinned.check(request, way, token)
-            return await self._by_token(request, client, token) if self._guards else Case(token)
+            return await self._without_proofs(request, client, token, way)
         call = guarded_call_of(request, client.session_id)
         if call is None:
             return Case(token)
@@ -154,7 +165,22 @@ class Judge:
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
         if decision.fault is not None:
             _report(decision, decision.fault)
-        return Case(token, call, decision)
+        case = Case(token, call, decision)
+        if decision.enforced:
+            return case
+        try:
+            await self._without_proofs(request, client, token, way)
+        except (ProofRefused, TokenError) as error:
+            return replace(case, stopped=error)
+        return case
+
+    async def _without_proofs(
+        self, request: Request, client: Client, token: VerifiedToken | None, way: Way | None
+    ) -> Case:
+        """Judge a request by what holds with proofs off. Raises `RequestError`, `ProofRefused` and `TokenError`."""
+        if self._pinned is not None and request.method == "tools/call":
+            await self._pinned.check(request, way, token)
+        return await self._by_token(request, client, token) if self._guards else Case(token)
 
     async def _by_token(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
         """Judge a request about tasks by its token. Raises `ProofRefused` and `TokenError`."""
@@ -163,7 +189,7 @@ class Judge:
         if call is None:
             return Case(token)
         try:
-            task = await self._tasks.of(call, Case(token).owner, client)
+            task = await self._tasks.of(call, Owner(token=token), client)
         except StoreUnavailable as error:
             refusal = refusals.undecided(call, None)
             _report(Decision(call, None, None, refusal, error), error)
@@ -174,6 +200,8 @@ class Judge:
 
     def _flow_of(self, request: Request, token: VerifiedToken | None) -> FlowOf:
         subject = _subject(token)
+        if self._policy is not None and self._policy.observes:
+            return lambda _principal, _agent: self._sealer.place(request, principal_of(None, subject))
         return lambda principal, agent: self._sealer.place(request, principal_by_id(principal, agent, subject))
 
 

@@ -63,9 +63,10 @@ class ListEdits:
             return ListView(catalog=Catalog(), token=token, pins=self._pins, on_other=on_other)
         return ListView(
             catalog=proofs.policy.catalog,
-            verifier_id=proofs.policy.verifier_id if proofs.required else "",
-            binding=proofs.policy.binding if proofs.required else "",
+            verifier_id=proofs.policy.verifier_id if proofs.judged else "",
+            binding=proofs.policy.binding if proofs.judged else "",
             granted=authority.granted_scope if authority is not None and proofs.filter_tools else None,
+            observed=proofs.policy.observes,
             token=token,
             pins=self._pins,
             on_other=on_other,

@@ -93,14 +93,19 @@ Hears = Callable[[Notification], bool]
 
 
 class Tasks:
-    """One per gateway. Without a `store` nobody has to show who they are: then a task is everybody's."""
+    """One per gateway. Without a `store` nobody has to show who they are: then a task is everybody's.
+
+    Where proofs are only observed, tasks are remembered so that what is asked about them can be decided; nobody is
+    refused for it, unless tokens are required: then a task belongs to its token's subject alone.
+    """
 
     def __init__(
         self, store: TaskStore | None, settings: GatewaySettings, counters: Counters, before: "Tasks | None" = None
     ) -> None:
         """`before` is what knew tasks of this server until now. Raises `ConfigurationError` if calls are guarded and
         there is nowhere to remember tasks."""
-        if settings.guards and store is None:
+        remembers = settings.guards or settings.observes
+        if remembers and store is None:
             raise ConfigurationError("calls are guarded, and nobody remembers their tasks", "give the gateway tasks")
         self._counters = counters
         self._server = settings.server
@@ -111,13 +116,15 @@ class Tasks:
         self.unrecorded = Unrecorded()
         if before is not None:
             self._apart, self._told, self.unrecorded = before._apart, before._told, before.unrecorded
-        self.store = store if settings.guards else None
+        self.store = store if remembers else None
+        self._guards = settings.guards
+        self._by_token = settings.observes and settings.guards
 
     def place(self, client: Client) -> Place:
         """Return the part of a task's key that rule 3 asks for, and whose ids they are."""
         server = f"{self._server}|" if self._server else ""
         name = server + (f"{self._apart}/{client.session_id}" if self._apart else "")
-        return Place(name, self._server, self._merged)
+        return Place(name, self._server, self._merged, self._by_token)
 
     def opened(
         self,
@@ -211,10 +218,12 @@ class Tasks:
             known = await self.store.keep(key, task, keep_until=now + seconds, now=now)
             same = same_call(known, task)
         except StoreUnavailable:
+            if not self._guards:
+                return Outcome(status="task", detail="not remembered", result=outcome.result), None
             error = refusals.task_not_kept(task.method, task.target)
             self._counters.refused(error, method=task.method)
             return Outcome(status="task", detail="not remembered", result=outcome.result), refusal(error).frame(id)
-        if not same:
+        if not same and self._guards:
             problem = AnswerError("a task with the id of another")
             self._counters.refused(problem, method=task.method)
             return Outcome(status="upstream_invalid", detail=problem.detail), refusal(problem).frame(id)

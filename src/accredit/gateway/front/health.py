@@ -4,7 +4,8 @@
 2. The method is GET or HEAD: 405.
 3. An unauthenticated caller is told the names of parts (and in `servers` those of the configuration) with true or
    false, and nothing more: no path, text or count.
-4. A caller with a valid token in the header, where tokens are on, is also told the reasons, and what was refused.
+4. A caller with a valid token in the header, where tokens are on, is also told the reasons, what was refused, and that
+   nothing is for want of a proof (`proofs`), where that is so.
 
 The status is 503 if `upstream`, `store` or `records` don't answer, or of several servers one (each is named in
 `servers`), and while the gateway drains. With `?scope=gateway` servers are left out: one that is down must not take the
@@ -79,7 +80,9 @@ class Health:
         revocations: Revocations | None = None,
         key_sets: KeySets | None = None,
         condition: Condition,
+        observes: bool = False,
     ) -> None:
+        self._observes = observes
         self._condition = condition
         self._servers = servers
         self._counters = counters
@@ -108,6 +111,7 @@ class Health:
         if await self._is_known(exchange):
             why = {f"{part}_problem": problem for part, problem in problems.items() if problem is not None}
             body |= {**why, "refused": dict(self._counters.counts)}
+            body |= {"proofs": "observe"} if self._observes else {}
         await _tell(exchange, 200 if ready else 503, body)
 
     async def _servers_answering(self) -> dict[str, bool]:

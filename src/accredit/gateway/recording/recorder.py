@@ -3,7 +3,7 @@
 Asks the log (`ports.Records`). A call's life, in this order:
 
 1. `Recorder.begin` puts the decision into the log (step 9 of the decision); where that fails, nothing is forwarded;
-2. an allowed call is open until it is settled: by its response, by what went wrong, or by the end of the exchange
+2. a call that goes on is open until it is settled: by its response, by what went wrong, or by the end of the exchange
    that it belongs to, whichever comes first. To settle it is done once, and goes on when whoever asked is cancelled;
 3. where the outcome can't be recorded, the client gets a refusal in place of the answer.
 
@@ -20,6 +20,7 @@ from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace as changed
 
 from accredit.attest import (
     Call,
@@ -154,7 +155,7 @@ class Recorder:
             gateway=self._settings.gateway_id,
             call=self._call(request.method, target, client, part, trace),
             params=params,
-            decision=self._verdict(refused, reason),
+            decision=self._verdict(decision, refused, reason),
             received_ms=received_ms,
             policy_digest=self._settings.policy_digest,
             authority=_authority(decision, chain.sha256) if decision is not None and chain is not None else None,
@@ -171,7 +172,7 @@ class Recorder:
             # The decision may be on record, and nothing will be forwarded.
             call.settle_later(NOT_FORWARDED)
             raise
-        if decided.decision.verdict != "allow":
+        if not decided.decision.goes_on:
             return None
         if client.session_id:
             self._in_sessions[client.session_id, request.id] = call
@@ -279,7 +280,13 @@ class Recorder:
             return f"sha256:{sha256_hex(id.encode('latin-1'))[:_SESSION_DIGITS]}"
         return id[:MAX_RECORDED_TEXT]
 
-    def _verdict(self, refused: AccreditError | None, reason: str | None) -> RecordedDecision:
+    def _verdict(
+        self, decision: Decision | None, refused: AccreditError | None, reason: str | None
+    ) -> RecordedDecision:
+        """Return the verdict on a call that is `refused`, or goes on. Where the decision was only observed, that says
+        what would have been; what the call is refused for all the same is enforced."""
+        if refused is None and decision is not None and not decision.enforced:
+            return changed(self._verdict(None, decision.refusal, reason), enforced=False)
         if refused is None:
             return _ALLOWED
         if not isinstance(refused, ProofRefused):

@@ -6,7 +6,7 @@ from typing import NamedTuple, get_args
 from accredit.attest import CallRecord, OutcomeStatus
 
 STATUSES: tuple[str, ...] = (*get_args(OutcomeStatus), "open")
-"""The possible states of a call that was allowed."""
+"""The possible states of a call that went on."""
 
 
 class CallRow(NamedTuple):
@@ -17,10 +17,11 @@ class CallRow(NamedTuple):
 
     @property
     def status(self) -> str:
-        """How the call ended: its outcome's status, "open", or "" for a call that was not allowed."""
+        """How the call ended: its outcome's status, "open", or "" for a call that did not go on."""
         if self.outcome is not None and self.outcome.outcome is not None:
             return self.outcome.outcome.status
-        return "open" if self.verdict == "allow" else ""
+        decision = self.decision.decision
+        return "open" if decision is not None and decision.goes_on else ""
 
     @property
     def verdict(self) -> str:
@@ -38,6 +39,7 @@ class CallRow(NamedTuple):
             "target": self.decision.call.target,
             "server": self.decision.call.server,
             "decision": self.verdict,
+            "enforced": decision.enforced is not False if decision else True,
             "error": decision.error if decision else None,
             "principal_id": authority.principal_id if authority else None,
             "principal_name": names.get(authority.principal_id, authority.principal_name) if authority else None,
@@ -69,7 +71,7 @@ def joined_as_they_end(records: Iterable[CallRecord], open_calls: dict[str, Call
             decision = open_calls.pop(record.call.id, None)
             if decision is not None:
                 yield CallRow(decision, record)
-        elif record.decision is not None and record.decision.verdict == "allow":
+        elif record.decision is not None and record.decision.goes_on:
             open_calls[record.call.id] = record
         else:
             yield CallRow(record, None)

@@ -99,7 +99,7 @@ class Chain(NamedTuple):
 
 
 class _Turn:
-    """Records that are appended together. An allowed call is open from its decision to its outcome; an outcome of a
+    """Records that are appended together. A call that goes on is open from its decision to its outcome; an outcome of a
     call that is not open is not recorded."""
 
     def __init__(self, tail: Tail, is_open: set[str]) -> None:
@@ -116,7 +116,7 @@ class _Turn:
         try:
             if outcome is None:
                 number = self._tail.append(lambda place: decision_payload(decided, place, now_ms), now_ms)
-                if decided.decision.verdict == "allow":
+                if decided.decision.goes_on:
                     self._opened[call] = number
                     if decided.resume is not None:
                         self._resumes[call] = decided.resume

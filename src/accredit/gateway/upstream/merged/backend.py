@@ -292,6 +292,6 @@ def _response(request: Request, result: bytes) -> bytes:
 
 def _own_name(settings: GatewaySettings) -> str:
     """Return what the merged endpoint calls itself: the gateway's id, where it has one."""
-    if settings.proofs is not None and settings.proofs.required:
+    if settings.proofs is not None and settings.proofs.judged:
         return settings.proofs.policy.verifier_id
     return settings.records.gateway_id if settings.records is not None else "accredit"
