@@ -1349,6 +1349,10 @@ KEPT_OPEN_SECONDS = 3_600
 MAX_JOURNAL_READ_BYTES = 16_777_216
 """Bytes of the end of the desk's journal that are read at its start: some 40,000 asks."""
 
+MAX_JOURNAL_ASKED_CHARS = 200
+"""Characters of each text of a journal's entry for what was asked: sixty such entries an hour, which is what new agents
+can have written, take days to fill what is read."""
+
 MAX_NAMES = 4_096
 """Names that a person gives to keys and gateways."""
 
@@ -1527,6 +1531,9 @@ HEALTH_FRESH_SECONDS = 2.0
 
 MAX_HEALTH_BYTES = 65_536
 """Bytes of a gateway's `/readyz` that a desk reads."""
+
+MAX_ASKED_LISTS = 4
+"""Revocation lists about which one request of `/readyz` asks: a person has one in a store, and one in a file."""
 
 MAX_ASKED_GATEWAYS = 32
 """Gateways that a desk asks how they are, all at one time; of more it names the first."""

@@ -132,6 +132,10 @@ class Revocations(Protocol):
         """Return whether a certificate is revoked, as far as is known here."""
         ...
 
+    def has_list(self, sha256: str) -> bool:
+        """Return whether a list with this SHA-256 (lower-case hex, of its bytes) is in force, as of the last look."""
+        ...
+
     def problem(self) -> str | None:
         """Return why the knowledge may be out of date (for `/readyz` and people), or None."""
         ...

@@ -87,6 +87,9 @@ class NobodyRevoked:
     async def is_revoked(self, cert_id: str) -> bool:
         return False
 
+    def has_list(self, sha256: str) -> bool:
+        return False
+
     def problem(self) -> str | None:
         return None
 

@@ -4,7 +4,7 @@ import http.client
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from tests.world.browser import chromium
 from tests.world.command import accredit, wait_until
 from tests.world.desk import Agent, Desk, Line
+from tests.world.household import told_by
 from tests.world.raw_server import PATIENCE
 
 from accredit.console.admission import EVERY_ANSWER
@@ -59,6 +60,19 @@ def test_a_folder_that_is_not_the_desks_keeps_its_mode__it_may_be_everybodys(tmp
 
 
 @pytest.mark.holds("console/socket", 3)
+@pytest.mark.holds("console/socket", 1)
+def test_what_is_no_socket_is_not_removed_for_one__it_may_be_the_persons_letters(tmp_path: Path) -> None:
+    letters = tmp_path / "own" / "letters.txt"
+    letters.parent.mkdir(mode=0o700)
+    letters.write_text("Dear Ada", "utf-8")
+    with Desk(tmp_path):  # which makes the key
+        pass
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "ACCREDIT_DESK_SOCKET": str(letters)}
+    done = accredit("desk", "--port", "0", "--no-browser", folder=tmp_path, env=env)
+    assert (done.returncode, "is no socket" in done.stderr) == (2, True)
+    assert letters.read_text("utf-8") == "Dear Ada"
+
+
 def test_one_call_made_a_hundred_times_at_once_leaves_room_for_the_persons_commands(desk: Desk) -> None:
     ask = Agent().ask()
     with ExitStack() as stack:
@@ -99,7 +113,29 @@ def test_strangers_who_hold_connections_to_the_page_make_room(desk: Desk) -> Non
         connection.close()
 
 
-@pytest.mark.holds("console/connections", 2)
+@pytest.mark.holds("console/connections", 1, 2)
+@pytest.mark.parametrize("how", ["asks without end and reads nothing", "never ends its request"])
+def test_strangers_who_keep_the_page_at_work_make_room_as_well(desk: Desk, how: str) -> None:
+    host, origin = f"Host: 127.0.0.1:{desk.port}", f"Origin: {desk.url}"
+    write = "Sec-Fetch-Site: same-origin\r\nContent-Type: application/json\r\nContent-Length: 4000"
+    asked = {
+        "asks without end and reads nothing": f"GET /static/desk.css HTTP/1.1\r\n{host}\r\n\r\n" * 5_000,
+        "never ends its request": f"POST /api/login HTTP/1.1\r\n{host}\r\n{origin}\r\n{write}\r\n\r\n",
+    }[how].encode()
+    page = told_by(desk)
+    with ExitStack() as stack:
+        for _ in range(MAX_PAGE_CONNECTIONS + 10):
+            stranger = stack.enter_context(socket.socket())
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            stranger.connect(("127.0.0.1", desk.port))
+            stranger.setblocking(False)
+            with suppress(OSError):
+                stranger.send(asked)
+        for _ in range(3):
+            assert page.get("/api/people")[0] == 200
+
+
+@pytest.mark.holds("console/connections", 3)
 @pytest.mark.parametrize("head", [b"GET / HTTP/9\r\nx\r\n\r\n", b"\x16\x03\x01\r\n\r\n", b"x" * 70_000])
 def test_what_is_no_http_has_the_headers_of_every_answer(desk: Desk, head: bytes) -> None:
     with socket.create_connection(("127.0.0.1", desk.port), PATIENCE) as connection:

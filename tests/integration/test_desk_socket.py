@@ -1,11 +1,13 @@
 """The desk's socket, attacked: the real process, and an agent that wants more than it was given."""
 
+import asyncio
 import contextlib
 import json
 import os
 import re
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from tests.world.delegations import World
 from tests.world.desk import CALL, Agent, Desk, Line
 from tests.world.warm import COMMAND
 
+from accredit.client.desk_socket import DeskConnection, DeskGone, desk_answers
 from accredit.consent import Answer, chain_allowed, read_answer
+from accredit.console.client import find_desk
 from accredit.keys import PrivateKeyFile
 from accredit.limits import MAX_DESK_LINE_BYTES, MAX_PENDING_ASKS_OF_NEW
 from accredit.ratify import Grant, issue_delegation
@@ -26,7 +30,7 @@ pytestmark = [
     pytest.mark.holds("console"),
     pytest.mark.holds("console/socket"),
     pytest.mark.holds("console/client"),
-    pytest.mark.holds("console/peers"),
+    pytest.mark.holds("base/peers"),
     pytest.mark.holds("console/serving"),
     pytest.mark.holds("cli/commands/asks"),
     pytest.mark.holds("cli/commands/desk"),
@@ -68,6 +72,47 @@ def test_another_user_is_cut_off_without_a_word(desk: Desk) -> None:
     done = subprocess.run(["/usr/bin/env", "python3", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "b''"
     assert desk.tell({"ping": True})["pong"] == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user can only be had as root")
+@pytest.mark.parametrize("whose", ["nobody's", "one's own"])
+def test_whoever_listens_at_ones_socket_in_the_desks_place_is_told_nothing(tmp_path: Path, whose: str) -> None:
+    """The file is one's own; the system says who listens there."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder != Path("/"):
+            folder.chmod(0o755)
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(0o777)
+    path = place / "desk.sock"
+    user = 65_534 if whose == "nobody's" else os.geteuid()
+    code = (
+        f"import os, socket; os.setgid({user}); os.setuid({user})\n"
+        f"s = socket.socket(socket.AF_UNIX); s.bind({str(path)!r}); s.listen(); print('listens', flush=True)\n"
+        "while True:\n  c = s.accept()[0]; print(c.recv(9), flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as impostor:
+        assert impostor.stdout is not None
+        assert impostor.stdout.readline() == "listens\n"
+        os.chown(path, os.geteuid(), os.getegid())
+
+        async def ask() -> bool:
+            try:
+                desk = await DeskConnection.open([path])
+            except DeskGone:
+                return False
+            desk.say({"ask": "secret"})
+            desk.close()
+            return True
+
+        assert asyncio.run(ask()) == desk_answers([path]) == (whose == "one's own")
+        found = find_desk([path])
+        assert (found is not None) == (whose == "one's own")
+        if found is not None:
+            found.close()
+        heard = [impostor.stdout.readline() for _ in range(3)]
+        impostor.kill()
+    assert ("ask" in "".join(heard)) == (whose == "one's own")
 
 
 def test_an_ask_that_was_forged_changed_or_swapped_is_not_shown(desk: Desk) -> None:

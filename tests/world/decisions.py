@@ -163,6 +163,9 @@ class Known:
     async def is_revoked(self, cert_id: str) -> bool:
         return cert_id in self.revoked
 
+    def has_list(self, sha256: str) -> bool:
+        return False
+
     def problem(self) -> str | None:
         return None
 

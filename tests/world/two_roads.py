@@ -89,6 +89,10 @@ class NobodyRevoked:
         """Nobody is."""
         return False
 
+    def has_list(self, sha256: str) -> bool:
+        """There is none."""
+        return False
+
     def problem(self) -> str | None:
         """Nothing is wrong with it."""
 

@@ -1,7 +1,8 @@
 """The line to the person's desk, from whoever asks there: a Unix socket, one JSON object a line. I/O: a socket.
 
-A socket counts only if it is this user's own. What the desk says is bounded, and holds nothing but texts and an answer
-that is not judged yet (`asking`).
+A socket counts only if it is this user's own, and so is the process that listens there, as the system says: nobody else
+is told what an agent asks. What the desk says is bounded, and holds nothing but texts and an answer that is not judged
+yet (`asking`).
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from accredit.base.peers import is_own, socket_peer
 from accredit.limits import DESK_ANSWER_SECONDS, MAX_CONSENT_ANSWER_BYTES
 
 
@@ -45,7 +47,10 @@ class DeskConnection:
         """Connect to the first socket that is this user's, and nobody else's. Raises `DeskGone`."""
         for path in filter(_is_own, paths):
             with suppress(OSError):
-                return cls(*await asyncio.open_unix_connection(str(path), limit=2 * MAX_CONSENT_ANSWER_BYTES))
+                reader, writer = await asyncio.open_unix_connection(str(path), limit=2 * MAX_CONSENT_ANSWER_BYTES)
+                if is_own(socket_peer(writer.get_extra_info("socket"))):
+                    return cls(reader, writer)
+                writer.close()
         raise DeskGone
 
     def say(self, value: Mapping[str, object]) -> None:
@@ -105,5 +110,6 @@ def desk_answers(paths: Iterable[Path]) -> bool:
         with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(DESK_ANSWER_SECONDS)
             connection.connect(str(path))
-            return True
+            if is_own(socket_peer(connection)):
+                return True
     return False

@@ -99,7 +99,8 @@ def _is_private(folder: Path, user: int) -> bool:
 
 def _opened(path: Path) -> io.FileIO:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    # Non-blocking: opening a pipe in the file's place would wait for whoever reads it.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     output = io.FileIO(os.open(path, flags, 0o600), "ab")
     os.fchmod(output.fileno(), 0o600)  # it holds links that sign in
     if os.fstat(output.fileno()).st_size > MAX_DESK_LOG_BYTES:

@@ -34,6 +34,8 @@ EVERY_ANSWER: tuple[tuple[bytes, bytes], ...] = (
     (b"x-frame-options", b"DENY"),
 )
 """Headers of every answer, refusals included."""
+SIGNED_IN = "signed_in"
+"""What a request's state says once all rules hold, and somebody is signed in: its connection is not cut off."""
 
 
 class PageRequest(Struct, frozen=True):

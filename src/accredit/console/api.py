@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl
 
-from accredit.console.admission import EVERY_ANSWER, PageRefusal, PageRequest, api_fault, host_fault
+from accredit.console.admission import EVERY_ANSWER, SIGNED_IN, PageRefusal, PageRequest, api_fault, host_fault
 from accredit.console.live import Changes
 from accredit.console.sessions import Sessions
 from accredit.errors import DeskError
@@ -131,7 +131,9 @@ class Page:
         fault = api_fault(request, self._address, lambda bearer: self._sessions.knows(bearer, now), login=is_login)
         if fault is not None:
             await answer.refuse(fault)
-        elif route is None:
+            return
+        scope["state"][SIGNED_IN] = not is_login
+        if route is None:
             await self._stream(request, receive, answer)
         else:
             try:

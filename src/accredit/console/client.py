@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from accredit.console.peers import is_own, peer_of
+from accredit.base.peers import is_own, socket_peer
 from accredit.errors import ConfigurationError, DeskError
 from accredit.limits import DESK_PATIENCE_SECONDS, MAX_DESK_LIST_BYTES
 
@@ -25,7 +25,7 @@ def find_desk(paths: Iterable[Path]) -> socket.socket | None:
         connection.settimeout(DESK_PATIENCE_SECONDS)
         with contextlib.suppress(OSError):
             connection.connect(str(path))
-            if is_own(peer_of(connection)):
+            if is_own(socket_peer(connection)):
                 return connection
         connection.close()
     return None

@@ -1,8 +1,10 @@
 """Connections to the desk's page: any user of the machine can open them. Runs in an event loop.
 
-1. There are at most `MAX_PAGE_CONNECTIONS`. One more makes room for itself: of those on which nothing is asked, the
-   one that has been open for the longest is closed. One at work is never closed for another.
-2. What is no HTTP gets an answer with the headers that every answer has, and the connection ends.
+1. There are at most `MAX_PAGE_CONNECTIONS`. One more makes room for itself: of those that rest, the one that has been
+   open for the longest is cut off.
+2. A connection rests unless somebody who is signed in is answered there, and reads what is answered. Strangers may ask
+   without end, or let the desk wait: that must not keep the person out.
+3. What is no HTTP gets an answer with the headers that every answer has, and the connection ends.
 """
 
 import asyncio
@@ -10,7 +12,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from accredit.console.admission import EVERY_ANSWER
+from accredit.console.admission import EVERY_ANSWER, SIGNED_IN
 from accredit.limits import MAX_PAGE_CONNECTIONS
 
 
@@ -26,16 +28,18 @@ class PageConnection(H11Protocol):
         self.opened_at = self.loop.time()
         if len(self.connections) > MAX_PAGE_CONNECTIONS:
             resting = [each for each in self.connections if isinstance(each, PageConnection) and each.rests]
-            min(resting, key=_age, default=self).transport.close()
+            min(resting, key=_age, default=self).transport.abort()  # `close` would wait for what is not read
 
     @property
     def rests(self) -> bool:
-        """Whether nothing is being answered on it."""
+        """Whether it can be cut off (rule 2)."""
         cycle: Any = self.cycle  # None before the first request
-        return cycle is None or cycle.response_complete
+        if cycle is None or cycle.response_complete or self.flow.write_paused:
+            return True
+        return not cycle.scope["state"].get(SIGNED_IN)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP (rule 2)."""
+        """Answer what is no HTTP (rule 3)."""
         headers = [*EVERY_ANSWER, (b"content-type", b"text/plain"), (b"connection", b"close")]
         lines = [b"HTTP/1.1 400 Bad Request", *(name + b": " + value for name, value in headers), b"", msg.encode()]
         self.transport.write(b"\r\n".join(lines))

@@ -5,18 +5,21 @@
 2. A certificate that is taken back, has ended or has not begun takes all below it with it.
 3. An id is chosen by whoever issues: taking it back ends every certificate that has it, wherever it is, and all below.
 
-Nothing is verified here: chains are those that a gateway has verified before it recorded them, or that a desk has.
+Nothing is verified here: whoever can write a gateway's store, or this person's files, can put anything there. The
+signatures of one delegation are looked at when it is shown by itself (`people`).
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct, field
 
 from accredit.errors import WireError
+from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH, MAX_PROOF_BUNDLE_BYTES
 from accredit.policy.constraint_words import constraint
 from accredit.ratify import DelegationCert
 from accredit.ratify.canonical import canonical
@@ -43,14 +46,14 @@ class Link(Struct, frozen=True):
 
     @property
     def handle(self) -> str:
-        """What an address calls the certificate's id, which may be any text."""
-        return hashlib.sha256(self.cert_id.encode("utf-8", "surrogatepass")).hexdigest()[:_HANDLE_CHARS]
+        """What an address calls the certificate: by all that it says, as others may have its id."""
+        return hashlib.sha256(repr(self).encode("utf-8", "surrogatepass")).hexdigest()[:_HANDLE_CHARS]
 
     def words(self) -> str:
         """Return the constraints in words; "" for none."""
         try:
             return "; ".join(constraint(read_constraint(each)) for each in json.loads(self.constraints))
-        except (WireError, ValueError, RecursionError):
+        except (WireError, ValueError, TypeError, OverflowError, RecursionError):  # a journal may hold anything
             return "conditions that can't be read here"
 
 
@@ -70,11 +73,16 @@ _decode = msgspec.json.Decoder(list[_Read]).decode
 
 
 def links_in(chain: bytes) -> tuple[Link, ...] | None:
-    """Return what the certificates of a recorded chain say, the root's first; None for what is none."""
+    """Return what the certificates of a recorded chain say, the root's first; None for what no gateway takes."""
+    if len(chain) > MAX_PROOF_BUNDLE_BYTES:
+        return None
     try:
-        return tuple(_link(each) for each in reversed(_decode(chain))) or None
+        certificates = _decode(chain)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    if not 0 < len(certificates) <= MAX_DELEGATION_CHAIN_DEPTH:
+        return None
+    return tuple(_link(each) for each in reversed(certificates))
 
 
 def links_of(chain: Sequence[DelegationCert]) -> tuple[Link, ...]:
@@ -106,9 +114,11 @@ def _signed(person_id: str, entry: Mapping[str, Any]) -> Link | None:
 
 class Node(Struct, eq=False):
     """A certificate in its place. `calls` are those that passed by it, the last one at `last` (RFC 3339); `asked_for`
-    is the call for which it was signed at the desk."""
+    is the call for which it was signed at the desk; `found_in` is a chain that it is in: the SHA-256 of one in the log,
+    or a file ("" for neither)."""
 
     link: Link
+    found_in: str | Path = ""
     calls: int = 0
     last: str = ""
     asked_for: str = ""
@@ -139,7 +149,9 @@ class Forest:
     def __init__(self) -> None:
         self.by_person: dict[str, dict[Link, Node]] = {}
 
-    def add(self, chain: Iterable[Link], source: Source, calls: int = 0, last: str = "") -> None:
+    def add(
+        self, chain: Iterable[Link], source: Source, calls: int = 0, last: str = "", found_in: str | Path = ""
+    ) -> None:
         """Take a chain in, the root's certificate first."""
         level: dict[Link, Node] | None = None
         for link in chain:
@@ -148,6 +160,7 @@ class Forest:
             if node is None:
                 node = level[link] = Node(link)
             node.sources.add(source)
+            node.found_in = node.found_in or found_in
             node.calls += calls
             node.last = max(node.last, last)
             level = node.under

@@ -7,12 +7,13 @@ one that only an ask names. In order:
 2. nothing from the environment, no redirect, no credential goes along;
 3. an answer within `HEALTH_SECONDS` and `MAX_HEALTH_BYTES`, of status 200 or 503, that is `/readyz`'s.
 
-What it tells are words and booleans; other members are passed over.
+What it tells are words and booleans; other members are passed over. It is what whoever answers at that address says: a
+gateway that lies, or who has its port, says what they like.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import cast
@@ -30,6 +31,7 @@ from accredit.limits import (
     HEALTH_FRESH_SECONDS,
     HEALTH_SECONDS,
     MAX_ASKED_GATEWAYS,
+    MAX_ASKED_LISTS,
     MAX_HEALTH_BYTES,
     MAX_KNOWN_GATEWAYS_BYTES,
 )
@@ -53,11 +55,13 @@ def read_known(file: Path) -> Mapping[str, str]:
 
 class GatewayHealth(Struct, frozen=True, kw_only=True):
     """What a gateway says of itself. `status` is "" if it said nothing, and `problem` why. `parts` are those of
-    `/readyz`; `clock_ahead` is by how many seconds its clock is ahead of this machine's, at least."""
+    `/readyz`; `has_list` is whether it goes by one of the revocation lists about which it was asked (None: it does not
+    say); `clock_ahead` is by how many seconds its clock is ahead of this machine's, at least."""
 
     ids: tuple[str, ...]
     address: str
     counts: bool = True
+    has_list: bool | None = None
     status: str = ""
     parts: Mapping[str, bool] = {}
     clock_ahead: float | None = None
@@ -70,18 +74,25 @@ class Gateways:
     def __init__(self, known: Callable[[], Mapping[str, str]]) -> None:
         self._known = known
         self._asked_at = float("-inf")
+        self._asked_of: tuple[str, ...] = ()
         self._said: list[GatewayHealth] = []
+        self.not_asked = 0
+        """How many more are known than are asked."""
         self._asking = asyncio.Lock()
 
-    async def ask(self, *, anew: bool = False) -> list[GatewayHealth]:
-        """Return what each says, asked a moment ago at most; `anew`: after this call began."""
-        begun = time.monotonic()
+    async def ask(self, lists: Iterable[str] = (), *, anew: bool = False) -> list[GatewayHealth]:
+        """Return what each says, asked a moment ago at most; `anew`: after this call began. `lists` are the SHA-256 of
+        revocation lists: it is asked whether it goes by one of them."""
+        begun, wanted = time.monotonic(), tuple(sorted(set(lists)))[:MAX_ASKED_LISTS]
         async with self._asking:
-            if self._asked_at < (begun if anew else begun - HEALTH_FRESH_SECONDS):
+            if self._asked_at < (begun if anew else begun - HEALTH_FRESH_SECONDS) or wanted != self._asked_of:
                 asked_at = time.monotonic()
-                found = list(self.addresses().items())[:MAX_ASKED_GATEWAYS]
-                self._said = list(await asyncio.gather(*(_ask(address, ids) for address, ids in found)))
-                self._asked_at = asked_at
+                found = list(self.addresses().items())
+                query = "&".join(f"list={each}" for each in wanted)
+                asking = (_ask(address, ids, query) for address, ids in found[:MAX_ASKED_GATEWAYS])
+                self._said = list(await asyncio.gather(*asking))
+                self._asked_at, self._asked_of = asked_at, wanted
+                self.not_asked = max(0, len(found) - MAX_ASKED_GATEWAYS)
             return self._said
 
     def addresses(self) -> dict[str, tuple[str, ...]]:
@@ -116,14 +127,14 @@ def _address(url: str) -> str:
     return f"{parts.scheme}://{name}" + (f":{port}" if port is not None else "")
 
 
-async def _ask(address: str, ids: tuple[str, ...]) -> GatewayHealth:
+async def _ask(address: str, ids: tuple[str, ...], query: str) -> GatewayHealth:
     counts = address.startswith("https:") or is_loopback_host(urlsplit(address).hostname or "")
     said = GatewayHealth(ids=ids, address=address, counts=counts)
     try:
         async with (
             asyncio.timeout(HEALTH_SECONDS),
             httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS) as client,
-            client.stream("GET", f"{address}/readyz") as answer,
+            client.stream("GET", f"{address}/readyz?{query}".rstrip("?")) as answer,
         ):
             now, date = unix_ms() / 1000, answer.headers.get("date", "")
             body = bytearray()
@@ -139,8 +150,13 @@ async def _ask(address: str, ids: tuple[str, ...]) -> GatewayHealth:
     members = _members(bytes(body)) if status in (200, 503) else None
     if members is None:
         return msgspec.structs.replace(said, problem="what answers there is no gateway of accredit")
+    has_list = members.pop("list", None)
     return msgspec.structs.replace(
-        said, status=str(members["status"]), parts=_parts(members), clock_ahead=_ahead(date, now)
+        said,
+        status=str(members["status"]),
+        parts=_parts(members),
+        clock_ahead=_ahead(date, now),
+        has_list=has_list if query and isinstance(has_list, bool) else None,
     )
 
 

@@ -1,8 +1,8 @@
 """The page "Health": how gateways are, how far the log is vouched for and how fast it grows, and the revocation lists.
 Reads the log, the lists and gateways' `/readyz`.
 
-1. A writer's records are counted by its latest checkpoint that a key which the desk was given has signed; without a key
-   nothing is checked, and the page says so.
+1. A writer's records are counted by its latest checkpoint, if a key that the desk was given has signed it: one that is
+   forged counts nothing. Without a key nothing is checked, and the page says so.
 2. The whole log is verified only when asked for, and if it is short: else `accredit log verify` does that.
 """
 
@@ -28,6 +28,7 @@ from accredit.stores import SqliteFile
 from accredit.stores.audit_log.reading import LogReader
 
 _Keys = Sequence[LogKey | RecordKey]
+_GOOD, _UNCHECKED = "good", "not checked"
 _DAY_MS = 86_400_000
 _LEAST_MS = 600_000
 """Over less time than this the newest records say nothing about a day."""
@@ -78,7 +79,9 @@ class HealthPart:
 
     async def _asked(self, _said: Said) -> Said:
         names = self._names()
-        return {"gateways": [_gateway(each, names) for each in await self._gateways.ask()]}
+        lists = [each.sha256 for each in (await self._people.known()).lists if not each.fault]
+        said = await self._gateways.ask(lists)
+        return {"gateways": [_gateway(each, names) for each in said], "more": self._gateways.not_asked}
 
     async def _verify(self, _said: Said) -> Said:
         if not self._keys():
@@ -120,7 +123,7 @@ def _writer(writer: str, records: int, found: tuple[Checkpoint, str] | None) -> 
     return {
         "writer": shown(writer[:SHORT_ID_CHARS]),
         "records": records,
-        "counted": min(checkpoint.count, records) if checkpoint is not None else 0,
+        "counted": min(checkpoint.count, records) if checkpoint and signature in (_GOOD, _UNCHECKED) else 0,
         "at": checkpoint.time if checkpoint is not None else "",
         "signature": signature,
     }
@@ -128,32 +131,27 @@ def _writer(writer: str, records: int, found: tuple[Checkpoint, str] | None) -> 
 
 def _signature(entry: Stored, keys: _Keys) -> str:
     if not keys:
-        return "not checked"
+        return _UNCHECKED
     try:
         verify_envelope(entry.envelope, keys)
     except AttestationError as error:
         return shown(f"BAD: {error}")
-    return "good"
+    return _GOOD
 
 
 def _growth(log: LogReader) -> dict[str, Any]:
     """Return when the newest record came, and how many a day come, by the times of the newest ones."""
-    times: list[str] = []
+    times: list[float] = []
     for each in islice(log.newest_first(), RATE_ENTRIES):
-        with suppress(AttestationError):
+        with suppress(AttestationError, ValueError, OverflowError):  # a record may say a day that there is not
             record = each.record()
-            times += [record.times.recorded] if record is not None else []
-    newest, oldest = (max(times), min(times)) if times else ("", "")
-    span = _ms(newest) - _ms(oldest) if times else 0
+            times += [datetime.fromisoformat(record.times.recorded).timestamp()] if record is not None else []
+    span = (max(times) - min(times)) * 1000 if times else 0
     return {
-        "newest": newest,
+        "newest": timestamp(round(max(times) * 1000)) if times else "",
         "a_day": round(len(times) * _DAY_MS / span) if span >= _LEAST_MS else None,
         "by": len(times),
     }
-
-
-def _ms(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def _bytes(store: SqliteFile) -> int:

@@ -2,8 +2,9 @@
 
 Each entry is on disk before what it tells of happens: nothing is signed that the journal could not take. Arguments are
 there as digests only. What a person was asked in the past is read from it at the start: of a file that has grown, the
-end. One desk writes it at a time: two would not know of each other's answers. A line that is not whole (the machine
-stopped) is passed over; entries after it begin on a line of their own.
+end. What was only asked is clipped: agents ask without end, and must not push out what was allowed. One desk writes it
+at a time: two would not know of each other's answers. A line that is not whole (the machine stopped) is passed over;
+entries after it begin on a line of their own.
 """
 
 import fcntl
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from accredit.errors import ConfigurationError, StoreUnavailable
-from accredit.limits import MAX_JOURNAL_READ_BYTES
+from accredit.limits import MAX_JOURNAL_ASKED_CHARS, MAX_JOURNAL_READ_BYTES
 
 JOURNAL = "journal.jsonl"
+_ASKED = "asked"
 _PRIVATE = 0o600
 _PRIVATE_FOLDER = 0o700
 
@@ -52,7 +54,9 @@ class Journal:
 
     def write(self, event: str, at: int, /, **members: object) -> None:
         """Add an entry, and wait until it is on disk. `at` is in unix seconds. Raises `StoreUnavailable`."""
-        entry = {"at": at, "event": event, **{name: value for name, value in members.items() if value is not None}}
+        most = MAX_JOURNAL_ASKED_CHARS if event == _ASKED else None
+        told = {name: value[:most] if isinstance(value, str) else value for name, value in members.items()}
+        entry = {"at": at, "event": event, **{name: value for name, value in told.items() if value is not None}}
         line = json.dumps(entry, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
         data = line if self._whole else b"\n" + line
         try:

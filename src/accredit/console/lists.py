@@ -4,6 +4,7 @@ A list counts here if it can be read and its issuer has signed it: the issuer's 
 the desk's folder, or is in a chain of the log. Others are named, and take nothing back on the page.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,13 +29,14 @@ class ListPlace(Struct, frozen=True):
 
 class SeenList(Struct, frozen=True):
     """A list as it is. `fault` says why it does not count, or that nobody could look; `issuer_id` is "" where even that
-    can't be read. `updated_at` is in unix seconds."""
+    can't be read. `updated_at` is in unix seconds; `sha256` is that of its bytes, in lower-case hex."""
 
     where: str
     issuer_id: str = ""
     updated_at: int = 0
     revoked: frozenset[str] = frozenset()
     fault: str = ""
+    sha256: str = ""
 
 
 def see_lists(places: Sequence[ListPlace], key_of: KeyOf) -> list[SeenList]:
@@ -68,4 +70,11 @@ def _seen(where: str, text: bytes, key_of: KeyOf) -> SeenList:
         return SeenList(where, fault="it is no revocation list")
     key = key_of(found.issuer_id)
     fault = revocation_list_fault(found, key) if key is not None else "its issuer's public key is not known here"
-    return SeenList(where, found.issuer_id, found.updated_at, frozenset(found.revoked_certs), fault or "")
+    return SeenList(
+        where,
+        found.issuer_id,
+        found.updated_at,
+        frozenset(found.revoked_certs),
+        fault or "",
+        hashlib.sha256(text).hexdigest(),
+    )

@@ -7,7 +7,7 @@ says so. Calls are counted over the newest entries of the log, of which there is
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -17,13 +17,14 @@ import msgspec
 from msgspec import Struct
 
 from accredit.attest import Stored, sha256_hex
-from accredit.console.delegations import Forest, Link, links_in, links_of
-from accredit.console.lists import ListPlace, SeenList, revoked_by, see_lists
+from accredit.console.delegations import Forest, Link, Node, links_in, links_of
+from accredit.console.lists import KeyOf, ListPlace, SeenList, revoked_by, see_lists
 from accredit.console.log_pages import LogPages
 from accredit.errors import ConfigurationError, DeskError, WireError
 from accredit.keys import DelegationFile, load_public_key, read_file
 from accredit.limits import (
     CALLS_LOOKED_AT,
+    MAX_DELEGATION_CHAIN_DEPTH,
     MAX_DELEGATION_FILE_BYTES,
     MAX_DELEGATION_FILES,
     MAX_KEY_FILES,
@@ -31,6 +32,7 @@ from accredit.limits import (
     PEOPLE_FRESH_SECONDS,
 )
 from accredit.ratify import DelegationCert, HybridPublicKey
+from accredit.ratify.verify import certificate_fault
 from accredit.stores.audit_log.reading import LogReader
 
 _GRANTS = "grants"
@@ -39,7 +41,7 @@ _GRANTS = "grants"
 class Known(Struct, frozen=True):
     """What is known at one moment. `counted` entries of the log were looked at for calls, `is_counted_whole` if there
     are no more; `gateways` are the ids of those that wrote them. `is_whole` is False if the log holds more chains than
-    are read; `problem` says why it could not be read at all."""
+    are read, `odd` are those of it that no gateway can have taken; `problem` says why it could not be read at all."""
 
     forest: Forest
     lists: tuple[SeenList, ...] = ()
@@ -48,6 +50,7 @@ class Known(Struct, frozen=True):
     counted: int = 0
     is_counted_whole: bool = True
     is_whole: bool = True
+    odd: int = 0
     problem: str = ""
 
 
@@ -70,6 +73,7 @@ class People:
         self._signed = signed
         self._known: Known | None = None
         self._read_at = float("-inf")
+        self._key_of: KeyOf = _Seen().key_of
         self._reading = asyncio.Lock()
 
     async def known(self, *, anew: bool = False) -> Known:
@@ -81,6 +85,24 @@ class People:
                 self._read_at = time.monotonic()
             return self._known
 
+    async def lists(self) -> tuple[SeenList, ...]:
+        """Return the revocation lists as they are now."""
+        return await asyncio.to_thread(self._see_lists)
+
+    async def signature(self, node: Node) -> str:
+        """Return whether the signatures of a chain hold that a certificate is in: "good", "BAD: ..." or "" (there is no
+        chain here, or it is gone). Raises `DeskError`."""
+        match node.found_in:
+            case str() as sha256 if sha256 and self._log is not None:
+                text = await self._log.look(lambda log: log.certificates(sha256)) or b""
+            case Path() as file:
+                text = None
+                with suppress(ConfigurationError, WireError):
+                    text = await asyncio.to_thread(_in_file, file)
+            case _:
+                text = None
+        return await asyncio.to_thread(_judged, text, node.link) if text is not None else ""
+
     async def _in_log(self) -> "_Seen":
         try:
             return await self._log.look(_read_log) if self._log is not None else _Seen()
@@ -90,17 +112,21 @@ class People:
     def _joined(self, seen: "_Seen", entries: Iterable[Mapping[str, Any]]) -> Known:
         forest = Forest()
         for sha256, chain in seen.chains.items():
-            forest.add(chain, "log", *seen.calls.get(sha256, (0, "")))
+            forest.add(chain, "log", *seen.calls.get(sha256, (0, "")), found_in=sha256)
         if self._folder is not None:
-            for chain in _in_files(self._folder):
-                forest.add(chain, "file")
+            for path, chain in _in_files(self._folder):
+                forest.add(chain, "file", found_in=path)
         forest.add_signed(self._person_id, entries)
-        keys = keys_in(self._folder)
-        found = tuple(see_lists(self._lists, lambda issuer_id: keys.get(issuer_id) or seen.key_of(issuer_id)))
+        self._key_of = seen.key_of
+        found = self._see_lists()
         return Known(
             forest, found, revoked_by(found), frozenset(seen.gateways), seen.counted, seen.is_counted_whole,
-            seen.is_whole, seen.problem,
+            seen.is_whole, seen.odd, seen.problem,
         )  # fmt: skip
+
+    def _see_lists(self) -> tuple[SeenList, ...]:
+        keys = keys_in(self._folder)
+        return tuple(see_lists(self._lists, lambda issuer_id: keys.get(issuer_id) or self._key_of(issuer_id)))
 
 
 class _Seen(Struct):
@@ -114,6 +140,7 @@ class _Seen(Struct):
     counted: int = 0
     is_counted_whole: bool = True
     is_whole: bool = True
+    odd: int = 0
     problem: str = ""
 
     def key_of(self, issuer_id: str) -> HybridPublicKey | None:
@@ -173,10 +200,14 @@ def _take(seen: _Seen, found: Iterable[tuple[str, bytes | None]]) -> None:
         if len(seen.chains) == MAX_LOG_CHAINS:
             seen.is_whole = False
             return
-        links = links_in(text) if text is not None and sha256 not in seen.chains else None
-        if links is not None and text is not None:
-            seen.chains[sha256] = links
-            seen.samples.setdefault(links[0].issuer_id, text)
+        if text is None or sha256 in seen.chains:
+            continue
+        links = links_in(text)
+        if links is None:
+            seen.odd += 1
+            continue
+        seen.chains[sha256] = links
+        seen.samples.setdefault(links[0].issuer_id, text)
 
 
 def _count(seen: _Seen, record: _Record) -> None:
@@ -189,12 +220,39 @@ def _count(seen: _Seen, record: _Record) -> None:
         seen.calls[record.authority.chain_sha256] = (calls, last)
 
 
-def _in_files(folder: Path) -> Iterable[tuple[Link, ...]]:
+def _in_files(folder: Path) -> Iterable[tuple[Path, tuple[Link, ...]]]:
     """Yield the chains in a folder's files, and in those of its folder `grants`."""
     paths = (path for place in (folder, folder / _GRANTS) for path in sorted(place.glob("*.json")))
     for path in islice(paths, MAX_DELEGATION_FILES):
         with suppress(ConfigurationError, WireError, OSError):
-            yield links_of(DelegationFile.decode(read_file(path, MAX_DELEGATION_FILE_BYTES).data).delegations)
+            yield path, links_of(_certificates_in(path))
+
+
+def _certificates_in(path: Path) -> Sequence[DelegationCert]:
+    return DelegationFile.decode(read_file(path, MAX_DELEGATION_FILE_BYTES).data).delegations
+
+
+def _in_file(path: Path) -> bytes:
+    """Return the chain in a file as a log has it."""
+    return b"[" + b",".join(each.encode() for each in _certificates_in(path)) + b"]"
+
+
+def _judged(text: bytes, link: Link) -> str:
+    """Return what the signatures of a chain say of the certificate that says `link`, and of those above it. Of an empty
+    text, the log has no chain with the digest of the one that was read in it."""
+    if not text:
+        return "BAD: the log has it under another digest, or not any more"
+    try:
+        texts = msgspec.json.decode(text, type=list[msgspec.Raw])
+        chain = [DelegationCert.decode(bytes(each)) for each in texts[:MAX_DELEGATION_CHAIN_DEPTH]]
+    except (WireError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "BAD: the chain can't be read"
+    place = next((place for place, each in enumerate(reversed(links_of(chain))) if each == link), None)
+    if place is None:
+        return "BAD: the chain does not hold it"
+    faults = (certificate_fault(chain, index) for index in range(place, len(chain)))
+    fault = next((each for each in faults if each), "")
+    return f"BAD: {fault}" if fault else "good"
 
 
 def keys_in(folder: Path | None) -> dict[str, HybridPublicKey]:

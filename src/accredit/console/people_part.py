@@ -1,15 +1,17 @@
 """The page "Who may what", and what is done from it: a delegation is taken back.
 
-It is taken back in these steps; if one fails, nothing after it is done, and the page is told:
+It is taken back in these steps; if one of the first three fails, nothing after it is done, and the page is told:
 
 1. the desk has a key, `desk.toml` names a place, and the delegation stands on this person's word;
 2. the nonce is the one that the page was given with this delegation;
 3. the key is open, or the person gives the passphrase;
-4. the journal has it on disk;
-5. the list at each place that is named gets the id (`revoking`);
-6. gateways are asked, for a while, whether they know.
+4. the journal has it on disk, if it can: what only takes away waits for no disk;
+5. the list at each place that is named gets the id (`revoking`): if one does not, the page says so, and the rest can
+   be done later;
+6. gateways are asked, for a while, whether they go by one of these lists, which they are told by its digest.
 
-Not known to the desk: which gateways read a list in a file, and gateways whose address it does not know.
+What ends is told afterwards as well: since the page was shown, a certificate with the same id may have become known.
+Not known to the desk: gateways whose address it does not know, and those that don't say which lists they go by.
 """
 
 import asyncio
@@ -19,10 +21,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from accredit.console.api import Route, Said, text_in
-from accredit.console.delegations import Placed
+from accredit.console.delegations import Link, Placed
 from accredit.console.desk import Desk
 from accredit.console.gateways import GatewayHealth, Gateways, is_of
 from accredit.console.lists import ListPlace
@@ -49,12 +51,25 @@ class TakingBack:
         self._secret = secrets.token_bytes(_SECRET_BYTES)
         self._turn = asyncio.Lock()
 
-    def why_not(self, placed: Placed) -> str:
+    def missing(self, placed: Placed, known: Known) -> list[str]:
+        """Return the places in whose list of this person a certificate's id is not."""
+        person, cert_id = self.desk.person.id, placed.node.link.cert_id
+        have = {
+            each.where
+            for each in known.lists
+            if each.issuer_id == person and not each.fault and cert_id in each.revoked
+        }
+        return [each.name for each in self.places if each.name not in have]
+
+    def why_not(self, placed: Placed, known: Known) -> str:
         """Return why a delegation can't be taken back here; "" if it can."""
         if placed.person != self.desk.person.id:
             return "It does not stand on your word: only who granted it can take it back."
         if placed.state == "taken back":
-            return "It has been taken back."
+            if not known.revoked & {placed.node.link.cert_id}:
+                return "What it stands on has been taken back."
+            if not self.missing(placed, known):
+                return "It has been taken back."
         if placed.state == "ended":
             return "It has ended by itself."
         if not self.places:
@@ -63,13 +78,14 @@ class TakingBack:
 
     def nonce(self, placed: Placed) -> str:
         """Return what a page has to bring to take this delegation back."""
-        return hmac.digest(self._secret, placed.node.link.handle.encode(), "sha256").hex()
+        cert_id = placed.node.link.cert_id.encode("utf-8", "surrogatepass")
+        return hmac.digest(self._secret, cert_id, "sha256").hex()
 
-    async def take_back(self, placed: Placed, nonce: str, name: str) -> list[str]:
-        """Take a delegation back; return what is to be said. Raises `DeskError`."""
+    async def take_back(self, placed: Placed, nonce: str, name: str, known: Known) -> "TakenBack":
+        """Take a delegation back. Raises `DeskError`."""
         if not hmac.compare_digest(self.nonce(placed).encode(), nonce.encode("utf-8", "surrogatepass")):
             raise DeskError("nonce", "this page is not the one that shows the delegation")
-        reason = self.why_not(placed)
+        reason = self.why_not(placed, known)
         if reason:
             raise DeskError("not_yours" if placed.person != self.desk.person.id else "over", reason)
         if self._turn.locked():
@@ -79,40 +95,63 @@ class TakingBack:
             text = f"Passphrase to take back {shown(link.cert_id[:SHORT_ID_CHARS])} ({name})"
             signer = await self.desk.keys.signer(text, each=False)
             key = SigningKey(self.desk.person, signer)
-            self.desk.note(
-                "taken back", cert=link.cert_id, agent=link.subject_id, places=[each.name for each in self.places]
-            )
-            told: list[str] = []
-            is_written = False
+            told = self._noted("taken back", link)
+            written = 0
             for each in self.places:
                 try:
                     await asyncio.to_thread(revoke, link.cert_id, key, each.place, each.name)
                     told.append(f"It is in the list in {shown(each.name)}.")
-                    is_written = True
+                    written += 1
                 except ConfigurationError as error:
                     told.append(f"NOT in {shown(each.name)}: {shown(error.what)}")
-            if not is_written:
-                self.desk.note("not taken back", cert=link.cert_id)
+            if not written:
+                told += self._noted("not taken back", link)
                 raise DeskError("not_written", " ".join(told))
+            before = known.revoked
             known = await self._people.known(anew=True)
-            return [*told, *await self._told(known)]
+            ended = known.forest.ends_with(link.cert_id, self.desk.now(), before)
+            return TakenBack([*told, *await self._told(link.cert_id, known)], written == len(self.places), known, ended)
 
-    async def _told(self, known: Known) -> list[str]:
+    def _noted(self, event: str, link: Link) -> list[str]:
+        """Write into the journal; return what is to be said of that."""
+        places = [each.name for each in self.places]
+        try:
+            self.desk.note(event, cert=link.cert_id, agent=link.subject_id, places=places)
+        except DeskError as error:
+            return [f"It is not in the journal: {error.reason}."]
+        return []
+
+    async def _told(self, cert_id: str, known: Known) -> list[str]:
         """Return what gateways say of the lists, a moment after they were written."""
-        has_store = any(not _is_file(each) for each in self.places)
+        has_store = any(not isinstance(each.place, Path) for each in self.places)
         until = time.monotonic() + TAKE_BACK_SECONDS
         await asyncio.sleep(REVOCATION_CHECK_SECONDS)  # what a gateway has seen before, it may go by for so long
         while True:
-            said = await self._gateways.ask(anew=True)
-            told = [_sentence(each, has_store=has_store, known=known) for each in said]
-            if all(each.parts.get("revocations") for each in said) or time.monotonic() > until:
+            lists = await self._people.lists()  # others may have added to them meanwhile
+            with_it = [each.sha256 for each in lists if not each.fault and cert_id in each.revoked]
+            said = await self._gateways.ask(with_it, anew=True)
+            if all(each.has_list for each in said) or time.monotonic() > until:
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
-        if not told:
-            told = ["This desk knows no gateway's address, and so does not know whether one has read it."]
+        told = [_sentence(each, has_store=has_store, known=known) for each in said]
+        if self._gateways.not_asked:
+            told.append(f"{self._gateways.not_asked} more gateways were not asked.")
+        elif said and all(each.has_list and each.counts for each in said):
+            told.append("Every gateway that this desk knows has it.")
+        elif not said:
+            told.append("This desk knows no gateway's address, and so does not know whether one has read it.")
         if has_store:
-            told.append("Every gateway that uses this store, and trusts your key, refuses it within a second.")
+            told.append("A gateway that uses this store, and trusts your key, refuses it within a second.")
         return told
+
+
+class TakenBack(NamedTuple):
+    """What is to be said of it, whether all lists have it, and what has `ended`, by what is `known` now."""
+
+    told: list[str]
+    is_everywhere: bool
+    known: Known
+    ended: list[Placed]
 
 
 class PeoplePart:
@@ -141,37 +180,43 @@ class PeoplePart:
         """Return that there is such a page."""
         return {"people": True}
 
-    async def _views(self) -> PeopleViews:
+    async def _views(self, known: Known) -> PeopleViews:
         person_id = self._taking.desk.person.id if self._taking is not None else ""
-        return PeopleViews(await self._people.known(), self._names(), person_id)
+        return await asyncio.to_thread(PeopleViews, known, self._names(), person_id)
 
     async def _page(self, said: Said) -> Said:
         text, begin = str(said.get("q", "")), said.get("from", 0)
         if type(begin) is not int or len(text) > MAX_CALL_FILTER_CHARS:
             raise DeskError("query", "this can't be looked for")
-        views = await self._views()
+        views = await self._views(await self._people.known())
         return await asyncio.to_thread(views.page, text, begin, all_states=said.get("all") == 1)
 
     async def _one(self, handle: str, _said: Said) -> Said:
-        views = await self._views()
-        placed = views.find(handle)
+        known = await self._people.known()
+        views = await self._views(known)
+        placed = await asyncio.to_thread(views.find, handle)
         found = await asyncio.to_thread(views.one, placed)
+        signature = shown(await self._people.signature(placed.node))
         if self._taking is None:
-            return {**found, "why_not": "read-only"}
-        why_not = self._taking.why_not(placed)
-        places = [shown(each.name) for each in self._taking.places]
-        nonce = "" if why_not else self._taking.nonce(placed)
-        return {**found, "why_not": why_not, "places": places, "nonce": nonce}
+            return {**found, "signature": signature, "why_not": "read-only"}
+        why_not = self._taking.why_not(placed, known)
+        return {
+            **found,
+            "signature": signature,
+            "why_not": why_not,
+            "places": [shown(each.name) for each in self._taking.places],
+            "missing": [shown(each) for each in self._taking.missing(placed, known)],
+            "nonce": "" if why_not else self._taking.nonce(placed),
+        }
 
     async def _take_back(self, taking: TakingBack, handle: str, said: Said) -> Said:
-        views = await self._views()
-        placed = views.find(handle)
-        name = views.name(placed)
-        return {"told": await taking.take_back(placed, text_in(said, "nonce"), name)}
-
-
-def _is_file(place: ListPlace) -> bool:
-    return isinstance(place.place, Path)
+        known = await self._people.known()
+        views = await self._views(known)
+        placed = await asyncio.to_thread(views.find, handle)
+        done = await taking.take_back(placed, text_in(said, "nonce"), views.name(placed), known)
+        views = await self._views(done.known)
+        ended = await asyncio.to_thread(views.rows, done.ended)
+        return {"told": done.told, "everywhere": done.is_everywhere, **ended}
 
 
 def _sentence(gateway: GatewayHealth, *, has_store: bool, known: Known) -> str:
@@ -182,6 +227,10 @@ def _sentence(gateway: GatewayHealth, *, has_store: bool, known: Known) -> str:
     reads = gateway.parts.get("revocations")
     if not gateway.counts:
         return f"{who} answers in the clear, where anybody may answer: whether it knows is not known."
+    if gateway.has_list:
+        return f"{who} says that it goes by this list: it knows."
+    if gateway.has_list is False and reads:
+        return f"{who} says that it does NOT go by this list: it reads others."
     if reads is None:
         return f"{who} reads no revocation lists, or does not say so: whether it knows is not known."
     if not reads:

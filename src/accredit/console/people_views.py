@@ -3,8 +3,11 @@
 Whoever may pass on can make any number of delegations: below one, the list of all shows only some.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 from accredit.base.clock import unix_seconds
 from accredit.console.delegations import HOLDS, Node, Placed, State, sorted_nodes
@@ -20,6 +23,9 @@ from accredit.limits import (
 from accredit.pins.shown import shown
 from accredit.policy.constraint_words import UNTIL_REVOKED, scopes
 
+_OWN_ID = re.compile(r"[0-9a-f]{32}")
+"""Ids that accredit gives. Others may hold anything, and are not put into a command that a person might run."""
+
 
 class PeopleViews:
     """What is known at one moment, with the names that are known. `person_id` is whose desk it is ("" for nobody's)."""
@@ -28,17 +34,20 @@ class PeopleViews:
         self._known = known
         self._names = names
         self._person_id = person_id
+        self._holders = Counter(names.values())
+        """How many have a name: one of them alone would be taken for the other."""
         self._now = unix_seconds()
         self._placed = {id(each.node): each for each in known.forest.placed(self._now, known.revoked)}
 
     def page(self, text: str, begin: int, *, all_states: bool) -> dict[str, Any]:
         """Return a page of the list from row `begin` on: what holds, or all; with a text, what it is in, and what
         stands above that."""
-        rows = list(self._rows(self._kept(text.casefold().strip(), all_states=all_states), is_short=not text))
+        kept = self._kept(text.casefold().strip(), all_states=all_states)
+        rows = list(self._rows(kept, is_short=not text))
         end = begin + DELEGATIONS_A_PAGE
         over = sum(each.state not in HOLDS for each in self._placed.values())
         return {
-            "rows": rows[begin:end],
+            "rows": [self._person(each) if isinstance(each, str) else self._told(each) for each in rows[begin:end]],
             "next": end if end < len(rows) else None,
             "all": len(self._placed),
             "over": over,
@@ -46,18 +55,18 @@ class PeopleViews:
         }
 
     def find(self, handle: str) -> Placed:
-        """Return the certificate of a handle: of several with one id, one that the person may take back. Raises
-        `DeskError`."""
+        """Return the certificate of a handle: of its places, one that the person may take back. Raises `DeskError`."""
         found = [each for each in self._placed.values() if each.node.link.handle == handle]
         if not found:
             raise DeskError("unknown", "this desk knows no such delegation")
-        return next((each for each in found if each.person == self._person_id), found[0])
+        return max(found, key=lambda each: (each.person == self._person_id, each.state in HOLDS))
 
     def one(self, placed: Placed) -> dict[str, Any]:
         """Return one delegation, the way to it, what is below it, and what ends with it."""
         link = placed.node.link
         ends = self._known.forest.ends_with(link.cert_id, self._now, self._known.revoked)
-        under = [row for each in self._sorted(placed.node.under) for row in self._tree(each, 1, set(self._placed))]
+        some = _nearest(placed.node, DELEGATIONS_A_PAGE)
+        below = [each for each in self._tree(placed.node, 0, some) if each.level]
         return {
             **self._row(placed.node, is_short=False),
             "by": self._name(link.issuer_id),
@@ -65,12 +74,30 @@ class PeopleViews:
             "key": shown(link.subject_id),
             "person": self._name(placed.person),
             "issued": link.issued_at,
-            "under": under[:DELEGATIONS_A_PAGE],
-            "under_more": max(0, len(under) - DELEGATIONS_A_PAGE),
-            "ends_with": [self._row(each.node) for each in ends[:MAX_SHOWN_ENDS]],
-            "ends_with_more": max(0, len(ends) - MAX_SHOWN_ENDS),
+            "under": [self._told(each) for each in below],
+            "under_more": sum(1 for _ in placed.node.all()) - 1 - len(below),
+            **self.rows(ends),
+            "same_id": sum(each.node.link.cert_id == link.cert_id for each in ends),
+            "others": self._others(placed, ends),
             **self._unknown(),
         }
+
+    def rows(self, ends: Sequence[Placed]) -> dict[str, Any]:
+        """Return what ends, as far as it is named, and how many more there are."""
+        return {
+            "ends_with": [self._row(each.node) for each in ends[:MAX_SHOWN_ENDS]],
+            "ends_with_more": max(0, len(ends) - MAX_SHOWN_ENDS),
+        }
+
+    def _others(self, placed: Placed, ends: Sequence[Placed]) -> int:
+        """Return how many other delegations the same holder has that hold now, and don't end with this one."""
+        ending = {id(each.node) for each in ends}
+        holder = placed.node.link.subject_id
+        return sum(
+            each.node.link.subject_id == holder and each.state in HOLDS and id(each.node) not in ending
+            for each in self._placed.values()
+            if each.node is not placed.node
+        )
 
     def _unknown(self) -> dict[str, Any]:
         known = self._known
@@ -78,8 +105,9 @@ class PeopleViews:
             "counted": known.counted,
             "counted_whole": known.is_counted_whole,
             "whole": known.is_whole,
+            "odd": known.odd,
             "problem": shown(known.problem),
-            "lists": [f"{each.where}: {each.fault}" for each in known.lists if each.fault],
+            "lists": [shown(f"{each.where}: {each.fault}") for each in known.lists if each.fault],
         }
 
     def _kept(self, text: str, *, all_states: bool) -> set[int]:
@@ -105,23 +133,30 @@ class PeopleViews:
         said = (link.cert_id, self._name(link.subject_id), link.subject_id, *link.scope, node.asked_for)
         return "\n".join((*said, self._name(link.issuer_id))).casefold()
 
-    def _rows(self, kept: set[int], *, is_short: bool) -> Iterator[dict[str, Any]]:
+    def _rows(self, kept: set[int], *, is_short: bool) -> "Iterator[str | _Told]":
+        """Yield the id of each person, and after it what stands on their word."""
         people = self._known.forest.by_person
         for person in sorted(people, key=lambda each: (each != self._person_id, self._name(each), each)):
             shown_here = [each for each in self._sorted(people[person]) if id(each) in kept]
             if shown_here:
-                yield {"level": 0, "who": self._name(person),
-                       "key": shown(person[:SHORT_ID_CHARS]) if person in self._names else "",
-                       "you": person == self._person_id}  # fmt: skip
+                yield person
             for each in shown_here:
-                yield from self._tree(each, 1, kept, is_short=is_short)
+                yield from self._tree(each, 1, _nearest(each, DELEGATIONS_UNDER_ONE, kept) if is_short else kept, kept)
 
-    def _tree(self, node: Node, level: int, kept: set[int], *, is_short: bool = False) -> Iterator[dict[str, Any]]:
-        under = [each for each in self._sorted(node.under) if id(each) in kept]
-        most = DELEGATIONS_UNDER_ONE if is_short else len(under)
-        yield {**self._row(node), "level": level, "more": max(0, len(under) - most)}
-        for each in under[:most]:
-            yield from self._tree(each, level + 1, kept, is_short=is_short)
+    def _tree(self, node: Node, level: int, told: set[int], kept: set[int] | None = None) -> "Iterator[_Told]":
+        """Yield a place and those of `told` below it; each with the number of those next to it that are left out."""
+        under = [each for each in self._sorted(node.under) if kept is None or id(each) in kept]
+        yield _Told(node, level, sum(id(each) not in told for each in under))
+        for each in under:
+            if id(each) in told:
+                yield from self._tree(each, level + 1, told, kept)
+
+    def _person(self, person: str) -> dict[str, Any]:
+        key = shown(person[:SHORT_ID_CHARS]) if person in self._names else ""
+        return {"level": 0, "who": self._name(person), "key": key, "you": person == self._person_id}
+
+    def _told(self, told: "_Told") -> dict[str, Any]:
+        return {**self._row(told.node), "level": told.level, "more": told.more}
 
     def _sorted(self, level: Mapping[Any, Node]) -> list[Node]:
         return sorted_nodes(level, self._state)
@@ -137,6 +172,7 @@ class PeopleViews:
         return {
             "handle": link.handle,
             "cert": shown(link.cert_id) if not is_short else shown(link.cert_id[:SHORT_ID_CHARS]),
+            "typed": link.cert_id if _OWN_ID.fullmatch(link.cert_id) else "",
             "who": self._name(link.subject_id),
             "yours": bool(self._person_id) and placed.person == self._person_id and placed.state in HOLDS,
             "may": _clipped(may, most),
@@ -154,9 +190,30 @@ class PeopleViews:
         return self._name(placed.node.link.subject_id)
 
     def _name(self, holder_id: str) -> str:
-        if holder_id in self._names:
-            return shown(self._names[holder_id])
-        return f"{shown(holder_id[:SHORT_ID_CHARS])}…"
+        name, short = self._names.get(holder_id), f"{shown(holder_id[:SHORT_ID_CHARS])}…"
+        if name is None:
+            return short
+        return f"{shown(name)} ({short})" if self._holders[name] > 1 else shown(name)
+
+
+class _Told(NamedTuple):
+    """A place in a list: how deep it is there, and how many next below it are left out."""
+
+    node: Node
+    level: int
+    more: int
+
+
+def _nearest(top: Node, most: int, kept: set[int] | None = None) -> set[int]:
+    """Return the places below one that are the nearest to it, so many: whoever passes on makes any number, as deep as
+    wide, and must not fill the list with them."""
+    found: list[Node] = []
+    for each in chain([top], found):  # which grows meanwhile
+        if len(found) == most:
+            break
+        under = (under for under in each.under.values() if kept is None or id(under) in kept)
+        found += islice(under, most - len(found))
+    return {id(each) for each in found}
 
 
 def _clipped(text: str, most: int) -> str:

@@ -26,11 +26,11 @@ from typing import Any, cast
 
 from msgspec import to_builtins
 
+from accredit.base.peers import is_own, socket_peer, started_by
 from accredit.consent.answers import read_answer
 from accredit.consent.asks import read_ask
 from accredit.console.book import Asked
 from accredit.console.desk import Desk
-from accredit.console.peers import is_own, peer_of, started_by
 from accredit.console.views import Circumstances
 from accredit.errors import ConfigurationError, ConsentError, DeskError
 from accredit.keys.places import OWN_FOLDER
@@ -56,7 +56,7 @@ def listen(path: Path) -> socket.socket:
         with _locked(path.parent):  # of two that begin now, one finds the other's
             if _answers(path):
                 raise is_running(path)
-            path.unlink(missing_ok=True)
+            _remove_socket(path)
             before = os.umask(0o777 - _SOCKET_MODE)
             try:
                 listener.bind(str(path))
@@ -107,6 +107,14 @@ def _locked(folder: Path) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _remove_socket(path: Path) -> None:
+    """Remove a socket that nobody listens at; nothing else is the desk's to remove. Raises `ConfigurationError`."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ConfigurationError(f"{path} is no socket", "set ACCREDIT_DESK_SOCKET to another path")
+        path.unlink()
 
 
 def _answers(path: Path) -> bool:
@@ -165,14 +173,16 @@ class DeskSocket:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        peer = peer_of(writer.get_extra_info("socket"))
+        peer = socket_peer(writer.get_extra_info("socket"))
         if is_own(peer) and len(self._connections) < MAX_DESK_CONNECTIONS:
             self._connections.add(task)
             connection = _Connection(self, reader, writer, peer.pid if peer is not None else 0)
-            with contextlib.suppress(OSError, asyncio.CancelledError):
-                await connection.run()
-            self._connections.discard(task)
-            self._asking -= connection.has_asked
+            try:
+                with contextlib.suppress(OSError, asyncio.CancelledError):
+                    await connection.run()
+            finally:  # whatever ends it, its place is free again
+                self._connections.discard(task)
+                self._asking -= connection.has_asked
         with contextlib.suppress(OSError):
             writer.close()
 

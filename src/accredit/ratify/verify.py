@@ -214,6 +214,25 @@ def constraints_fault(chain: Sequence[DelegationCert], terms: Terms) -> VerifyRe
     return None
 
 
+def certificate_fault(chain: Sequence[DelegationCert], index: int) -> str | None:
+    """Return why a certificate of a chain, leaf first, is not valid by itself, or None: by its ids, its signature, and
+    the certificate above it. Only faults that time does not change."""
+    cert = chain[index]
+    for whose, holder_id, key in (
+        ("issuer", cert.issuer_id, cert.issuer_pub_key),
+        ("subject", cert.subject_id, cert.subject_pub_key),
+    ):
+        if holder_id != key.id:
+            return f"the {whose}'s id is not that of its key"
+    fault = signature_fault(delegation_sign_bytes(cert), cert.signature, cert.issuer_pub_key)
+    if fault is not None or index + 1 == len(chain):
+        return fault
+    parent = chain[index + 1]
+    if cert.issuer_pub_key != parent.subject_pub_key:
+        return "not issued by the subject of the certificate after it"
+    return None if DELEGATE in parent.scope else f"its issuer was not granted {DELEGATE}"
+
+
 def _chain_steps(chain: Sequence[DelegationCert], terms: Terms) -> Steps:
     _check_depth(chain)
     _check_bounds(chain)

@@ -16,6 +16,7 @@ Not checked: whether the list's issuer has issued that certificate.
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,6 +117,10 @@ class RevocationLists:
         await self.check()
         return any(cert_id in each.revoked for each in self._watched)
 
+    def has_list(self, sha256: str) -> bool:
+        """Return whether a list with this SHA-256 is in force, as of the last look."""
+        return any(sha256 in each.digests for each in self._watched)
+
     def problem(self) -> str | None:
         """Return why a list may be out of date, as of the last look, or None."""
         problems = [each.problem.what for each in self._watched if each.problem is not None]
@@ -176,10 +181,13 @@ class _Watched:
 
     def __init__(self, source: ListSource) -> None:
         self.revoked: frozenset[str] = frozenset()
+        self.digests: frozenset[str] = frozenset()
+        """The SHA-256 of the lists in force, in lower-case hex."""
         self.problem: _Problem | None = None
         self._source = source
         self._stamp: object = None
         self._in_force: dict[str, RevocationList] = {}
+        self._digests: dict[str, str] = {}
 
     @property
     def name(self) -> str:
@@ -190,6 +198,7 @@ class _Watched:
         """Begin with what was in force until now, as far as its issuers are known."""
         if before is not None:
             self._in_force = {issuer: each for issuer, each in before._in_force.items() if issuer in keys}
+            self._digests = {issuer: before._digests[issuer] for issuer in self._in_force}
 
     def look(self, keys: Mapping[str, HybridPublicKey]) -> None:
         """Read what is new. A list that is not valid changes only `problem`. Raises `StoreUnavailable`."""
@@ -214,6 +223,7 @@ class _Watched:
             problem = problem or self._fault(f"the list of {issuer_id} is gone")
         self.problem = problem
         self.revoked = frozenset(cert_id for each in self._in_force.values() for cert_id in each.revoked_certs)
+        self.digests = frozenset(self._digests.values())
 
     def _admit(self, text: bytes, keys: Mapping[str, HybridPublicKey]) -> tuple[str, _Problem | None]:
         """Return a list's issuer, and why it is not valid, or None: then it is in force."""
@@ -231,6 +241,7 @@ class _Watched:
         if fault:
             return revoked.issuer_id, self._fault(f"the list of {revoked.issuer_id} does not count: {fault}")
         self._in_force[revoked.issuer_id] = revoked
+        self._digests[revoked.issuer_id] = hashlib.sha256(text).hexdigest()
         return revoked.issuer_id, None
 
     def _fault(self, what: str, remedy: str = _REMEDY) -> _Problem:

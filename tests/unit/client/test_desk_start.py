@@ -1,5 +1,6 @@
 """What a desk gets that a host's program starts, and how often one is started."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,13 @@ def test_what_it_says_is_for_its_user_alone__and_does_not_grow_for_ever(tmp_path
     assert DeskStarter(environ, command=ENDS).start() is not None
     assert log.stat().st_mode & 0o777 == 0o600
     assert log.read_text("utf-8").startswith("started by accredit connect: `kill ")
+
+
+def test_a_pipe_in_the_place_of_the_log_holds_nobody_up(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    desk_log(environ).parent.mkdir()
+    os.mkfifo(desk_log(environ))
+    assert DeskStarter(environ, command=ENDS).start() is None
 
 
 def test_a_program_that_is_not_there_is_no_desk(tmp_path: Path) -> None:

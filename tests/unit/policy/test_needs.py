@@ -57,6 +57,9 @@ class Ports:
         self._note("is_revoked", cert_id)
         return False
 
+    def has_list(self, sha256: str) -> bool:
+        return False
+
     def problem(self) -> str | None:
         return None
 

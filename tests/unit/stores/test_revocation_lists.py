@@ -1,6 +1,7 @@
 """Signed lists in force: what counts, what does not, and that changes are seen."""
 
 import asyncio
+import hashlib
 import os
 import resource
 import sqlite3
@@ -38,6 +39,10 @@ def put(path: Path, data: bytes) -> None:
     temporary = path.with_suffix(".new")
     temporary.write_bytes(data)
     temporary.rename(path)
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def put_into_store(path: Path, data: bytes, issuer_id: str = WORLD.owner.id) -> None:
@@ -410,3 +415,29 @@ def test_a_reload_takes_no_list_back_to_an_older_one__and_reads_a_newer_one_at_o
     assert run(revoked(after(KEYS), "one", "two")) == ["one", "two"]
     with pytest.raises(ConfigurationError, match="is not known here"):
         after({})
+
+
+def test_who_has_a_list_learns_whether_it_is_in_force__and_not_from_one_that_does_not_count(
+    file: Path, store: Path
+) -> None:
+    async def case() -> None:
+        first, second, third = signed("a"), signed("a", "b", at=NOW + 1), signed("a", at=NOW - 1)
+        put(file, first)
+        put_into_store(store, second)
+        lists = RevocationLists([file], KEYS, store=store)
+        lists.load()
+        assert lists.has_list(sha256(first))
+        assert lists.has_list(sha256(second))
+        for other in (third, first.replace(b'"a"', b'"c"'), b""):  # an older one, a forged one, nothing
+            put(file, other)
+            await lists.check()
+            assert not lists.has_list(sha256(other))
+            assert lists.has_list(sha256(first))  # which stays in force
+        put(file, signed("a", "c", at=NOW + 2))
+        await lists.check()
+        assert not lists.has_list(sha256(first))
+        followed = RevocationLists([file], KEYS, store=store, before=lists)
+        followed.load()
+        assert followed.has_list(sha256(second))
+
+    run(case())

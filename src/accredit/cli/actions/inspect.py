@@ -6,7 +6,7 @@ from pathlib import Path
 from accredit.attest import CallBundle
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.chain import certificate_fault, challenge_fault, judged
+from accredit.cli.actions.chain import challenge_fault, judged
 from accredit.cli.actions.documents import DelegationDocument, read_document
 from accredit.cli.actions.inspect_json import print_members
 from accredit.cli.actions.inspect_records import print_bundle, print_bundle_members
@@ -17,6 +17,7 @@ from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, sa
 from accredit.keys import DelegationFile, KeyFile, LockedKeyFile, PrivateKeyFile, load_public_key, read_file, read_key
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
+from accredit.ratify.verify import certificate_fault
 
 _NEGATIVE = 1
 

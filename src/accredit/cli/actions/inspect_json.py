@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.chain import certificate_fault, challenge_fault, judged
+from accredit.cli.actions.chain import challenge_fault, judged
 from accredit.cli.actions.documents import DelegationDocument
 from accredit.cli.actions.keys import key_members
 from accredit.cli.actions.output import print_json
 from accredit.keys import DelegationFile, KeyFile
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
+from accredit.ratify.verify import certificate_fault
 
 
 def print_members(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:

@@ -22,7 +22,7 @@ export const health = {
     const lists = make("div", {});
     main.replaceChildren(make("h1", {}, "Health"), make("h2", {}, "Gateways"), gateways, make("h2", {}, "Log"), log, make("h2", {}, "Revocation lists"), lists);
     const look = () => {
-      fill(gateways, "/api/health/gateways", (found) => found.gateways.map(gateway).concat(found.gateways.length ? [] : [none()]));
+      fill(gateways, "/api/health/gateways", (found) => found.gateways.map(gateway).concat(found.gateways.length ? [] : [none()], found.more ? [make("p", { className: "mute" }, `And ${several(found.more, "more gateway")}, which this desk does not ask.`)] : []));
       fill(log, "/api/health", (found) => {
         lists.replaceChildren(...revocations(found));
         return logged(found);
@@ -54,6 +54,7 @@ function gateway(each) {
   const facts = [["says", status]];
   if (good.length) facts.push(["in order", good.join(", ")]);
   if (bad.length) facts.push(["not in order", make("span", { className: "bad" }, bad.join(", "))]);
+  if (each.has_list !== null) facts.push(["revocation list", each.has_list ? make("span", { className: "good" }, "goes by one that this desk sees") : make("span", { className: "bad" }, "goes by none that this desk sees")]);
   if (each.clock_ahead !== null) facts.push(["clock", clock(each.clock_ahead)]);
   if (each.ids.some(Boolean)) facts.push(["id", make("code", {}, each.ids.join(", "))]);
   const note = each.counts ? "" : make("p", { className: "mark" }, "It answers in the clear: anybody on the way may have said this.");

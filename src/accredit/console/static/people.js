@@ -1,7 +1,7 @@
 // "Who may what": the tree of delegations, as far as the desk knows it; what is looked for is in the address. A
 // delegation's own page says what ends with it, and takes it back.
 
-import { ask as askDesk, send } from "./desk.js";
+import { Refused, ask as askDesk, send } from "./desk.js";
 import { ends, make, moment, rows, several } from "./dom.js";
 
 const ONE = /^\/people\/([0-9a-f]{32})$/;
@@ -10,6 +10,7 @@ const SOURCES = { log: "used at the gateway", journal: "signed at this desk", fi
 
 let place = null;
 let next = null;
+let wish = 0; // the number of the latest load: an answer to an earlier one comes too late
 
 export const people = {
   home: "/people",
@@ -62,9 +63,11 @@ function shell() {
 
 async function load(isMore) {
   const query = new URLSearchParams(wanted());
+  const mine = ++wish;
   if (isMore) query.set("from", next);
   try {
     const found = await askDesk(`/api/people?${query}`);
+    if (mine !== wish) return;
     const items = found.rows.map((each) => (each.level ? item(each, found) : person(each)));
     if (!isMore) place.list.replaceChildren();
     place.list.append(...items);
@@ -74,6 +77,7 @@ async function load(isMore) {
     place.told.textContent = told(found, query);
     place.notes.replaceChildren(...unknown(found));
   } catch (error) {
+    if (mine !== wish) return;
     place.list.replaceChildren();
     place.more.hidden = true;
     place.told.textContent = `${error.message}.`;
@@ -94,6 +98,7 @@ function unknown(found) {
     make("h2", {}, "What is not here"),
     make("p", { className: "mute" }, "A delegation that was signed elsewhere and never used at this gateway is unknown to this desk, and so is one whose records were pruned. ", counted),
     found.problem ? make("p", { className: "warn" }, `${found.problem}.`) : "",
+    found.odd ? make("p", { className: "warn" }, `The log holds ${several(found.odd, "chain")} that no gateway can have taken: somebody else has written there.`) : "",
     found.whole ? "" : make("p", { className: "warn" }, "The log holds more chains of delegations than are read: not all are here."),
     ...found.lists.map((each) => make("p", { className: "warn" }, "A revocation list does not count here: ", each)),
   ].filter(Boolean);
@@ -153,6 +158,7 @@ function one(found, handle) {
     ["ends", [ends(found.ends), " ", state(found)]],
     ["used", used(found, found)],
     ["known from", found.from.map((each) => SOURCES[each]).join(", ")],
+    ["signatures", signature(found)],
     ["certificate", make("code", {}, found.cert)],
   ];
   if (found.for) facts.splice(0, 0, ["asked for", make("code", {}, found.for)]);
@@ -167,27 +173,36 @@ function one(found, handle) {
   ];
 }
 
+function signature(found) {
+  if (found.signature === "good") return make("span", { className: "good" }, "good, from here up to the person");
+  if (found.signature) return make("span", { className: "bad" }, `${found.signature}. Nobody can use it: somebody has put it here.`);
+  return make("span", { className: "mute" }, "not checked: the certificate itself is not here");
+}
+
 const more = (count) => (count ? make("p", { className: "mute" }, `And ${several(count, "more")}.`) : "");
 
 function takeBack(found, handle) {
   if (found.why_not === "read-only") return [];
   const head = make("h2", {}, "Take back");
   if (found.why_not) return [head, make("p", {}, found.why_not)];
-  const also = found.ends_with.filter((each) => each.handle !== handle);
-  const same = found.ends_with.length - also.length;
-  const list = make("ul", {}, found.ends_with.map((each) => make("li", {}, make("strong", {}, each.who), " ", may(each))));
-  const words = found.ends_with.length > 1 ? `This ends ${several(found.ends_with.length + found.ends_with_more, "delegation")}, at once and for good:` : "This ends, at once and for good:";
+  const words = found.missing.length && found.state === "taken back" ? `It is in one of your lists, and not in that in ${found.missing.join(" and ")} yet. Take it back there as well:` : found.ends_with.length > 1 ? `This ends ${several(found.ends_with.length + found.ends_with_more, "delegation")}, at once and for good:` : "This ends, at once and for good:";
   const button = make("button", { type: "button", className: "yes danger", "data-take": "" }, `Take back from ${found.who}`);
   const waits = make("p", { id: "waits", role: "status", "data-text": "" });
   const section = make("section", { className: "ending", id: "take", "aria-label": "Take back" },
-    make("p", {}, words), list, more(found.ends_with_more),
-    same > 1 ? make("p", { className: "mark" }, "Several certificates have this id. All of them end.") : "",
-    make("p", { className: "mute" }, `Your signed revocation list in ${found.places.join(" and ")} gets its id. What runs already is not stopped. Without this page: `, make("code", {}, `accredit revoke ${found.cert} --issuer KEY`)),
+    make("p", {}, words), ending(found.ends_with), more(found.ends_with_more),
+    found.same_id > 1 ? make("p", { className: "mark" }, "Several certificates have this id. All of them end.") : "",
+    found.others ? make("p", { className: "mark" }, `${found.who} holds ${several(found.others, "other delegation")}, which ${found.others === 1 ? "does" : "do"} not end by this.`) : "",
+    make("p", { className: "mute" }, `Your signed revocation list in ${found.places.join(" and ")} gets its id. What runs already is not stopped.`, ...without(found)),
     button, waits,
   );
   button.onclick = () => take(found, handle, button, waits, section);
   return [head, section];
 }
+
+const ending = (list) => make("ul", {}, list.map((each) => make("li", {}, make("strong", {}, each.who), " ", may(each))));
+
+/** The command that does the same: only for an id that no shell reads as anything else. */
+const without = (found) => (found.typed ? [" Without this page: ", make("code", {}, `accredit revoke ${found.typed} --issuer KEY`)] : [" Its id is none that accredit gives: don't type it."]);
 
 async function take(found, handle, button, waits, section) {
   button.disabled = true;
@@ -195,11 +210,18 @@ async function take(found, handle, button, waits, section) {
   try {
     const done = await send(`/api/people/${handle}`, { nonce: found.nonce });
     waits.dataset.text = waits.textContent = "";
-    const told = make("div", { className: "over", role: "status", tabIndex: -1 }, make("p", {}, `Taken back from ${found.who}.`), done.told.map((each) => make("p", { className: "plain" }, each)));
+    const known = new Set(found.ends_with.map((each) => each.handle));
+    const news = found.ends_with_more ? [] : done.ends_with.filter((each) => !known.has(each.handle));
+    const told = make("div", { className: "over", role: "status", tabIndex: -1 },
+      make("p", { className: done.everywhere ? "" : "bad" }, done.everywhere ? `Taken back from ${found.who}.` : `Taken back from ${found.who}, but NOT in each of your lists: open this page again to go on.`),
+      done.told.map((each) => make("p", { className: "plain" }, each)),
+      ...(news.length ? [make("p", { className: "plain mark" }, "These have ended as well, which this page had not shown:"), ending(news)] : []));
     section.replaceWith(told);
     told.focus();
   } catch (error) {
-    waits.dataset.text = waits.textContent = `Nothing is taken back: ${error.message}`;
-    button.disabled = false;
+    // Without an answer of the desk's own nobody knows: it may have ended after the list was written.
+    const isKnown = error instanceof Refused && error.error;
+    waits.dataset.text = waits.textContent = isKnown ? `Nothing was done: ${error.message}` : "The desk has not answered: whether it is taken back is not known. Open this page again to see.";
+    button.disabled = !isKnown;
   }
 }

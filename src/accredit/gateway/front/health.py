@@ -3,7 +3,8 @@
 1. `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`): 403.
 2. The method is GET or HEAD: 405.
 3. An unauthenticated caller is told the names of parts (and in `servers` those of the configuration) with true or
-   false, and nothing more: no path, text or count.
+   false, and nothing more: no path, text or count. Who has a revocation list (`?list=SHA-256`, up to `MAX_ASKED_LISTS`)
+   is told whether one of these is in force; who has none can't guess the digest of a signed one.
 4. A caller with a valid token in the header, where tokens are on, is also told the reasons, what was refused, and that
    nothing is for want of a proof (`proofs`), where that is so.
 
@@ -17,6 +18,7 @@ answer has the time (`Date`), so that clocks can be compared.
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Sequence
 from email.utils import formatdate
 from typing import Any, Protocol
@@ -29,10 +31,12 @@ from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
 from accredit.gateway.upstream.backend import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
+from accredit.limits import MAX_ASKED_LISTS
 from accredit.ports import KeySets, ProofStore, Records, Revocations
 
 ALIVE, READY = "/healthz", "/readyz"
 _ONLY_GATEWAY = b"scope=gateway"
+_ASKED_LIST = re.compile(rb"list=([0-9a-f]{64})")
 _UPSTREAM = "upstream"
 
 
@@ -99,7 +103,8 @@ class Health:
         if path == ALIVE:
             await _tell(exchange, 200, {"status": "ok"})
             return
-        servers = {} if _ONLY_GATEWAY in exchange.head.query.split(b"&") else await self._servers_answering()
+        asked = exchange.head.query.split(b"&")
+        servers = {} if _ONLY_GATEWAY in asked else await self._servers_answering()
         own = await self._answering()
         ready = all({**own, **servers}.values()) and not self._condition.draining
         named = {"servers": servers} if servers.keys() - {_UPSTREAM} else servers
@@ -107,7 +112,7 @@ class Health:
         problems = await self._problems()
         stale = {part: problem is None for part, problem in problems.items() if part not in parts}
         status = "draining" if self._condition.draining else "ok" if ready else "not ready"
-        body: dict[str, Any] = {"status": status, **parts, **stale}
+        body: dict[str, Any] = {"status": status, **parts, **stale, **self._lists(asked)}
         if await self._is_known(exchange):
             why = {f"{part}_problem": problem for part, problem in problems.items() if problem is not None}
             body |= {**why, "refused": dict(self._counters.counts)}
@@ -145,6 +150,13 @@ class Health:
             whose = f" of {', '.join(changed)}" if any(changed) else ""
             problems["instructions"] = f"the server's instructions{whose} are not the pinned ones" if changed else None
         return problems
+
+    def _lists(self, asked: Sequence[bytes]) -> dict[str, bool]:
+        """Return whether a list is in force that is asked about, if one is (rule 3)."""
+        found = [match[1].decode() for each in asked if (match := _ASKED_LIST.fullmatch(each))][:MAX_ASKED_LISTS]
+        if self._revocations is None or not found:
+            return {}
+        return {"list": any(map(self._revocations.has_list, found))}
 
     async def _is_known(self, exchange: Exchange) -> bool:
         if self._authenticator is None:

@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 from tests.world.delegations import DAY, NOW, World, prove, tampered
 
-from accredit.cli.actions.chain import certificate_fault, challenge_fault, judged
+from accredit.cli.actions.chain import challenge_fault, judged
+from accredit.ratify.verify import certificate_fault
 
 WORLD = World()
 LEAF, PARENT = WORLD.chain()

@@ -1,4 +1,4 @@
-"""Who is on the other side of the desk's socket: what the system says of it. I/O: reads `/proc` where there is one.
+"""Who is on the other side of a Unix socket: what the system says of it. I/O: reads `/proc` where there is one.
 
 The user is certain; which program it is, is a hint: a program may have ended, or given itself another name.
 """
@@ -33,11 +33,13 @@ class Peer(Struct, frozen=True):
     pid: int = 0
 
 
-def peer_of(connection: socket.socket) -> Peer | None:
-    """Return who opened a connection of a Unix socket, or None if the system does not say."""
-    with suppress(OSError, struct.error):
+def socket_peer(connection: socket.socket) -> Peer | None:
+    """Return who opened a connection of a Unix socket, or listens at its other end; None if the system does not say."""
+    with suppress(OSError, struct.error, AttributeError):  # the last: a system that has no such question
         if sys.platform == "darwin":
-            _, uid = _MAC.unpack(connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _MAC.size))
+            version, uid = _MAC.unpack(connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _MAC.size))
+            if version != 0:
+                return None
             pid = connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID)
         else:
             pid, uid, _ = _LINUX.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _LINUX.size))

@@ -1,0 +1,86 @@
+"""Taking back where something fails: what only takes away waits for nothing that it does not need."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.world.agents import save_delegation
+from tests.world.delegations import NOW, World
+
+from accredit.console.desk import Desk
+from accredit.console.gateways import GatewayHealth, Gateways
+from accredit.console.journal import Journal
+from accredit.console.lists import ListPlace
+from accredit.console.people import People
+from accredit.console.people_part import PeoplePart, TakingBack, _sentence
+from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.errors import DeskError
+from accredit.keys import write_file, write_key
+from accredit.ratify import RevocationList
+
+pytestmark = pytest.mark.holds("console/people_part")
+
+WORLD = World()
+
+
+def part_in(folder: Path, *places: Path) -> tuple[PeoplePart, Journal]:
+    write_key(folder / "owner.key", WORLD.owner)
+    save_delegation(folder / "one.json", (WORLD.grant("comms:email:send", begins=5, ends=NOW * 2),))
+    journal = Journal(folder / "state")
+    holder = KeyHolder(KeyInFile(WORLD.owner), unlock_seconds=900)
+    desk = Desk(WORLD.owner.public(), holder, journal, lambda: NOW)
+    lists = [ListPlace(each, str(each)) for each in places]
+    gateways = Gateways(dict)
+    people = People(None, folder, lists=lists, person_id=desk.person.id)
+    return PeoplePart(people, dict, TakingBack(desk, lists, gateways, people)), journal
+
+
+async def asked(part: PeoplePart, method: str, said: dict[str, object], *steps: str) -> dict[str, object]:
+    route = part.route(method, ("people", *steps))
+    assert route is not None
+    return dict(await route(said))
+
+
+async def taken(part: PeoplePart) -> dict[str, object]:
+    (row,) = (each for each in (await asked(part, "GET", {}))["rows"] if each["level"])  # type: ignore[attr-defined]
+    one = await asked(part, "GET", {}, row["handle"])
+    return await asked(part, "POST", {"nonce": one["nonce"]}, row["handle"])
+
+
+@pytest.mark.holds("console/people_part", 4)
+def test_a_full_disk_keeps_nobody_from_taking_back(tmp_path: Path) -> None:
+    part, journal = part_in(tmp_path, tmp_path / "revoked.json")
+    journal.close()
+    said = asyncio.run(taken(part))
+    assert said["everywhere"] is True
+    assert "not in the journal" in str(said["told"])
+    assert len(RevocationList.decode((tmp_path / "revoked.json").read_bytes()).revoked_certs) == 1
+
+
+@pytest.mark.holds("console/people_part", 5)
+def test_what_no_list_could_take_is_not_said_to_be_taken_back(tmp_path: Path) -> None:
+    part, journal = part_in(tmp_path, tmp_path / "a.json", tmp_path / "gone" / "b.json")
+    write_file(tmp_path / "a.json", b"{}")
+    journal.close()
+    with pytest.raises(DeskError) as error:
+        asyncio.run(taken(part))
+    assert error.value.error == "not_written"
+    assert error.value.reason.count("NOT in ") == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ({"status": ""}, "not known"),
+        ({"counts": False, "has_list": True}, "not known"),
+        ({"has_list": True}, "it knows"),
+        ({"has_list": False}, "NOT go by this list"),
+        ({"has_list": False, "parts": {"revocations": False}}, "does not count"),
+        ({"parts": {}}, "not known"),
+    ],
+)
+def test_what_a_gateway_does_not_say_is_not_known(tmp_path: Path, said: dict[str, object], word: str) -> None:
+    people = People(None, tmp_path)
+    plain: dict[str, object] = {"ids": ("g",), "address": "https://g", "status": "ok", "parts": {"revocations": True}}
+    gateway = GatewayHealth(**plain | said)  # type: ignore[arg-type]
+    assert word in _sentence(gateway, has_store=False, known=asyncio.run(people.known()))
