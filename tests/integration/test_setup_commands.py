@@ -1,7 +1,6 @@
 """`accredit init` and `accredit check` as real processes: from a server to a gateway that asks for proofs."""
 
 import json
-import re
 import shlex
 import shutil
 import signal
@@ -9,18 +8,17 @@ import stat
 import subprocess
 import sys
 import tomllib
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.world import listing_server
 from tests.world.command import Serving, accredit, environment, wait_until
+from tests.world.mail import MAIL, mail_server
 from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 from tests.world.tool_lists import HOSTILE_TEXTS
-from tests.world.warm import Warm, path
+from tests.world.warm import path
 
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
@@ -33,26 +31,8 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-MAIL = (sys.executable, str(ROOT / "examples" / "mail_server.py"))
 LISTING = (sys.executable, listing_server.__file__)
 FILES = ("accredit.toml", "gateway.key", "gateway.key.pub", "accredit.lock")
-
-
-@contextmanager
-def mail_server(folder: Path) -> Generator[str]:
-    """The example server behind HTTP; gives its URL."""
-    told = folder / "mail.log"
-    with told.open("wb") as log:
-        process = Warm([*MAIL, "--port", "0"], stdout=log, stderr=log, env=environment())
-    try:
-        runs = re.compile(r"Uvicorn running on (http://\S+) ")
-        wait_until(lambda: runs.search(told.read_text("utf-8")) is not None or process.poll() is not None)
-        found = runs.search(told.read_text("utf-8"))
-        assert found, told.read_text("utf-8")
-        yield f"{found[1]}/mcp"
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
 
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from accredit.base.text import one_line
 from accredit.cli.actions.suggest_scopes import PROMPT, RESOURCE, Suggestion, resource_scopes
 from accredit.cli.asking.listing import Offer
+from accredit.config.schema import Gateway
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.limits import MAX_LISTED_EXAMPLES, MAX_SAID_CHARS
 
@@ -30,7 +31,7 @@ _HEAD = """\
 
 [gateway]
 host = "127.0.0.1"
-port = 8484
+port = {port}
 # id is that of gateway.key, beside this file. Proofs are made out to it.
 
 [{table}]
@@ -76,6 +77,7 @@ def configuration(
     suggestions: Iterable[Suggestion],
     headers: _Headers = {},  # noqa: B006 - it is read only
     name: str = "",
+    port: int = Gateway().port,
 ) -> str:
     """Return the file's text. `headers` are those of a URL, in the form that the file has them in. With a `name` the
     server is one of `[servers]`."""
@@ -83,7 +85,8 @@ def configuration(
     identity = _IDENTITY if isinstance(upstream, HttpUpstream) else ""
     where, kinds = _upstream(upstream, headers), _kinds(offer, name)
     table = _table("upstream", name)
-    parts = [_HEAD.format(server=server, table=table, upstream=where, identity=identity, kinds=kinds, tools=_TOOLS)]
+    head = {"server": server, "port": port, "table": table, "upstream": where, "identity": identity}
+    parts = [_HEAD.format(**head, kinds=kinds, tools=_TOOLS)]
     parts += [tool_table(each, name) for each in suggestions]
     return "\n".join(parts)
 

@@ -6,11 +6,14 @@ In this order, so that a failure leaves nothing half done:
 2. the server lists what it offers, run where the configuration will run it;
 3. the key is written, then the lock of what its tools say, then the configuration; without a configuration the others
    are taken away again.
+
+A command that is killed may leave the key and the lock without a configuration. `accredit up` goes on from there: it
+keeps a key that is whole and a lock that is as it would write it (`Prepared.write`).
 """
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -28,52 +31,106 @@ from accredit.cli.asking.listing import Offer
 from accredit.cli.asking.server import ask_upstream
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.config.load import DEFAULT_FILE
+from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
-from accredit.keys import make_key, public_path, write_file, write_key
+from accredit.keys import load_public_key, make_key, public_path, read_file, read_key, write_file, write_key
+from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM
 
 
 class Plan(NamedTuple):
-    """What to ask, where the files go, `upstream.headers` as they are to be written, how many seconds to wait, and the
-    server's name in `[servers]` ("": it is that of `[upstream]`)."""
+    """What to ask, where the files go, `upstream.headers` as they are to be written, how many seconds to wait, the
+    server's name in `[servers]` ("": it is that of `[upstream]`), and the gateway's port."""
 
     upstream: HttpUpstream | StdioUpstream
     folder: Path
     headers: Mapping[str, str | Mapping[str, str]] = {}
     seconds: float | None = None
     server: str = ""
+    port: int = Gateway().port
+
+    @property
+    def files(self) -> tuple[Path, Path, Path, Path]:
+        """The configuration, the key, its public half, and the lock."""
+        key = self.folder / GATEWAY_KEY_FILE
+        return self.folder / DEFAULT_FILE, key, public_path(key), self.folder / LOCK_FILE
 
 
 def set_up(plan: Plan, *, as_json: bool) -> int:
     """Write the files into the folder, and print what to do next. Raises `ConfigurationError`."""
     folder = plan.folder
-    file, key_file = folder / DEFAULT_FILE, folder / GATEWAY_KEY_FILE
-    files = (file, key_file, public_path(key_file), folder / LOCK_FILE)
-    for each in files:
+    for each in plan.files:
         if os.path.lexists(each):
             raise ConfigurationError(f"{each} exists already", "name another folder with --dir, or move it away")
     nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
     if not nearest.is_dir():
         raise _no_folder(folder, f"{nearest} is a file")
-    offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
-    lock = lock_text({plan.server or UPSTREAM: definitions_of(offer)})
-    _make(folder)
-    suggested = suggestions(offer, plan.server)
-    text = configuration(placed(upstream, folder), offer, suggested, plan.headers, plan.server).encode()
-    write_key(key_file, make_key("gateway", "gateway", unix_seconds()))
-    try:
-        write_file(files[-1], lock)
-        if upstream != plan.upstream and isinstance(upstream, HttpUpstream):
-            tell(f"the server is at {shown(upstream.url)}: the configuration names that")
-        # A URL with a query may hold a key.
-        write_file(file, text, private=isinstance(upstream, HttpUpstream) and "?" in upstream.url)
-    except ConfigurationError:
-        for each in files[1:]:
-            each.unlink(missing_ok=True)
-        raise
-    _report(files, offer, suggested, _next_steps(folder, offer, suggested), as_json=as_json)
+    made = Prepared.asked(plan)
+    made.write()
+    _report(plan.files, made.offer, made.suggested, _next_steps(folder, made.offer, made.suggested), as_json=as_json)
     return 0
+
+
+class Prepared(NamedTuple):
+    """What a server offers, and the texts of the files to be written for it."""
+
+    plan: Plan
+    offer: Offer
+    upstream: HttpUpstream | StdioUpstream
+    suggested: Sequence[Suggestion]
+    lock: bytes
+    text: bytes
+
+    @classmethod
+    def asked(cls, plan: Plan) -> "Prepared":
+        """Ask the server (step 2). Raises `ConfigurationError`."""
+        offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
+        lock = lock_text({plan.server or UPSTREAM: definitions_of(offer)})
+        suggested = suggestions(offer, plan.server)
+        where = placed(upstream, plan.folder)
+        text = configuration(where, offer, suggested, plan.headers, plan.server, plan.port).encode()
+        return cls(plan, offer, upstream, suggested, lock, text)
+
+    def write(self) -> None:
+        """Write the files (step 3). Raises `ConfigurationError`, also for a file that is there already, but for a key
+        and a lock that an earlier run may have left."""
+        file, key, _, lock = self.plan.files
+        _make(self.plan.folder)
+        written = [*self._write_key(key)]
+        try:
+            if not _holds(lock, self.lock):
+                write_file(lock, self.lock)
+                written.append(lock)
+            if self.upstream != self.plan.upstream and isinstance(self.upstream, HttpUpstream):
+                tell(f"the server is at {shown(self.upstream.url)}: the configuration names that")
+            # A URL with a query may hold a key.
+            private = isinstance(self.upstream, HttpUpstream) and "?" in self.upstream.url
+            write_file(file, self.text, private=private)
+        except ConfigurationError:
+            for each in written:
+                each.unlink(missing_ok=True)
+            raise
+
+    @staticmethod
+    def _write_key(path: Path) -> Iterator[Path]:
+        """Write the gateway's key, and yield what was written. One that is there has to be a gateway's."""
+        if not path.is_file():
+            write_key(path, make_key("gateway", "gateway", unix_seconds()))
+            yield from (path, public_path(path))
+            return
+        key = read_key(path)
+        if key.kind != "gateway":
+            raise ConfigurationError(f"{path} is the key of a {key.kind}, not of a gateway", "move it away")
+        if not os.path.lexists(public_path(path)):
+            write_file(public_path(path), key.public().encode() + b"\n")
+            yield public_path(path)
+        elif load_public_key(public_path(path)) != key.public():
+            raise ConfigurationError(f"{public_path(path)} is not the public half of {path}", "move it away")
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and read_file(path, MAX_LOCK_BYTES).data == data
 
 
 def _make(folder: Path) -> None:
