@@ -14,6 +14,7 @@ import fcntl
 import os
 import socket
 import stat
+import sys
 import time
 from pathlib import Path
 from typing import Self
@@ -132,6 +133,36 @@ def find(folder: Path) -> Found | None:
     except OSError as error:
         raise ConfigurationError(f"can't read {path}: {error.strerror}", "run this as the gateway's own user") from None
     raise ConfigurationError(f"{path} is locked, and says nothing of a gateway", "start the gateway anew")
+
+
+def serving(configuration: Path) -> Found | None:
+    """Return what the gateway of this user says that serves a configuration; None where none does. Raises
+    `ConfigurationError`, also where another configuration of that folder is served, or whoever says so may be somebody
+    else."""
+    for folder in dict.fromkeys((configuration.parent, configuration.resolve().parent)):
+        found = find(folder)
+        if found is None:
+            continue
+        path = folder / PID_FILE
+        if found.reloads.place != place():
+            raise ConfigurationError(f"{path} is of a gateway on another machine, or in a container", "end that first")
+        if found.owner != os.geteuid() or (sys.platform == "linux" and not found.is_its_owners):
+            raise ConfigurationError(f"{path} names process {found.pid}, which is not yours", "see who made the file")
+        if not is_same(found.reloads.configuration, configuration):
+            raise ConfigurationError(
+                f"the gateway that runs here serves {found.reloads.configuration}, not {configuration}",
+                "name that one, or keep each in a folder of its own",
+            )
+        return found
+    return None
+
+
+def is_same(configuration: str, file: Path) -> bool:
+    """Return whether two paths lead to one file, by whatever links."""
+    try:
+        return configuration == str(file) or os.path.samefile(configuration, file)
+    except (OSError, ValueError):
+        return False
 
 
 def place() -> str:

@@ -29,6 +29,13 @@ def check_exposure(gateway: Gateway) -> None:
         )
 
 
+def url_here(gateway: Gateway) -> str:
+    """Return the URL at which programs of this machine reach the endpoint."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(gateway.host, gateway.host).strip("[]")  # noqa: S104 - it is asked there
+    scheme = "http" if gateway.tls_cert_file is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{gateway.port}{gateway.path}"
+
+
 def check_no_loop(gateway: Gateway, servers: Iterable[GatewaySettings]) -> None:
     """Refuse a server that is this gateway: one request would become as many as there is room for. Raises
     `ConfigurationError`."""

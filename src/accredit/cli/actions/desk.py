@@ -16,6 +16,7 @@ from accredit.cli.actions.log_place import log_store, public_keys, understood
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.passphrases import passphrase_source
 from accredit.config import gateway_id, load
+from accredit.config.listen import url_here
 from accredit.console.client import find_desk, tell_desk
 from accredit.console.lists import ListPlace
 from accredit.console.log_pages import LogPages
@@ -95,10 +96,7 @@ def _own_address(config: Path | None) -> Mapping[str, str]:
     gateway, own_id = loaded.config.gateway, ""
     with contextlib.suppress(ConfigurationError):  # a gateway that needs none has none
         own_id = gateway_id(loaded)
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(gateway.host, gateway.host)  # noqa: S104 - it asks, it does not listen
-    scheme = "http" if gateway.tls_cert_file is None else "https"
-    name = f"[{host}]" if ":" in host else host
-    return {f"{scheme}://{name}:{gateway.port}{gateway.path}": own_id}
+    return {url_here(gateway): own_id}
 
 
 def _log(url: StoreUrl, folder: Path) -> LogPages:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer
 
-from accredit.app.pid_file import PID_FILE, Found, find, place
+from accredit.app.pid_file import PID_FILE, Found, find, is_same, place
 from accredit.base.text import two_lines
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
@@ -94,20 +94,12 @@ def _running(file: Path) -> Found:
             f"no gateway runs with {file}: nobody has {file.parent / PID_FILE} locked",
             "start it with `accredit serve`, or name the configuration that it was started with (--config)",
         )
-    if not _same(found.reloads.configuration, file):
+    if not is_same(found.reloads.configuration, file):
         raise ConfigurationError(
             f"the gateway that runs here serves {found.reloads.configuration}, not {file}",
             "name its configuration with --config; SIGHUP reaches others in this folder",
         )
     return found
-
-
-def _same(configuration: str, file: Path) -> bool:
-    """Return whether two paths lead to one file, by whatever links."""
-    try:
-        return configuration == str(file) or os.path.samefile(configuration, file)
-    except (OSError, ValueError):
-        return False
 
 
 def _refused(what: str, remedy: str) -> int:
