@@ -1543,3 +1543,31 @@ MAX_SHOWN_WRITERS = 50
 
 RATE_ENTRIES = 1_000
 """The newest entries of a log, from whose times the desk says how fast it grows."""
+
+FIRST_GRANT_DAYS = 30
+"""Days for which the delegation holds that `accredit up` signs: long enough to see what an agent does, and short enough
+to be looked at again."""
+
+GRANT_ENDING_SECONDS = 3 * 86_400
+"""How long before the end of a delegation somebody is told: a weekend lies within it."""
+
+MAX_KNOWN_CONFIGURATIONS = 100
+"""Configurations that `accredit up` remembers as a person's own; of more it forgets the oldest, and asks again."""
+
+MAX_KNOWN_CONFIGURATIONS_BYTES = 1_048_576
+"""Bytes of the file that names them: paths have 4,096 at most on Linux."""
+
+UP_WAIT_SECONDS = 30.0
+"""How long `accredit up` waits for another one of the same person: it may be waiting for a passphrase."""
+
+UP_LOOK_SECONDS = 0.1
+"""How often `accredit up` looks whether what it has started is there."""
+
+UP_START_SECONDS = 60.0
+"""How long gateway and desk may take to start: some 2 seconds, where the machine is not busy."""
+
+UP_MARGIN_SECONDS = 5.0
+"""How much longer than the gateway's own end may take `accredit up` waits before it ends it at once."""
+
+UP_AGAIN_SECONDS = 1.0
+"""How long after a signal to end another one counts as the same: a terminal's Ctrl-C may come by two ways."""

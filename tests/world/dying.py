@@ -1,5 +1,6 @@
 """`python dying.py FOLDER NUMBER ARGUMENTS...`: the `accredit` command, killed before it changes a folder for the
-NUMBERth time: before it makes, names or removes a file in it."""
+NUMBERth time: before it makes, names or removes a file in it, or below
+it."""
 
 import os
 import signal
@@ -18,7 +19,7 @@ def _kill_at(folder: Path, number: int) -> None:
         makes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_CREAT | os.O_WRONLY | os.O_RDWR)
         if not (makes or event in _CHANGES) or not isinstance(args[0], str | os.PathLike):
             return
-        if Path(os.fspath(args[0])).parent == folder:
+        if Path(os.fspath(args[0])).parent.is_relative_to(folder):
             seen += 1
             if seen == number:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -28,6 +28,7 @@ _MODULES = {
     "connect": "connect",
     "install": "install",
     "uninstall": "install",
+    "up": "up",
     "init": "init",
     "add": "add",
     "check": "check",
@@ -52,7 +53,7 @@ _MODULES = {
 """Each command, and its module in `cli.commands`. There it is the function of its name, or the group `NAME_app`."""
 
 _CLASSES: Mapping[str, type[TyperCommand]] = {
-    **dict.fromkeys(("serve", "wrap", "init", "check"), CommandAfterDashes),
+    **dict.fromkeys(("serve", "up", "wrap", "init", "check"), CommandAfterDashes),
     "add": NameAndCommandAfterDashes,
 }
 """Those that take another program's command line."""

@@ -39,6 +39,10 @@ _IDENTITY = "identity:"
 """Scopes about delegating and proving, which no tool asks for."""
 
 
+class NothingReadOnly(ConfigurationError):
+    """No tool says that it only reads, under a scope that covers no other."""
+
+
 class Place(NamedTuple):
     """Where to look up scopes: a configuration, a URL, or neither; `server` is one of several there. `reach` is how to
     reach a server."""
@@ -191,7 +195,7 @@ def _read_only(known: _Known) -> _Scopes:
         else:
             alone.append(scope)
     if not alone:
-        raise ConfigurationError(
+        raise NothingReadOnly(
             f"not signed: no tool of {known.name} says that it only reads, under a scope of such tools alone",
             "name what is meant with --tool",
         )

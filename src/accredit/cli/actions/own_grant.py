@@ -1,0 +1,101 @@
+"""A first delegation for an agent: what only reads, or who it is; and whether one that is there still counts.
+
+I/O: files; asks the servers of the configuration which of their tools only read.
+
+1. What is signed lasts `FIRST_GRANT_DAYS` days, and is what `accredit grant --all-read-only` signs, without scopes that
+   are sensitive. Where no tool says that it only reads, and where the gateway only observes, it is `identity:prove`:
+   it lets nothing pass, and tells the gateway which agent calls.
+2. A delegation that is there is never replaced: what is wrong with it is told, with the command that signs another.
+"""
+
+import shlex
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from accredit.cli.actions.documents import read_delegations
+from accredit.cli.actions.grant import Request, grant_delegation
+from accredit.cli.actions.grant_lookup import NothingReadOnly, Place, Wanted, look_up
+from accredit.cli.actions.own_keys import OwnKey, Passphrases
+from accredit.cli.actions.wording import timestamp
+from accredit.cli.reaching import Reach
+from accredit.keys import KeyFile, public_path
+from accredit.limits import FIRST_GRANT_DAYS, GRANT_ENDING_SECONDS
+from accredit.ratify import HybridPublicKey
+from accredit.ratify.scopes import is_sensitive
+
+DELEGATION = "delegation.json"
+IDENTITY = "identity:prove"
+
+
+class GrantFault(NamedTuple):
+    """What is wrong with a delegation. It `is_bad` if calls are refused for it now, not only soon."""
+
+    text: str
+    is_bad: bool
+
+
+def sign_first(
+    config: Path, observes: bool, person: OwnKey, agent: OwnKey, out: Path, passphrases: Passphrases, reach: Reach
+) -> None:
+    """Sign and write a delegation (rule 1). Raises `ConfigurationError`."""
+    scopes, notes = ((IDENTITY,), ()) if observes else _read_only(config, reach)
+    request = Request(
+        issuer=person.path,
+        agent=public_path(agent.path),
+        scope=scopes,
+        constraints=(),
+        expires=f"{FIRST_GRANT_DAYS}d",
+        parent=None,
+        out=out,
+        force=False,
+        yes=False,
+        passphrase=passphrases.of,
+        notes=notes,
+    )
+    grant_delegation(request, as_json=False)
+
+
+def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the scopes of what only reads, and notes for whoever signs them."""
+    try:
+        found = look_up(Wanted((), (), True, False), (), Place(config, None, None, reach))
+    except NothingReadOnly:
+        note = "note: no tool says that it only reads: the agent may use none yet, and you are asked for each call"
+        return (IDENTITY,), (note,)
+    scopes = tuple(scope for scope in found.scopes if not is_sensitive(scope))
+    left_out = ", ".join(scope for scope in found.scopes if is_sensitive(scope))
+    notes = (*found.notes, *((f"note: {left_out} is left out: it is sensitive",) if left_out else ()))
+    return scopes or (IDENTITY,), notes
+
+
+def fault_of_grant(
+    file: Path, agent: KeyFile, roots: Collection[HybridPublicKey] | None, now: int
+) -> GrantFault | None:
+    """Return what is wrong with the delegation in a file: whether it is for this agent, begins with one of the `roots`
+    (None: of whom is not known), and lasts. Its signatures are not verified. Raises `ConfigurationError` for a file
+    that holds none."""
+    chain = read_delegations(file)
+    if chain[0].subject_pub_key != agent.public_key:
+        return GrantFault(f"{file} is for another agent than {agent.name} ({agent.id})", is_bad=True)
+    if roots is not None and chain[-1].issuer_pub_key not in roots:
+        return GrantFault(f"{file} begins with {chain[-1].issuer_id}, which is no root of the gateway", is_bad=True)
+    ends = min(each.expires_at for each in chain)
+    if now > ends:
+        return GrantFault(f"{file} ended at {timestamp(ends)}", is_bad=True)
+    if ends - now < GRANT_ENDING_SECONDS:
+        return GrantFault(f"{file} ends soon, at {timestamp(ends)}", is_bad=False)
+    return None
+
+
+def grant_command(config: Path | None, person: Path, agent: Path, out: Path, *, observes: bool) -> str:
+    """Return the command line that signs such a delegation anew."""
+    looked_up = config is not None and not observes
+    what = ["--all-read-only", "--config", str(config)] if looked_up else ["--scope", IDENTITY]
+    words = ["--issuer", str(person), "--agent", str(public_path(agent)), *what, "--expires", f"{FIRST_GRANT_DAYS}d"]
+    return shlex.join(["accredit", "grant", *words, "--out", str(out), "--force"])
+
+
+def told_of_grant(fault: GrantFault, command: str) -> str:
+    """Return what is said of a delegation that no longer counts, or soon will not."""
+    return f"{'warning' if fault.is_bad else 'note'}: {fault.text}. To sign another: {command}"

@@ -1,0 +1,265 @@
+"""What `accredit up` runs: from nothing to a server that is protected, in steps that are each taken only once.
+
+Never replaces a file, and begins again wherever an earlier run has ended:
+
+1. nothing is changed where gateway and desk run already: the gateway is the process that has `accredit.pid` beside this
+   very configuration locked, whatever answers on its port;
+2. of several that run at one time the others wait;
+3. the port is free, and the server has said what it offers, before the first file is written. A configuration that is
+   not there is written as `accredit init` does, last of its files. `configurations.json` has it before that: only then
+   a key and a lock without a configuration are taken for those of a run that was killed (`up_place`);
+4. the person's key and the agent's are made, or kept (`own_keys`); the person's is a root of the gateway;
+5. a first delegation is signed, or kept (`own_grant`);
+6. what there is now is a configuration that a gateway takes;
+7. hosts that are found are offered, and no file of theirs is changed without a yes (`up_hosts`);
+8. gateway and desk run until one of them ends (`up_run`), or only the one that did not run yet.
+
+A passphrase goes nowhere but into the signature: the desk asks for it by itself.
+"""
+
+import contextlib
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from accredit.app import Start, configured, open_listener
+from accredit.app.pid_file import Found, serving
+from accredit.base.clock import unix_seconds
+from accredit.cli.actions.init import Plan, Prepared, counted
+from accredit.cli.actions.output import GOOD, print_json, say, tell
+from accredit.cli.actions.own_grant import DELEGATION, fault_of_grant, grant_command, sign_first, told_of_grant
+from accredit.cli.actions.own_keys import AGENT_KEY, OwnKey, Passphrases, agent_key, own_config_folder, person_key
+from accredit.cli.actions.up_hosts import offer_hosts
+from accredit.cli.actions.up_place import UpPlace, check_meant, is_known, remember, server_of
+from accredit.cli.actions.up_run import Part, run_together
+from accredit.cli.reaching import Reach
+from accredit.config import Loaded, load
+from accredit.config.listen import url_here
+from accredit.config.load import folder_of
+from accredit.config.schema import Gateway
+from accredit.console.client import find_desk
+from accredit.console.peers import peer_of
+from accredit.errors import ConfigurationError
+from accredit.keys import KeyFile, ReadFiles, load_public_key, public_path, write_file
+from accredit.keys.files import exists_already
+from accredit.keys.places import desk_sockets
+from accredit.limits import UP_LOOK_SECONDS, UP_WAIT_SECONDS
+
+_LOCK = "up.lock"
+_SERVE = ("serve", "--log-level", "warning", "--log-format", "text", "--config")
+
+
+class UpWish(NamedTuple):
+    """Which configuration, and the options of the command line; `reach` is how servers are asked."""
+
+    place: UpPlace
+    reach: Reach
+    passphrases: Passphrases
+    wants_browser: bool
+    agreed: bool
+    as_json: bool
+
+
+def bring_up(wish: UpWish, environ: Mapping[str, str] = os.environ) -> int:
+    """Take the steps, and run; return the exit code. Raises `ConfigurationError`."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr if wish.as_json else sys.stdout):
+            if _all_runs(wish, environ):
+                return 0
+            with _one_at_a_time(environ) as release:
+                if _all_runs(wish, environ):  # now, after another one had its turn
+                    return 0
+                ready = _prepare(wish, environ)
+                wish.passphrases.forget()
+                return _run(wish, ready, environ, release)
+    finally:
+        wish.passphrases.forget()
+
+
+class _Ready(NamedTuple):
+    """What there is once nothing is missing but the processes. `gateway` is one that runs already."""
+
+    loaded: Loaded
+    gateway: Found | None
+
+
+def _prepare(wish: UpWish, environ: Mapping[str, str]) -> _Ready:
+    """Take steps 3 to 7. Raises `ConfigurationError`."""
+    place = wish.place
+    file, was_there = place.file, place.is_there
+    gateway = serving(file) if was_there else None
+    if was_there:
+        check_meant(place, environ)
+        say(f"kept {file}")
+    elif place.plan is not None:
+        _configure(place.plan, file, environ)
+    remember(file, environ)
+    loaded = load(file, environ, {})
+    if loaded.config.gateway.port == 0:
+        raise ConfigurationError("gateway.port is 0: where the gateway is, nobody could be told", "choose a port")
+    if gateway is None:
+        _check_port(loaded.config.gateway, f"change gateway.port in {file}")
+    person = person_key(environ, wish.passphrases)
+    agent = agent_key(own_config_folder(environ) / AGENT_KEY, "Agent")
+    for key in (person, agent):
+        say(f"{'wrote' if key.made else 'kept'} {key.path}: the key of {key.about.name}, {key.about.id}")
+    roots = _roots(loaded, person)
+    is_first = _grant(wish, loaded, person, agent, roots)
+    configured(Start(file, dict(environ), {}), ReadFiles())
+    offer_hosts(loaded, file, agreed=wish.agreed, asks=is_first or not was_there)
+    return _Ready(loaded, gateway)
+
+
+def _configure(plan: Plan, file: Path, environ: Mapping[str, str]) -> None:
+    """Take step 3."""
+    if not is_known(file, environ):
+        for each in plan.files:
+            if os.path.lexists(each):
+                raise ConfigurationError(exists_already(each).what, "name another folder with --dir, or move it away")
+    told = load(None, {name: text for name, text in environ.items() if name != "ACCREDIT_CONFIG"}, {}, look_here=False)
+    port = told.config.gateway.port if ("gateway", "port") in told.origins else plan.port
+    _check_port(Gateway(host=told.config.gateway.host, port=port), "choose another: --port P")
+    tell(f"asking {server_of(plan)} what it offers")
+    made = Prepared.asked(plan)
+    remember(file, environ)
+    made.write()
+    say(f"wrote {file}: {counted(made.offer, made.suggested)}")
+    say("  it is the server's word what only reads: read the file, and correct it", "dim")
+
+
+def _check_port(gateway: Gateway, otherwise: str) -> None:
+    """Check that the gateway could listen where it is to. Raises `ConfigurationError`."""
+    try:
+        open_listener(gateway.host, gateway.port).close()
+    except ConfigurationError as error:
+        raise ConfigurationError(error.what, f"stop what listens there, or {otherwise}") from None
+
+
+def _roots(loaded: Loaded, person: OwnKey) -> list[KeyFile]:
+    """Return the roots of the gateway, of which the person is one now. Raises `ConfigurationError`."""
+    proofs, folder = loaded.config.proofs, folder_of(loaded, ("proofs", "roots"))
+    paths = [folder / root.public_key_file for root in proofs.roots]
+    found = [load_public_key(path) for path in paths if os.path.lexists(path)]
+    if proofs.mode == "off" or person.about in found:
+        return found
+    missing = next((path for path in paths if not os.path.lexists(path)), None)
+    if missing is None:
+        raise ConfigurationError(
+            f"{loaded.file}: none of proofs.roots is the key of {person.about.name} ({person.about.id})",
+            f'add it under [[proofs.roots]]: name = "Owner", public_key_file = "{public_path(person.path)}"',
+        )
+    write_file(missing, person.about.encode() + b"\n")
+    say(f"wrote {missing}: whose delegations count")
+    return [*found, person.about]
+
+
+def _grant(wish: UpWish, loaded: Loaded, person: OwnKey, agent: OwnKey, roots: list[KeyFile]) -> bool:
+    """Take step 5; return whether something was signed. Raises `ConfigurationError`."""
+    file, out = wish.place.file, agent.path.with_name(DELEGATION)
+    observes = loaded.config.proofs.mode != "required"
+    if not os.path.lexists(out):
+        sign_first(file, observes, person, agent, out, wish.passphrases, wish.reach)
+        return True
+    keys = {each.public_key for each in roots} if loaded.config.proofs.mode != "off" else None
+    fault = fault_of_grant(out, agent.about, keys, unix_seconds())
+    if fault is None:
+        say(f"kept {out}")
+    else:
+        tell(told_of_grant(fault, grant_command(file, person.path, agent.path, out, observes=observes)))
+    return False
+
+
+def _run(wish: UpWish, ready: _Ready, environ: Mapping[str, str], release: Callable[[], None]) -> int:
+    """Take step 8; return the exit code. `release` lets others have their turn."""
+    file = wish.place.file
+    gateway = ready.loaded.config.gateway
+
+    def no_desk() -> bool:
+        return desk_process(environ) is None
+
+    def on_start() -> None:
+        release()
+        _say_where(wish, ready.loaded, serving(file), is_new=True)
+
+    parts: list[Part] = []
+    if ready.gateway is None:
+        parts.append(Part("gateway", (*_SERVE, str(file)), lambda pid: _serves(file, pid), own_group=True))
+    desk = desk_process(environ)
+    if desk is None:
+        words = ("desk", *(() if wish.wants_browser else ("--no-browser",)))
+        parts.append(Part("desk", words, lambda pid: desk_process(environ) in (pid, 0), is_needed=no_desk))
+    return run_together(parts, gateway.drain_seconds + gateway.grace_seconds, on_start)
+
+
+def _serves(file: Path, pid: int) -> bool:
+    with contextlib.suppress(ConfigurationError):  # it is just being written
+        found = serving(file)
+        return found is not None and found.pid == pid
+    return False
+
+
+def desk_process(environ: Mapping[str, str]) -> int | None:
+    """Return the process of this user's desk, 0 if the system does not say which it is; None if none runs."""
+    connection = find_desk(desk_sockets(environ, os.geteuid()))
+    if connection is None:
+        return None
+    with connection:
+        peer = peer_of(connection)
+        return peer.pid if peer is not None else 0
+
+
+def _all_runs(wish: UpWish, environ: Mapping[str, str]) -> bool:
+    """Take step 1. Raises `ConfigurationError`."""
+    place = wish.place
+    found = serving(place.file) if place.is_there else None
+    if found is None or desk_process(environ) is None:
+        return False
+    check_meant(place, environ)
+    _say_where(wish, load(place.file, environ, {}), found, is_new=False)
+    return True
+
+
+def _say_where(wish: UpWish, loaded: Loaded, gateway: Found | None, *, is_new: bool) -> None:
+    file, url, pid = wish.place.file, url_here(loaded.config.gateway), gateway.pid if gateway is not None else None
+    if wish.as_json:
+        with contextlib.redirect_stdout(sys.__stdout__):
+            print_json({"started": is_new, "configuration": str(file), "url": url, "gateway_pid": pid})
+            sys.stdout.flush()
+        return
+    if is_new:
+        say(f"up: {url} (configured in {file}); Ctrl-C ends it", GOOD)
+    else:
+        say(f"it runs already: {url} (process {pid}, configured in {file}); so does the desk. Nothing was changed")
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _one_at_a_time(environ: Mapping[str, str]) -> Generator[Callable[[], None]]:
+    """Hold the person's lock until the end, or until what is given is called (step 2). Raises `ConfigurationError`."""
+    path = own_config_folder(environ) / _LOCK
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ConfigurationError(f"can't write {path}: {error.strerror}", "see what it is") from None
+    with contextlib.ExitStack() as held:
+        held.callback(os.close, descriptor)
+        _lock(descriptor)
+        yield held.close
+
+
+def _lock(descriptor: int) -> None:
+    late_at, is_told = time.monotonic() + UP_WAIT_SECONDS, False
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        if time.monotonic() > late_at:
+            raise ConfigurationError("another `accredit up` of yours is still at its steps", "see what it waits for")
+        if not is_told:
+            tell("another `accredit up` of yours is at its steps: waiting for it")
+            is_told = True
+        time.sleep(UP_LOOK_SECONDS)

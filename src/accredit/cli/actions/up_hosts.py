@@ -1,0 +1,66 @@
+"""Offers the hosts that are on this machine an entry for the gateway. I/O: hosts' files, the terminal.
+
+What is written, and whom it asks, is that of `accredit install`. Without somebody to ask, and without `--yes`, the
+commands are only named.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from accredit.base.text import one_line
+from accredit.cli.actions.install import Wish, install_entry
+from accredit.cli.actions.output import say, tell
+from accredit.config import Loaded
+from accredit.config.listen import url_here
+from accredit.errors import ConfigurationError
+from accredit.hosts.drift import host_states, is_own
+from accredit.hosts.edit import entries, read_host_file
+from accredit.hosts.table import HOSTS, Host, Places
+
+
+def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
+    """Return the hosts that are found and do not lead to this gateway, each with the name of the server that is missing
+    there; None for a gateway of one endpoint. Reads only."""
+    url = url_here(loaded.config.gateway)
+    names = list(loaded.config.servers.by_name)
+    several: list[str | None] = [*names] if names and not loaded.config.gateway.merge else [None]
+    found: list[tuple[str, str | None]] = []
+    places = Places(os.environ)
+    for state in host_states(os.environ):
+        host = HOSTS[state.host]
+        if state.found and state.problem is None and state.file == host.file(places):
+            led = set(_led_to(host, state.file))
+            wanted = [each for each in several if (url if each is None else f"{url.rstrip('/')}/{each}") not in led]
+            found += [(host.name, each) for each in wanted]
+    return found
+
+
+def install_words(host: str, server: str | None, file: Path) -> str:
+    """Return the command line that makes an entry."""
+    words = ["accredit", "install", host, "--config", str(file), *(["--server", server] if server else [])]
+    return one_line(shlex.join(words))
+
+
+def offer_hosts(loaded: Loaded, file: Path, *, agreed: bool, asks: bool) -> None:
+    """Write an entry into each host where somebody agrees; name the command for the others."""
+    for host, server in hosts_without(loaded):
+        if agreed or (asks and sys.stdin.isatty()):
+            try:
+                wish = Wish(host, None, project=False, dry_run=False, yes=agreed, as_json=False)
+                install_entry(wish, None, file, server)
+            except ConfigurationError as error:
+                tell(f"{host}: {error.what}; {error.remedy}")
+        else:
+            say(f"{host} is here, and does not use it yet: {install_words(host, server, file)}")
+
+
+def _led_to(host: Host, file: Path) -> Iterator[str]:
+    """Yield the words of our own entries. Raises `ConfigurationError`."""
+    data = read_host_file(file)
+    for entry in ({} if data is None else entries(host, data)).values():
+        words = host.words(entry)
+        if is_own(words):
+            yield from words

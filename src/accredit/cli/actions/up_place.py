@@ -1,0 +1,153 @@
+"""Which configuration `accredit up` goes by, and whether it is this person's own. I/O: files, the terminal.
+
+A configuration decides what runs, which files are written and whose word counts, and the current folder may be one that
+somebody else has filled. So:
+
+1. the file that --config (else $ACCREDIT_CONFIG) names is one that is meant. Where a server is named in place of it,
+   it is `accredit.toml` in the current folder, or in that of --dir;
+2. neither the file nor its folder may be written by anybody else (`own_files`);
+3. a file that was only found counts if `up` has made it, or was told before that it is meant: then it is in
+   `configurations.json`, in the person's folder. Else a person at the terminal is asked. Without one it counts if it is
+   what `accredit init` writes for this server, and no other does;
+4. one that was only found has to be of the server that is named, or of it among others.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import typer
+
+from accredit.base.text import one_line
+from accredit.cli.actions.init import Plan, Prepared
+from accredit.cli.actions.output import tell
+from accredit.cli.actions.own_files import check_own_folder, fault_of_file
+from accredit.cli.actions.own_keys import own_config_folder
+from accredit.cli.asking.knocking import knock, shown
+from accredit.config import Loaded, load
+from accredit.config.load import DEFAULT_FILE
+from accredit.config.schema import Upstream
+from accredit.errors import ConfigurationError
+from accredit.gateway import HttpUpstream
+from accredit.keys import read_file, write_file
+from accredit.keys.places import config_folder
+from accredit.limits import (
+    MAX_KNOWN_CONFIGURATIONS,
+    MAX_KNOWN_CONFIGURATIONS_BYTES,
+    SERVER_LISTS_SECONDS,
+)
+
+KNOWN = "configurations.json"
+_FOLDER_REMEDY = "take the right to write there from others, or name a folder of your own with --dir"
+
+
+class UpPlace(NamedTuple):
+    """The configuration's file, and what to ask if there is none yet; without a plan it was named, and is there."""
+
+    file: Path
+    plan: Plan | None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is one."""
+        return os.path.lexists(self.file)
+
+
+def named_place(config: Path) -> UpPlace:
+    """Return the place of a file that was named. Raises `ConfigurationError`."""
+    file = config.absolute()
+    if not file.exists():
+        raise ConfigurationError(f"there is no {file}", "accredit up URL makes one, for the server at this URL")
+    _check_file(file)
+    return UpPlace(file, None)
+
+
+def found_place(plan: Plan) -> UpPlace:
+    """Return the place of the file in a folder, where there may be none. Raises `ConfigurationError`."""
+    folder = plan.folder.absolute()
+    check_own_folder(folder, _FOLDER_REMEDY)
+    file = folder / DEFAULT_FILE
+    if os.path.lexists(file):
+        _check_file(file)
+    return UpPlace(file, plan._replace(folder=folder))
+
+
+def _check_file(file: Path) -> None:
+    fault = fault_of_file(file)
+    if fault is not None:
+        raise ConfigurationError(
+            f"{one_line(str(file))} may be somebody else's: {fault}",
+            "read it, and take the right to write there from others",
+        )
+
+
+def is_known(file: Path, environ: Mapping[str, str]) -> bool:
+    """Return whether a file is one that `up` has made, or was told to use. Raises `ConfigurationError`."""
+    return os.path.realpath(file) in _known(environ)
+
+
+def remember(file: Path, environ: Mapping[str, str]) -> None:
+    """Remember that a file is this person's. Raises `ConfigurationError`."""
+    known, path = _known(environ), os.path.realpath(file)
+    if path not in known:
+        text = msgspec.json.format(msgspec.json.encode([*known, path][-MAX_KNOWN_CONFIGURATIONS:]))
+        write_file(own_config_folder(environ) / KNOWN, text + b"\n", private=True, replace=True)
+
+
+def check_meant(place: UpPlace, environ: Mapping[str, str]) -> None:
+    """Check that a file that was found is this person's, and of the server that is named (rules 3 and 4). Raises
+    `ConfigurationError`."""
+    file, plan = place
+    if plan is None:
+        return
+    loaded = load(file, environ, {})
+    if not is_known(file, environ):
+        if sys.stdin.isatty():
+            tell(f"{file} is there already, and accredit up has not made it. Read it first.")
+            typer.confirm("Is it yours, and meant?", abort=True, err=True)
+        elif Prepared.asked(plan).text != loaded.content:
+            raise ConfigurationError(
+                f"{one_line(str(file))} is there already, and accredit up has not made it",
+                "read it; if it is yours and meant, name it: accredit up --config FILE",
+            )
+    if not _is_of(loaded, plan):
+        raise ConfigurationError(
+            f"{one_line(str(file))} is the configuration of another server",
+            "`accredit add` puts this one beside it; or name a folder of its own with --dir",
+        )
+
+
+def _is_of(loaded: Loaded, plan: Plan) -> bool:
+    """Apply rule 4."""
+    tables: list[Upstream] = [loaded.config.upstream, *loaded.config.servers.by_name.values()]
+    wanted = plan.upstream
+    if not isinstance(wanted, HttpUpstream):
+        return any(each.command is not None and list(each.command) == list(wanted.command) for each in tables)
+    urls = {url for each in tables for url in (each.url, *each.urls) if url}
+    if wanted.url in urls:
+        return True
+    seconds = plan.seconds or SERVER_LISTS_SECONDS
+    door = asyncio.run(knock(replace(wanted, auth=None), follow=True, seconds=seconds))
+    return isinstance(door.upstream, HttpUpstream) and door.upstream.url in urls
+
+
+def _known(environ: Mapping[str, str]) -> list[str]:
+    file = config_folder(environ) / KNOWN
+    if not os.path.lexists(file):
+        return []
+    _check_file(file)
+    try:
+        return msgspec.json.decode(read_file(file, MAX_KNOWN_CONFIGURATIONS_BYTES).data, type=list[str])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ConfigurationError(f"{file} is no list of paths", "delete it: accredit up asks again then") from None
+
+
+def server_of(plan: Plan) -> str:
+    """Return what people know a server by."""
+    upstream = plan.upstream
+    return shown(upstream.url) if isinstance(upstream, HttpUpstream) else one_line(" ".join(upstream.command))

@@ -1,0 +1,171 @@
+"""Gateway and desk as two processes in the foreground, which end together. I/O: processes, signals.
+
+1. The gateway has a process group of its own: a Ctrl-C in the terminal reaches it once, through this process, since a
+   second signal would end it at once. The desk stays in the terminal's group, else it could ask for no passphrase; to
+   it a second signal is nothing new.
+2. SIGINT, SIGTERM or SIGHUP ends both, and waits for them. A second one ends them at once, unless it comes with the
+   first (whoever started this may hand on what the terminal sends to all); so does the end of the gateway's own time.
+3. One that ends by itself ends the other, and is named. A desk that finds another one running is not needed.
+4. Neither outlives this process, however that ends (on Linux).
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from accredit.cli.actions.output import tell
+from accredit.errors import ConfigurationError
+from accredit.limits import UP_AGAIN_SECONDS, UP_LOOK_SECONDS, UP_MARGIN_SECONDS, UP_START_SECONDS
+
+_STOP = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+_WAITED = _STOP | {signal.SIGCHLD}
+_PR_SET_PDEATHSIG = 1
+"""From Linux's prctl.h."""
+
+
+class Part:
+    """One of the two: its name, its words after `accredit`, and how to see whether it is there; `is_needed` says
+    whether it may be missing once it has ended before that."""
+
+    def __init__(
+        self,
+        name: str,
+        words: Sequence[str],
+        is_there: Callable[[int], bool],
+        *,
+        is_needed: Callable[[], bool] = lambda: True,
+        own_group: bool = False,
+    ) -> None:
+        self.name = name
+        self.is_there = is_there
+        self.is_needed = is_needed
+        self.is_seen = False
+        self._words = words
+        self._own_group = own_group
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process; 0 if it has none."""
+        return self._process.pid if self._process is not None else 0
+
+    def start(self) -> None:
+        """Start it. Raises `ConfigurationError`."""
+        parent, libc = os.getpid(), ctypes.CDLL(None)
+
+        def before_it_runs() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED)
+            if sys.platform == "linux":
+                libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+                if os.getppid() != parent:  # which was gone before that was said
+                    os._exit(1)
+
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-P", "-m", "accredit", *self._words],
+                stdin=subprocess.DEVNULL if self._own_group else None,
+                process_group=0 if self._own_group else None,
+                preexec_fn=before_it_runs,
+            )
+        except OSError as error:
+            raise ConfigurationError(f"the {self.name} can't be started: {error.strerror}", "try again") from None
+
+    def ended(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        return self._process.poll() if self._process is not None else 0
+
+    def send(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+
+def run_together(parts: Sequence[Part], ending_seconds: float, on_start: Callable[[], None]) -> int:
+    """Run all until they are told to stop, or one ends; return the exit code. `on_start` is called once all are there,
+    and not if they never are."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+    try:
+        return _Together(list(parts), ending_seconds, on_start).run()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Together:
+    def __init__(self, parts: list[Part], ending_seconds: float, on_start: Callable[[], None]) -> None:
+        self._parts = parts
+        self._ending_seconds = ending_seconds + UP_MARGIN_SECONDS
+        self._on_start: Callable[[], None] | None = on_start
+        self._late_at = time.monotonic() + UP_START_SECONDS
+        self._kill_at: float | None = None
+        self._again_at = 0.0
+        self._code = 0
+
+    def run(self) -> int:
+        try:
+            for part in self._parts:
+                part.start()
+            while self._parts:
+                self._look()
+                got = signal.sigtimedwait(_WAITED, UP_LOOK_SECONDS if self._on_start or self._kill_at else 1.0)
+                if got is not None and got.si_signo in _STOP:
+                    self._stop()
+        finally:
+            for part in self._parts:  # after an error: nobody is left to wait for them
+                part.send(signal.SIGKILL)
+                part.ended()
+        return self._code
+
+    def _look(self) -> None:
+        for part in [each for each in self._parts if each.ended() is not None]:
+            self._parts.remove(part)
+            if self._kill_at is None:
+                self._lost(part)
+        now = time.monotonic()
+        if self._kill_at is not None and now > self._kill_at:
+            self._kill()
+        elif self._kill_at is None and self._on_start is not None and self._parts:
+            for part in self._parts:
+                part.is_seen = part.is_seen or part.is_there(part.pid)
+            if all(part.is_seen for part in self._parts):
+                on_start, self._on_start = self._on_start, None
+                on_start()
+            elif now > self._late_at:
+                slow = next(part.name for part in self._parts if not part.is_seen)
+                self._fail(f"the {slow} has not begun within {UP_START_SECONDS:.0f} s")
+
+    def _lost(self, part: Part) -> None:
+        """Deal with one that ended by itself (rule 3)."""
+        if not part.is_seen and not part.is_needed():
+            return
+        code = part.ended() or 0
+        how = f"of signal {-code}" if code < 0 else f"with exit code {code}"
+        self._fail(f"the {part.name} has ended by itself, {how}")
+
+    def _fail(self, what: str) -> None:
+        self._code = 1
+        rest = " and ".join(f"the {part.name}" for part in self._parts)
+        tell(f"error: {what}" + (f": {rest} ends, too" if rest else ""))
+        tell("help: what it said is above; `accredit up` starts both again, `accredit doctor` says what is wrong")
+        self._stop()
+
+    def _stop(self) -> None:
+        now = time.monotonic()
+        if self._kill_at is not None:
+            if now > self._again_at:
+                self._kill()
+            return
+        self._kill_at, self._again_at = now + self._ending_seconds, now + UP_AGAIN_SECONDS
+        for part in self._parts:
+            part.send(signal.SIGTERM)
+
+    def _kill(self) -> None:
+        self._kill_at = time.monotonic() + self._ending_seconds
+        self._code = self._code or 1
+        for part in self._parts:
+            with contextlib.suppress(ProcessLookupError):
+                part.send(signal.SIGKILL)
