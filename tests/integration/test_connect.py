@@ -306,7 +306,10 @@ def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_
     ("options", "says"),
     [
         (("ftp://x",), "not an http or https URL"),
-        (("http://127.0.0.1:1/mcp", "--key", "agent.key"), "--key is of no use without --delegation, as no desk runs"),
+        (
+            ("http://127.0.0.1:1/mcp", "--key", "agent.key"),
+            "--key is of no use without --delegation, as no desk has run",
+        ),
         (("http://127.0.0.1:1/mcp", "--delegation", "delegation.json"), "no use without --key"),
         (("http://127.0.0.1:1/mcp", "--key", "no.key", "--delegation", "delegation.json"), "can't read no.key"),
         (("http://127.0.0.1:1/mcp", "--key", "agent.key", "--delegation", "old.json"), "old.json has expired"),

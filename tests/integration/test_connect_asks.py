@@ -265,8 +265,31 @@ def test_without_a_desk_all_is_as_before(gateway: Serving, files: AgentFiles, tm
         with Connected(files.folder, gateway.url, *files.options, *options, **env) as host:
             host.initialize()
             assert "accredit grant" in text(called(host))
-    done = accredit("connect", gateway.url, "--key", str(files.key), folder=files.folder, env=env)
-    assert (done.returncode, "--delegation" in done.stderr) == (2, True)
+    for options in ((), ("--ask", "off")):  # nobody could ever be asked
+        env = {**env, "XDG_STATE_HOME": str(tmp_path / "state")}
+        done = accredit("connect", gateway.url, "--key", str(files.key), *options, folder=files.folder, env=env)
+        assert (done.returncode, "--delegation" in done.stderr) == (2, True)
+
+
+@pytest.mark.holds("client/asking", 8)
+@pytest.mark.parametrize("delegated", [True, False])
+def test_a_host_that_starts_at_login_asks_the_desk_that_is_started_later__and_the_next_one(
+    delegated: bool, trust: Trust, gateway: Serving, files: AgentFiles, tmp_path: Path
+) -> None:
+    (tmp_path / "state" / "accredit").mkdir(parents=True)
+    (tmp_path / "state" / "accredit" / "journal.jsonl").touch()  # a desk has run here
+    env = {"ACCREDIT_DESK_SOCKET": str(tmp_path / "desk.sock"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    options = files.options if delegated else ("--key", str(files.key))
+    with Connected(files.folder, gateway.url, *options, **env) as host:
+        host.initialize()
+        tools = {each["name"] for each in host.ask("tools/list")["result"]["tools"]}
+        assert tools >= {"list_inbox", "send_email"}  # what could be asked for
+        for _ in range(2):
+            told = text(called(host))
+            assert "accredit grant" in told
+            assert "no desk runs. Once the user has started one (`accredit desk`), the same call can be made" in told
+            with ScriptedDesk(tmp_path, allows(trust.owner)):
+                assert "sent to ada" in text(called(host))
 
 
 def test_a_desk_is_not_asked_where_that_is_off(gateway: Serving, files: AgentFiles, desk: ScriptedDesk) -> None:

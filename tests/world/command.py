@@ -17,9 +17,11 @@ from tests.world.warm import COMMAND, Warm
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without any configuration of ours, and with `extra`."""
+    """This process's environment without any configuration of ours, nor a desk of whoever runs the tests, and with
+    `extra`."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
-    return {**own, "COLUMNS": "100", **(extra or {})}
+    state = {} if "HOME" in (extra or {}) else {"XDG_STATE_HOME": "/nowhere"}
+    return {**own, **state, "COLUMNS": "100", **(extra or {})}
 
 
 def accredit(

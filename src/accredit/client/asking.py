@@ -11,8 +11,9 @@
    asks, the same without a code. A person's no is told as such.
 6. Where the host shows pages, the ask's page is shown there (`pages`); who declines there has said no.
 7. When the host withdraws its call, or goes, the ask is withdrawn, unless another call still waits for it.
-8. Without a desk, and when it goes, the refusal stands as it is. Where the person wants it (`desk.toml`), a desk is
-   started first (`desk_start`).
+8. The desk is looked for at each refusal: it may have been started after this program. Without one the refusal stands,
+   and the model is told that nobody could be asked; when it goes, the refusal stands as it is. Where the person wants
+   it (`desk.toml`), a desk is started first (`desk_start`).
 """
 
 import asyncio
@@ -67,6 +68,12 @@ _ID_BYTES = 16
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _EARLIER_SECONDS = 30
 """An ask that ends sooner is not asked again: a new one is made."""
+
+NO_DESK = (
+    "Nobody could be asked for this call: no desk runs. Once the user has started one (`accredit desk`), the same call"
+    " can be made again."
+)
+"""What is told beside the refusal where there is no desk."""
 
 Say = Callable[[float, float, str], Awaitable[None]]
 """Tells the host how far the waiting is: seconds, seconds in all, and a text."""
@@ -165,8 +172,9 @@ class Asking:
 
     async def hold(
         self, ask: Ask, say: Say | None, pages: Pages | None = None, *, wait: bool = True
-    ) -> Allowed | Told | Waits | None:
-        """Wait for a person's answer; None if there is no desk (rule 8). Cancelled, it withdraws the ask (rule 7).
+    ) -> Allowed | Told | Waits | str:
+        """Wait for a person's answer; without a desk (rule 8) return why the refusal stands, "" if that goes without
+        saying. Cancelled, it withdraws the ask (rule 7).
 
         Without `wait` it returns as soon as the ask waits."""
         waiting = self._asks.get(ask.same_call) or _Waiting(ask)
@@ -178,7 +186,7 @@ class Asking:
             desk = await self._reached()
             return await self._held(desk, waiting, say, pages if wait else None, wait=wait, began=began)
         except (DeskGone, OSError):  # a TimeoutError is one
-            return None
+            return NO_DESK if desk is None else ""
         except asyncio.CancelledError:
             if desk is not None and waiting.holds == 1:
                 self._asks.forget(ask.same_call)
@@ -240,7 +248,7 @@ class Asking:
 
     async def _held(
         self, desk: DeskConnection, waiting: _Waiting, say: Say | None, pages: Pages | None, *, wait: bool, began: float
-    ) -> Allowed | Told | Waits | None:
+    ) -> Allowed | Told | Waits | str:
         loop, ask = asyncio.get_running_loop(), waiting.ask
         page = None
         desk.say({"ping": True})
@@ -277,13 +285,13 @@ class Asking:
                 await next_line
         return Told(_not_answered(waiting, ask.code))
 
-    def _judged(self, line: DeskLine, waiting: _Waiting) -> tuple[Allowed | Told | None] | None:
+    def _judged(self, line: DeskLine, waiting: _Waiting) -> tuple[Allowed | Told | str] | None:
         """Return what a line leads to, in a tuple; None if it only says that the ask waits. Raises `DeskGone`."""
         if line.error == "rate":
             return (Told(_not_answered(waiting, "")),)
         if line.error:
             _log.warning("the desk takes no ask: %s", excerpt(line.error))
-            return (None,)
+            return ("",)
         if line.answer is None:
             found = _URL.match(line.url)
             waiting.person = one_line(line.person)[:_NAME_CHARS] or waiting.person
@@ -291,7 +299,7 @@ class Asking:
             return None
         return (self._answered(line.answer, waiting),)
 
-    def _answered(self, raw: dict[str, Any], waiting: _Waiting) -> Allowed | Told | None:
+    def _answered(self, raw: dict[str, Any], waiting: _Waiting) -> Allowed | Told | str:
         ask = waiting.ask
         try:
             answer: Answer = read_answer(json.dumps(raw, ensure_ascii=False).encode("utf-8", "surrogatepass"))
@@ -306,7 +314,7 @@ class Asking:
             self._presenter.allow(chain)
         except (ConsentError, ConfigurationError) as error:
             _log.warning("the desk's answer is not used: %s", excerpt(str(error), MAX_TOLD_REASON_CHARS))
-            return None
+            return ""
         self._asks.forget(ask.same_call)
         return Allowed(chain)
 

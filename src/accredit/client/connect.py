@@ -39,7 +39,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from accredit.base.text import excerpt
-from accredit.client.asking import Allowed, Asking, Say, Waits, told_no
+from accredit.client.asking import Allowed, Asking, Say, Told, Waits, told_no
 from accredit.client.bridge import Bridge
 from accredit.client.desk_start import DeskStarter
 from accredit.client.gateways import Reached, to_gateway
@@ -353,8 +353,10 @@ class _Connection:
         if isinstance(outcome, Waits):
             result = self._pages.input_required(ask, outcome.url, ask.agent_id)
             self._tell(JSONRPCResponse(jsonrpc="2.0", id=opened.message.id, result=result))
+        elif isinstance(outcome, Told):
+            self._tell(self._refusal(refused, opened, told=outcome.text))
         else:
-            self._tell(self._refusal(refused, opened, told="" if outcome is None else outcome.text))
+            self._tell(self._refusal(refused, opened, why_not=outcome))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

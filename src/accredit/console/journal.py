@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.keys.places import JOURNAL
 from accredit.limits import MAX_JOURNAL_ASKED_CHARS, MAX_JOURNAL_READ_BYTES
 
-JOURNAL = "journal.jsonl"
 _ASKED = "asked"
 _PRIVATE = 0o600
 _PRIVATE_FOLDER = 0o700

@@ -10,6 +10,8 @@ from pathlib import Path
 
 OWN_FOLDER = "accredit"
 """The name of our folder in each of the user's."""
+JOURNAL = "journal.jsonl"
+"""The name of the desk's journal."""
 
 
 def config_folder(environ: Mapping[str, str]) -> Path:
@@ -20,6 +22,11 @@ def config_folder(environ: Mapping[str, str]) -> Path:
 def state_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of what the desk writes: its journal."""
     return (_absolute(environ, "XDG_STATE_HOME") or _home(environ) / ".local" / "state") / OWN_FOLDER
+
+
+def desk_journal(environ: Mapping[str, str]) -> Path:
+    """Return the desk's journal: where it is, a desk has run."""
+    return state_folder(environ) / JOURNAL
 
 
 def runtime_folder(environ: Mapping[str, str]) -> Path:

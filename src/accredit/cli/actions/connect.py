@@ -76,11 +76,12 @@ def start_connect(
 
 def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter | None]":
     """Return where the desk's socket may be, nowhere if nobody is to be asked, and what starts it if the person wants
-    that. Raises `ConfigurationError`."""
+    that. Somebody is asked where a desk runs, or has run: it may come after its person's host. Raises
+    `ConfigurationError`."""
     from accredit.client.desk_socket import desk_answers
     from accredit.client.desk_start import DeskStarter
     from accredit.console.settings import read_settings
-    from accredit.keys.places import desk_sockets
+    from accredit.keys.places import desk_journal, desk_sockets
 
     if not 0 < hold <= MAX_HOLD_SECONDS:
         raise ConfigurationError(f"--hold {hold:g}: no time to wait", f"name from 1 to {MAX_HOLD_SECONDS:g} seconds")
@@ -89,7 +90,8 @@ def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter 
         return (), None
     paths = desk_sockets(os.environ, os.geteuid())
     starter = DeskStarter(os.environ) if read_settings(os.environ).start else None
-    return (paths if ask == "auto" or starter is not None or desk_answers(paths) else ()), starter
+    may_come = ask == "auto" or starter is not None or desk_journal(os.environ).exists()
+    return (paths if may_come or desk_answers(paths) else ()), starter
 
 
 def _check(url: str, key: Path | None, delegation: list[Path] | None, ask: str | None, *, may_ask: bool) -> None:
@@ -97,8 +99,8 @@ def _check(url: str, key: Path | None, delegation: list[Path] | None, ask: str |
         raise ConfigurationError(f"{url} is not an http or https URL", "name the endpoint that `accredit serve` prints")
     if key and not delegation and not may_ask and ask != "off":
         raise ConfigurationError(
-            "--key is of no use without --delegation, as no desk runs that could be asked for one",
-            "name --delegation as well, or start `accredit desk` first; --ask auto waits for one that starts later",
+            "--key is of no use without --delegation, as no desk has run yet that could be asked for one",
+            "name --delegation as well, or start `accredit desk` once; --ask auto waits for one that starts later",
         )
     if bool(key) != bool(delegation) and not (key and may_ask):
         have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")

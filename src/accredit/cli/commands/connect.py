@@ -24,7 +24,7 @@ _ShowUncovered = Annotated[
 ]
 _Ask = Annotated[
     Literal["auto", "off"] | None,
-    typer.Option("--ask", help="Ask a person for what is refused, where `accredit desk` runs.", show_default="auto"),
+    typer.Option("--ask", help="Ask a person for what is refused, where a desk runs or has run.", show_default="auto"),
 ]
 _Hold = Annotated[
     float, typer.Option("--hold", metavar="SECONDS", help="How long a call waits while a person decides.")
