@@ -29,6 +29,7 @@ from typing import NamedTuple
 from accredit.app import Start, configured, open_listener
 from accredit.app.pid_file import Found, serving
 from accredit.base.clock import unix_seconds
+from accredit.base.peers import socket_peer
 from accredit.cli.actions.init import Plan, Prepared, counted
 from accredit.cli.actions.output import GOOD, print_json, say, tell
 from accredit.cli.actions.own_grant import DELEGATION, fault_of_grant, grant_command, sign_first, told_of_grant
@@ -42,7 +43,6 @@ from accredit.config.listen import url_here
 from accredit.config.load import folder_of
 from accredit.config.schema import Gateway
 from accredit.console.client import find_desk
-from accredit.console.peers import peer_of
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, ReadFiles, load_public_key, public_path, write_file
 from accredit.keys.files import exists_already
@@ -208,7 +208,7 @@ def desk_process(environ: Mapping[str, str]) -> int | None:
     if connection is None:
         return None
     with connection:
-        peer = peer_of(connection)
+        peer = socket_peer(connection)
         return peer.pid if peer is not None else 0
 
 
