@@ -1084,6 +1084,14 @@ SHORT_ID_CHARS = 12
 MAX_TOLD_CANDIDATES = 20
 """Ids listed on stderr if the one given is ambiguous: a screenful."""
 
+MIN_ID_CHARS = 4
+"""Characters of an id that have to be written: fewer may be meant for something else, and begin the ids of thousands of
+calls in a log of a million."""
+
+MIN_REVOKED_ID_CHARS = 8
+"""Characters of a certificate's id that have to be written where it is revoked: that two of 1,000 begin with the same
+eight is as likely as 1 in 8,000."""
+
 MAX_KEY_FILES = 1_000
 """Public keys beside a configuration that are searched for names: a tenth of a second or so."""
 

@@ -1,9 +1,11 @@
 """A log is read alike from a file and from a database: the same entries, verdicts, and calls."""
 
 import datetime
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -21,9 +23,12 @@ from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.stores import LogStore, PostgresDatabase, open_log
 from accredit.stores.audit_log.calls import joined_newest_first
-from accredit.stores.audit_log.reading import Bookmark, LogAway, LogReader, Numbered, windows
+from accredit.stores.audit_log.reader import OF_CALLS
+from accredit.stores.audit_log.reading import Bookmark, LogAway, LogReader, Numbered, key_range, windows
+from accredit.stores.postgres.schema import CALL_KEY
 from accredit.stores.postgres.session import SchemaUnknown
 from accredit.stores.postgres.snapshot import Snapshot
+from accredit.stores.sqlite.schema import SCHEMA
 
 pytestmark = [
     pytest.mark.holds("stores/audit_log/reading"),
@@ -323,3 +328,51 @@ def test_a_list_goes_on_where_it_ended(log: LogReader) -> None:
     middle = numbers[len(numbers) // 2]
     assert [each.number for each in log.newest_first(middle)] == [each for each in numbers if each < middle]
     assert list(log.newest_first(numbers[-1])) == []
+
+
+def ids(entries: Iterable[Numbered]) -> list[str]:
+    return sorted(record.call.id for each in entries if (record := each.record()))
+
+
+def test_the_records_of_calls_are_found_by_how_their_ids_begin(log: LogReader, written: Written) -> None:
+    every = ids(log.entries())
+    for whole in set(every):
+        for length in (0, 1, 4, 15, 16, 17, 32):
+            found = [each for each in ids(log.of_calls(whole[:length])) if each.startswith(whole[:length])]
+            assert found == [each for each in every if each.startswith(whole[:length])]
+    upper = f"{written.open.call.id[:8]}%"
+    for nothing in ("%", "_", upper, "A" * 4, "send_email", written.old.call.id, "\udcff", "\xff" * 40, "' OR true --"):
+        assert list(log.of_calls(nothing)) == []
+
+
+def test_a_call_of_a_large_file_is_not_looked_for_in_all_of_it() -> None:
+    """Whatever numbers the entries of a damaged one have."""
+    with closing(sqlite3.connect(":memory:")) as file:
+        for statement in (statement for step in SCHEMA for statement in step):
+            file.execute(statement)
+        rows = [(n, b'{"call":{"id":"%s"}}' % sha256(b"%d" % n).hexdigest()[:32].encode()) for n in range(20_000)]
+        rows += [(number, rows[0][1]) for number in (1 << 61, -(1 << 62))]
+        file.executemany("INSERT INTO log_entries (entry, writer, number, payload) VALUES (?, 1, 1, ?)", rows)
+        steps: list[None] = []
+        file.set_progress_handler(lambda: steps.append(None), 100)
+        key = sha256(b"7777").hexdigest()[:8]
+        found = file.execute(f"SELECT entry FROM log_entries {OF_CALLS}", key_range(key)).fetchall()
+        assert (7777,) in found
+        assert len(steps) < 20_000 / 100
+
+
+def test_a_call_of_a_large_database_is_not_looked_for_in_all_of_it(written: Written) -> None:
+    with in_store("postgres", written.path) as database:
+        assert isinstance(database, PostgresDatabase)
+        text = "convert_to('{\"call\":{\"id\":\"' || md5(n::text) || '\"}}', 'UTF8')"
+        fill = (
+            "INSERT INTO log_entries (day, writer, kind, number, key, payload, ed25519)"
+            f" SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, 99, 0, n, 1, {text}, ''"
+            " FROM generate_series(1, 20000) n"
+        )
+        plan = f"EXPLAIN SELECT entry FROM log_entries WHERE kind = 0 AND {CALL_KEY} >= 'abcd' AND {CALL_KEY} < 'abce'"
+        lines = [line for (line,) in cluster().run(fill, "ANALYZE log_entries", plan, database=database.database)]
+        assert any("Index" in str(line) for line in lines)
+        assert not any(
+            "Seq Scan on log_entries_" + f"{datetime.datetime.now(datetime.UTC):%Y%m%d}" in str(line) for line in lines
+        )

@@ -30,11 +30,12 @@ class World:
         constraints: tuple[Constraint, ...] = (),
         begins: int = NOW,
         ends: int = NOW + DAY,
+        cert_id: str | None = None,
     ) -> DelegationCert:
         """One certificate; from the owner to the agent unless told otherwise."""
         grant = Grant(
             subject=(to or self.agent).public_key,
-            cert_id=secrets.token_hex(16),
+            cert_id=cert_id or secrets.token_hex(16),
             scope=scope,
             issued_at=begins,
             expires_at=ends,

@@ -91,8 +91,8 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
 def _with_whole_ids(wanted: Filter, log: LogReader, names: Names) -> Filter | None:
     """Return the filter with whole ids, where the beginnings of ids were given. None, with the reason on stderr, if
     there is not exactly one such id."""
-    principal_id = wanted.principal_id and one_principal(log, wanted.principal_id, names)
-    agent_id = wanted.agent_id and one_agent(log, wanted.agent_id, names)
+    principal_id = None if wanted.principal_id is None else one_principal(log, wanted.principal_id, names)
+    agent_id = None if wanted.agent_id is None else one_agent(log, wanted.agent_id, names)
     if (principal_id is None) != (wanted.principal_id is None) or (agent_id is None) != (wanted.agent_id is None):
         return None
     return replace(wanted, principal_id=principal_id, agent_id=agent_id)

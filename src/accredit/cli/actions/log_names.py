@@ -15,7 +15,7 @@ from accredit.config import load
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key
 from accredit.keys.load import PUBLIC_SUFFIX
-from accredit.limits import MAX_KEY_FILES, SHORT_ID_CHARS
+from accredit.limits import MAX_KEY_FILES, MAX_TOLD_CANDIDATES, MIN_ID_CHARS, SHORT_ID_CHARS
 from accredit.stores.audit_log.reading import LogReader
 
 Names = Mapping[str, str]
@@ -59,10 +59,12 @@ def one_call(log: LogReader, prefix: str) -> str | None:
     """Return the id of the one call whose id begins with `prefix`; None, with the reason on stderr, if there is not
     exactly one. Raises `AttestationError`."""
     calls: dict[str, str] = {}
-    for entry in log.holding(prefix) if prefix else ():
+    for entry in log.of_calls(prefix) if len(prefix) >= MIN_ID_CHARS else ():
         record = entry.record()
         if record is not None and record.call.id.startswith(prefix):
             calls[record.call.id] = f"{record.times.received}  {record.call.target or record.call.method}"
+        if len(calls) > MAX_TOLD_CANDIDATES:
+            break
     return find_by_prefix(prefix, calls, "call", UNKNOWN_CALL)
 
 
@@ -81,6 +83,7 @@ def _one_party(
 ) -> str | None:
     if _WHOLE.fullmatch(prefix):
         return prefix
-    records = (record for entry in log.holding(prefix) if (record := entry.record()) is not None)
+    entries = log.holding(prefix) if len(prefix) >= MIN_ID_CHARS else ()
+    records = (record for entry in entries if (record := entry.record()) is not None)
     ids = {found for record in records if (found := id_in(record))}
     return find_by_prefix(prefix, {each: names.get(each, "") for each in ids}, what, _UNKNOWN_PARTY)

@@ -44,7 +44,7 @@ def records_of(log: LogReader, call_id: str) -> list[tuple[CallRecord, Envelope]
     """Return the records of a call with their envelopes, in order. Raises `AttestationError`."""
     found = [
         (entry.number, record, entry.entry.envelope)
-        for entry in log.holding(call_id)
+        for entry in log.of_calls(call_id)
         if isinstance(entry.entry, Stored) and (record := entry.record()) and record.call.id == call_id
     ]
     return [(record, envelope) for _, record, envelope in sorted(found, key=lambda each: each[0])]

@@ -20,7 +20,7 @@ from accredit.base.standard import STDOUT
 from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
 from accredit.keys.files import write_file
-from accredit.limits import MAX_TOLD_CANDIDATES
+from accredit.limits import MAX_TOLD_CANDIDATES, MIN_ID_CHARS
 
 _UNBOUNDED = 100_000
 """Columns of a line that no terminal folds."""
@@ -86,27 +86,34 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Words | str]]) 
     _show(table)
 
 
-def find_by_prefix(prefix: str, candidates: Mapping[str, str], what: str, remedy: str) -> str | None:
+def find_by_prefix(
+    prefix: str, candidates: Mapping[str, str], what: str, remedy: str, *, at_least: int = MIN_ID_CHARS
+) -> str | None:
     """Return the candidate that equals `prefix`, else the only one that begins with it.
 
     `candidates` maps ids to descriptions. If there is none, or more than one, says so on stderr and returns None; the
     command then ends with exit code 1. `what` is the kind of id, such as "call"; `remedy` is the help if there is none.
+    Nothing in an id stands for other characters, and capital letters are none of its. Raises `ConfigurationError` for
+    less than `at_least` characters.
     """
     if prefix in candidates:
         return prefix
-    matches = sorted(each for each in candidates if prefix and each.startswith(prefix))
+    if len(prefix) < at_least:
+        raise ConfigurationError(
+            f"{prefix!a} is too little of the id of a {what}", f"write at least {at_least} characters of it"
+        )
+    matches = sorted(each for each in candidates if each.startswith(prefix))
     if len(matches) == 1:
         return matches[0]
     if not matches:
         tell(f"error: no record of {what} {prefix}")
         tell(f"help: {remedy}")
         return None
-    tell(f"error: the ids of {len(matches)} {what}s begin with {prefix}")
+    many = f"more than {MAX_TOLD_CANDIDATES}" if len(matches) > MAX_TOLD_CANDIDATES else str(len(matches))
+    tell(f"error: the ids of {many} {what}s begin with {prefix}")
     tell("help: write more of the one that is meant")
     for each in matches[:MAX_TOLD_CANDIDATES]:
         tell(f"  {each}  {candidates[each]}".rstrip())
-    if len(matches) > MAX_TOLD_CANDIDATES:
-        tell(f"  and {len(matches) - MAX_TOLD_CANDIDATES} more")
     return None
 
 

@@ -1,19 +1,32 @@
-"""What `accredit revoke` runs: makes or extends an issuer's signed list, in a file or in a gateway's store."""
+"""What `accredit revoke` runs: makes or extends an issuer's signed list, in a file or in a gateway's store.
+
+Of an id that some call came with the beginning will do. So that none but the certificate that is meant is revoked:
+
+1. at least eight characters are written, and only one certificate's id begins so;
+2. only what the issuer has signed counts: whoever sends calls could else make up a certificate for any beginning;
+3. it is shown whole, with whom it is for and what it allows, and somebody says yes, at the terminal or with `--yes`.
+"""
 
 import os
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
+import typer
 
+from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDIN, STDOUT
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import check_out, find_by_prefix, print_facts, print_json, say, tell, write_out
 from accredit.console.revoking import revoke
 from accredit.errors import AccreditError, ConfigurationError
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key
-from accredit.ratify import RevocationList
+from accredit.limits import MIN_REVOKED_ID_CHARS
+from accredit.ratify import DelegationCert, RevocationList, delegation_sign_bytes
+from accredit.ratify.hybrid import signature_fault
 from accredit.stores import InMemory, LogStore, SqliteFile, open_log, parse_store_url
 from accredit.stores.rules import ListChange
 
@@ -24,14 +37,15 @@ _NEGATIVE = 1
 _WHOLE = "write the whole id, which `accredit inspect FILE` shows: only those of certificates that were used are known"
 
 
-class _Presented(Struct):
-    cert_id: str
-    issuer_id: str
-    scope: list[str]
+class Place(NamedTuple):
+    """Where the list is: in a file, or in a store."""
+
+    file: Path | None
+    store: str | None
 
 
 def revoke_certificate(
-    cert_id: str, issuer: Path, list_file: Path | None, store: str | None, *, ask: AskPassphrase, as_json: bool
+    cert_id: str, issuer: Path, place: Place, *, ask: AskPassphrase, agreed: bool, as_json: bool
 ) -> int:
     """Add a certificate's id to a list; return the exit code. Raises `ConfigurationError`."""
     if not cert_id.strip() or not cert_id.isprintable():
@@ -40,6 +54,7 @@ def revoke_certificate(
         raise ConfigurationError(
             f"CERT_ID: {cert_id} is a file", f"name a certificate's id; `accredit inspect {cert_id}` shows those in it"
         )
+    list_file, store = place
     if (list_file is None) == (store is None):
         raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
     out = STDOUT if list_file == STDIN else None
@@ -48,17 +63,17 @@ def revoke_certificate(
     where = str(list_file or store)
     database = None if store is None else _store(store)
     if database is not None and _BEGINNING.fullmatch(cert_id):
-        whole_id = _presented(database, cert_id, key.about.id)
-        if whole_id is None:
+        found = _presented(database, cert_id, key)
+        if found is None or not _agreed(found, agreed=agreed):
             return _NEGATIVE
-        cert_id = whole_id
+        cert_id = found.cert_id
     is_new = isinstance(database, SqliteFile) and not database.path.exists()
     change = revoke(cert_id, key, Path(where) if database is None else database, where)
     _warn(cert_id, key, store, is_new=is_new)
-    place = "file" if store is None else "store"
+    kind = "file" if store is None else "store"
     if out is not None:
         write_out(out, change.after)
-    _report(change, cert_id, (place, where), key, as_json=as_json)
+    _report(change, cert_id, (kind, where), key, as_json=as_json)
     return 0
 
 
@@ -71,26 +86,46 @@ def _store(url: str) -> LogStore:
     return found
 
 
-def _presented(database: LogStore, prefix: str, issuer_id: str) -> str | None:
-    """Return the whole id of the issuer's only certificate whose id begins with `prefix`, among those that calls
-    presented.
-
-    None, with the reason on stderr, if there is not exactly one.
-    """
-    candidates: dict[str, str] = {}
+def _presented(database: LogStore, prefix: str, key: SigningKey) -> DelegationCert | None:
+    """Return the issuer's only certificate whose id begins with `prefix`, among those that calls presented (rules 1 and
+    2). None, with the reason on stderr, if there is not exactly one. Raises `ConfigurationError`."""
+    candidates: dict[str, DelegationCert] = {}
     try:
         with open_log(database) as log:
             for chain in log.chains():
-                candidates |= {
-                    cert.cert_id: words.scopes(cert.scope)
-                    for cert in msgspec.json.decode(chain, type=list[_Presented])
-                    if cert.issuer_id == issuer_id
-                }
+                if prefix.encode() in chain:
+                    candidates |= {cert.cert_id: cert for cert in _own(chain, prefix, key)}
     except (AccreditError, msgspec.MsgspecError) as error:
         raise ConfigurationError(
             f"{prefix} is no whole id, and the store's log, which may know it, can't be read: {error}", _WHOLE
         ) from None
-    return find_by_prefix(prefix, candidates, "certificate", _WHOLE)
+    described = {cert_id: words.scopes(cert.scope) for cert_id, cert in candidates.items()}
+    found = find_by_prefix(prefix, described, "certificate", _WHOLE, at_least=MIN_REVOKED_ID_CHARS)
+    return None if found is None else candidates[found]
+
+
+def _own(chain: bytes, prefix: str, key: SigningKey) -> Iterator[DelegationCert]:
+    """Yield the certificates of a chain whose ids begin so, and that the key has signed."""
+    for text in msgspec.json.decode(chain, type=list[msgspec.Raw]):
+        cert = DelegationCert.decode(bytes(text))
+        is_meant = cert.cert_id.startswith(prefix) and cert.issuer_pub_key == key.about.public_key
+        if is_meant and signature_fault(delegation_sign_bytes(cert), cert.signature, cert.issuer_pub_key) is None:
+            yield cert
+
+
+def _agreed(cert: DelegationCert, *, agreed: bool) -> bool:
+    """Show on stderr what is about to be revoked; return whether somebody wants that (rule 3). Raises
+    `ConfigurationError`."""
+    ends = words.ends(cert, unix_seconds())
+    facts = [("certificate", cert.cert_id), ("for", cert.subject_id), ("scopes", words.scopes(cert.scope))]
+    print_facts([*facts, ("ends", ends)], err=True)
+    if agreed:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            "only the beginning of an id is given, and there is nobody to ask", "write it whole, or say --yes"
+        )
+    return typer.confirm("Revoke it?", default=False, err=True)
 
 
 def _warn(cert_id: str, key: SigningKey, store: str | None, *, is_new: bool) -> None:

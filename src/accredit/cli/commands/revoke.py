@@ -33,13 +33,17 @@ def revoke(
         str | None,
         typer.Option("--store", metavar="URL", help="The gateway's store, in place of a file: sqlite:///FILE."),
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Revoke without asking where only the beginning of the id is given.")
+    ] = False,
     passphrase_file: PassphraseFileOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Adds a certificate to its issuer's signed revocation list.
 
     It counts where a gateway reads the list: in its store, or in a file that its configuration names in
-    proofs.revocation.files. With --store, of an id that some call came with the beginning will do.
+    proofs.revocation.files. With --store, of an id that some call came with the beginning will do (8 characters): what
+    it belongs to is shown, and you are asked.
 
     Example:
 
@@ -47,7 +51,8 @@ def revoke(
 
     accredit revoke 0123456789abcdef0123456789abcdef --issuer owner.key --store sqlite:///accredit.db
     """
-    from accredit.cli.actions.revoke import revoke_certificate
+    from accredit.cli.actions.revoke import Place, revoke_certificate
 
     ask = passphrase_source(passphrase_file)
-    return revoke_certificate(cert_id, issuer, list_file, store, ask=ask, as_json=as_json)
+    place = Place(list_file, store)
+    return revoke_certificate(cert_id, issuer, place, ask=ask, agreed=yes, as_json=as_json)

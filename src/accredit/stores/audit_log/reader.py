@@ -21,9 +21,11 @@ from accredit.stores.audit_log.reading import (
     certificates_in,
     damaged,
     head_in,
+    key_range,
     numbered,
     windows,
 )
+from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL
 
 _READ = (
     "SELECT entry, name, number, id, payload, ed25519, ml_dsa_65, digest, {members}"
@@ -32,6 +34,17 @@ _READ = (
 _IS_OPEN = "WHERE entry IN (SELECT entry FROM log_open)"
 # Two looks into the index; of both at once SQLite would read every row.
 _ENDS = "SELECT coalesce((SELECT min(entry) FROM log_entries), 1), coalesce((SELECT max(entry) FROM log_entries), 0)"
+# Each run is found by one look into the index, whatever numbers the entries of a damaged file have.
+OF_CALLS = f"""
+WHERE entry IN (
+  WITH RECURSIVE runs (run) AS (
+    SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL}
+    UNION ALL
+    SELECT (SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL} AND {CALL_RUN} > run) FROM runs
+    WHERE run IS NOT NULL)
+  SELECT entry FROM runs CROSS JOIN log_entries
+  ON {CALL_RUN} = run AND {HAS_CALL} AND {CALL_KEY} >= ? AND {CALL_KEY} < ?)
+ORDER BY entry"""  # noqa: S608 - of constants
 _COLUMNS = "SELECT name FROM pragma_table_info('log_entries')"
 _BEFORE_ALL = -(1 << 63)  # so that an entry that was moved before the first one (number 1) is read, too
 _NO_SUCH_TABLE = "no such table"
@@ -145,6 +158,11 @@ class LogFile(LogReader):
         for first, last, order in found:
             for row in self._rows(f"{query} {order}", part, first, last):
                 yield _numbered(row)
+
+    def of_calls(self, prefix: str) -> Iterator[Numbered]:
+        """Yield the records of calls whose ids begin so: with one look into the index for each run."""
+        for row in self._rows(f"{self._read} {OF_CALLS}", *key_range(prefix)):
+            yield _numbered(row)
 
     def summaries(self) -> Iterator[Numbered]:
         """Yield checkpoints and notes of pruning, in order."""

@@ -30,6 +30,7 @@ from accredit.attest import (
 from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.members import restored
+from accredit.stores.audit_log.schema import CALL_KEY_CHARS
 
 _FIRST_WINDOW = 256
 NO_PLACE = "the next entry has no writer or number"
@@ -131,6 +132,11 @@ class LogReader(ABC):
         are that record or came after it, in order; of its writer's chain at least."""
 
     @abstractmethod
+    def of_calls(self, prefix: str) -> Iterator[Numbered]:
+        """Yield the records of calls whose ids begin so, and maybe others, in any order: by an index, not by reading
+        all."""
+
+    @abstractmethod
     def summaries(self) -> Iterator[Numbered]:
         """Yield checkpoints and notes of pruning, those of each chain in order."""
 
@@ -184,6 +190,12 @@ def windows(first: int, last: int) -> Iterator[tuple[int, int]]:
     while first <= last:
         yield first, min(last, first + size - 1)
         first, size = first + size, size * 4
+
+
+def key_range(prefix: str) -> tuple[bytes, bytes]:
+    """Return between which keys those of calls are whose ids begin so: from the first, and less than the second."""
+    first = prefix.encode("utf-8", "surrogatepass")[:CALL_KEY_CHARS]
+    return first, first + b"\xff"
 
 
 def head_in(name: object, records: object, head: object) -> Head:

@@ -28,11 +28,13 @@ from accredit.stores.audit_log.reading import (
     certificates_in,
     damaged,
     head_in,
+    key_range,
     numbered,
     windows,
 )
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Row
+from accredit.stores.postgres.schema import CALL_KEY
 from accredit.stores.postgres.snapshot import Snapshot
 
 RECORD, CHECKPOINT, NOTE = 0, 1, 2
@@ -88,6 +90,7 @@ _COVERING = (
     f"{_READ} WHERE e.writer = (SELECT writer FROM log_writers WHERE name = $1) AND e.kind = {CHECKPOINT}"
     " AND e.number >= $2 ORDER BY e.number LIMIT 1"
 )
+_OF_CALLS = f"{_READ} WHERE e.kind = {RECORD} AND {CALL_KEY} >= $1::bytea AND {CALL_KEY} < $2::bytea"
 _HOLDING = f"{_READ} WHERE position($1::bytea IN e.payload) > 0"
 _HOLDING_OF_A_DAY = f"{_HOLDING} AND e.day = $2 ORDER BY e.entry DESC"
 _HOLDING_SINCE = (
@@ -200,6 +203,10 @@ class LogDatabase(LogReader):
     def _days(self) -> list[datetime.date]:
         """Return the days that have a table, the latest first."""
         return sorted((day for (day,) in self._snapshot.rows(DAYS)), reverse=True)
+
+    def of_calls(self, prefix: str) -> Iterator[Numbered]:
+        """Yield the records of calls whose ids begin so: with one look into each day's index."""
+        return map(self._numbered, self._snapshot.rows(_OF_CALLS, *key_range(prefix)))
 
     def chains(self) -> Iterator[bytes]:
         """Yield the chains of certificates that calls came with."""

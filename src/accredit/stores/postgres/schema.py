@@ -9,6 +9,7 @@ come by a function that takes nothing from it (log_make_days).
 """
 
 from accredit.limits import LOG_COPIED, LOG_COPIED_BYTES, LOG_DAYS_AHEAD
+from accredit.stores.audit_log.schema import CALL_KEY_CHARS, CALL_MARK
 
 _MAKE_DAYS = f"""
 CREATE FUNCTION log_make_days() RETURNS void LANGUAGE plpgsql SECURITY DEFINER
@@ -31,9 +32,20 @@ BEGIN
   END LOOP;
 END $$"""
 
-# Of a day that is over nobody adds an entry: what is left of it is copied before anybody has to wait.
-_CLEAR_DAY = f"""
-CREATE FUNCTION log_clear_day(cleared date) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
+CALL_KEY = (
+    f"substring(payload FROM position('\\x{CALL_MARK.hex()}'::bytea IN payload) + {len(CALL_MARK)}"
+    f" FOR {CALL_KEY_CHARS})"
+)
+"""How a call's id begins, in its record."""
+
+
+def _clear_day(create: str, *indexes: str) -> str:
+    """Return the statement that makes log_clear_day. Of a day that is over nobody adds an entry: what is left of it is
+    copied, and has these indexes, before anybody has to wait."""
+    quoted = [each.replace("'", "''") for each in indexes]
+    made = "".join(f"\n    EXECUTE format('{each}', copy);" for each in quoted)
+    return f"""
+{create} FUNCTION log_clear_day(cleared date) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   is_over boolean := cleared < (clock_timestamp() AT TIME ZONE 'UTC')::date;
@@ -59,7 +71,7 @@ BEGIN
     EXECUTE format('CREATE TABLE public.%I (LIKE public.log_entries INCLUDING DEFAULTS INCLUDING STORAGE,'
       ' CHECK (day IS NOT NULL AND day >= %L AND day < %L))', copy, cleared, cleared + 1);
     EXECUTE format('INSERT INTO public.%I SELECT * FROM public.%I', copy, name);
-    EXECUTE format('ALTER TABLE public.%I ADD PRIMARY KEY (writer, kind, number, day)', copy);
+    EXECUTE format('ALTER TABLE public.%I ADD PRIMARY KEY (writer, kind, number, day)', copy);{made}
   END IF;
   LOCK TABLE public.log_entries IN ACCESS EXCLUSIVE MODE;
   EXECUTE format('DROP TABLE public.%I', name);
@@ -70,6 +82,7 @@ BEGIN
   END IF;
   RETURN true;
 END $$"""  # noqa: S608 - of constants
+
 
 SCHEMA: tuple[tuple[str, ...], ...] = (
     (
@@ -130,8 +143,13 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         "REVOKE ALL ON FUNCTION log_make_days() FROM PUBLIC",
         # Makes a day's table anew from what is left in it, or takes it out if that is nothing, so that what was deleted
         # is gone. Returns false if the day is not over, and too much is left to have all others wait.
-        _CLEAR_DAY,
+        _clear_day("CREATE"),
         "REVOKE ALL ON FUNCTION log_clear_day(date) FROM PUBLIC",
+    ),
+    (
+        # By how the ids of their calls begin.
+        f"CREATE INDEX log_calls ON log_entries ({CALL_KEY}) WHERE kind = 0",
+        _clear_day("CREATE OR REPLACE", f"CREATE INDEX ON public.%I ({CALL_KEY}) WHERE kind = 0"),
     ),
 )
 VERSION = len(SCHEMA)

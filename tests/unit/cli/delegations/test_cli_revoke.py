@@ -62,29 +62,55 @@ def test_for_programs_it_is_json(run: Run, world: World) -> None:
     assert done["updated_at"].endswith("Z")
 
 
-def log_of(folder: Path, world: World, *cert_ids: str) -> None:
+def log_of(folder: Path, world: World, *cert_ids: str, forged: str | None = None) -> None:
     """A store whose log knows of calls on these certificates of the owner's."""
 
     async def make() -> None:
         records = records_at(folder / "accredit.db")
         for each in cert_ids:
-            cert = replace(world.grant("email:send"), cert_id=each)
-            await records.begin(decided(certificates=recorded_chain([json.dumps(cert.to_dict()).encode()]).text))
+            cert = world.grant("email:send", cert_id=each)
+            await records.begin(decided(certificates=recorded_chain([cert.text()]).text))
+        if forged is not None:
+            cert = replace(world.grant("email:send"), cert_id=forged)
+            await records.begin(decided(certificates=recorded_chain([cert.text()]).text))
         await records.aclose()
 
     asyncio.run(make())
 
 
 def test_a_certificate_that_calls_came_with_is_named_by_how_its_id_begins(run: Run, folder: Path, world: World) -> None:
-    log_of(folder, world, "0a" * 16, "0b" * 16)
-    done = run("revoke", "0a", *STORE, "--json")
-    assert (done.code, done.json["revoked_certs"]) == (0, ["0a" * 16])
-    done = run("revoke", "0", *STORE)
+    one, two = "0a" * 8 + "1" * 16, "0a" * 8 + "2" * 16
+    log_of(folder, world, one, two)
+    done = run("revoke", one[:17], *STORE, "--json", "--yes")
+    assert (done.code, done.json["revoked_certs"]) == (0, [one])
+    assert one in done.err
+    assert "email:send" in done.err
+    done = run("revoke", "0a0a0a0a", *STORE, "--yes")
     assert (done.code, done.out) == (1, "")
-    assert [line.split()[0] for line in done.err.splitlines()[2:]] == ["0a" * 16, "0b" * 16]
-    done = run("revoke", "0c", *STORE)
+    assert [line.split()[0] for line in done.err.splitlines()[2:]] == [one, two]
+    done = run("revoke", "0c0c0c0c", *STORE, "--yes")
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("error: no record of certificate 0c\nhelp: write the whole id")
+    assert done.err.startswith("error: no record of certificate 0c0c0c0c\nhelp: write the whole id")
+
+
+def test_the_beginning_of_an_id_revokes_nothing_before_somebody_saw_what_it_belongs_to(
+    run: Run, folder: Path, world: World
+) -> None:
+    log_of(folder, world, "0a" * 16)
+    assert "write it whole" in run("revoke", "0a0a0a0a", *STORE).err
+    done = run("revoke", "0a0a0a0", *STORE, "--yes")
+    assert (done.code, done.out) == (2, "")
+    assert "too little of the id" in done.err
+    assert run("revoke", "ff" * 16, *STORE, "--json").json["revoked_certs"] == ["ff" * 16]
+
+
+def test_a_certificate_that_a_caller_made_up_is_not_revoked_in_anothers_place(
+    run: Run, folder: Path, world: World
+) -> None:
+    log_of(folder, world, forged="0a" * 16)
+    assert run("revoke", "0a0a0a0a", *STORE, "--yes").err.startswith("error: no record of certificate")
+    log_of(folder, world, "0a0a0a0a" + "f" * 24)
+    assert run("revoke", "0a0a0a0a", *STORE, "--yes", "--json").json["revoked_certs"] == ["0a0a0a0a" + "f" * 24]
 
 
 def test_a_list_never_gets_older(run: Run, folder: Path, world: World, save: Save) -> None:

@@ -11,6 +11,7 @@ from tests.world.recorded import records_at
 from tests.world.records import decided
 
 from accredit.attest import CallDecision
+from accredit.base.text import one_line
 from accredit.keys import PrivateKeyFile, make_key, write_key
 from accredit.limits import MAX_TOLD_CANDIDATES
 
@@ -41,32 +42,32 @@ def agent(folder: Folder) -> PrivateKeyFile:
     """An agent with a key, who made two of three calls in another log."""
     key = make_key("agent", "Mail agent", 1_800_000_000)
     write_key(folder.path / "mail.key", key)
-    calls = [("0a1" + "0" * 29, key.id), ("0a2" + "0" * 29, key.id), ("0b" + "0" * 30, "bb" * 16)]
+    calls = [("0a0a1" + "0" * 27, key.id), ("0a0a2" + "0" * 27, key.id), ("0b0b" + "0" * 28, "bb" * 16)]
     write_log(folder.path / "other.db", [with_id(*each) for each in calls])
     return key
 
 
 def test_a_call_is_named_by_a_beginning_that_only_it_has(run: Run, agent: PrivateKeyFile) -> None:
     assert agent.kind == "agent"
-    shown = run("log", "show", "0b", *OTHER)
+    shown = run("log", "show", "0b0b", *OTHER)
     assert shown.code == 0
-    assert f"call.id {'0b' + '0' * 30}" in shown.words
+    assert f"call.id {'0b0b' + '0' * 28}" in shown.words
     for more in ((), ("--bundle",)):
-        done = run("log", "export", "--call", "0a1", *more, *OTHER)
+        done = run("log", "export", "--call", "0a0a1", *more, *OTHER)
         assert (done.code, done.err) == (0, "")
-    whole = run("log", "export", "--call", "0a1" + "0" * 29, "--bundle", *OTHER).json
-    assert whole == run("log", "export", "--call", "0a1", "--bundle", *OTHER).json
+    whole = run("log", "export", "--call", "0a0a1" + "0" * 27, "--bundle", *OTHER).json
+    assert whole == run("log", "export", "--call", "0a0a1", "--bundle", *OTHER).json
 
 
 def test_a_beginning_that_several_calls_have_is_a_no_with_all_of_them(run: Run, agent: PrivateKeyFile) -> None:
     assert agent.kind == "agent"
-    for command in (("show", "0a"), ("export", "--call", "0a"), ("export", "--call", "0a", "--out", "call.json")):
+    for command in (("show", "0a0a"), ("export", "--call", "0a0a"), ("export", "--call", "0a0a", "--out", "call.json")):
         done = run("log", *command, *OTHER)
         assert (done.code, done.out) == (1, "")
         what, remedy, *candidates = done.err.splitlines()
-        assert what == "error: the ids of 2 calls begin with 0a"
+        assert what == "error: the ids of 2 calls begin with 0a0a"
         assert remedy.startswith("help: ")
-        assert [each.split()[0] for each in candidates] == ["0a1" + "0" * 29, "0a2" + "0" * 29]
+        assert [each.split()[0] for each in candidates] == ["0a0a1" + "0" * 27, "0a0a2" + "0" * 27]
         assert all("send_email" in each for each in candidates)
     assert not Path("call.json").exists()
 
@@ -74,23 +75,32 @@ def test_a_beginning_that_several_calls_have_is_a_no_with_all_of_them(run: Run, 
 def test_of_very_many_candidates_some_are_told(run: Run, folder: Folder) -> None:
     calls = [with_id(f"{number:032x}", "bb" * 16) for number in range(MAX_TOLD_CANDIDATES + 3)]
     write_log(folder.path / "other.db", calls)
-    lines = run("log", "show", "0", *OTHER).err.splitlines()
-    assert len(lines) == 2 + MAX_TOLD_CANDIDATES + 1
-    assert lines[-1].strip() == "and 3 more"
+    lines = run("log", "show", "0000", *OTHER).err.splitlines()
+    assert lines[0] == f"error: the ids of more than {MAX_TOLD_CANDIDATES} calls begin with 0000"
+    assert len(lines) == 2 + MAX_TOLD_CANDIDATES
 
 
-@pytest.mark.parametrize("prefix", ["", "%", "_", '"id":"', "send_email", "0a%"])
+@pytest.mark.parametrize("prefix", ["%%%%", "____", '"id":"', "send_email", "0a0a%", "0A0A", "0a0a1\x00", "\ud800abc"])
 def test_what_is_in_a_record_but_begins_no_id_is_no_call(run: Run, agent: PrivateKeyFile, prefix: str) -> None:
     assert agent.kind == "agent"
     done = run("log", "show", prefix, *OTHER)
     assert (done.code, done.out) == (1, "")
-    assert done.err.splitlines()[0] == f"error: no record of call {prefix}"
+    assert done.err.splitlines()[0] == "error: no record of call " + one_line(prefix)
+
+
+@pytest.mark.parametrize("prefix", ["", "0", "0a0"])
+def test_too_little_of_an_id_is_not_guessed_from(run: Run, agent: PrivateKeyFile, prefix: str) -> None:
+    assert agent.kind == "agent"
+    for words in (("show", prefix), ("export", "--call", prefix), ("list", "--agent", prefix)):
+        done = run("log", *words, *OTHER)
+        assert (done.code, done.out) == (2, "")
+        assert "is too little of the id" in done.err
 
 
 def test_calls_of_an_agent_are_found_by_how_its_id_begins(run: Run, agent: PrivateKeyFile) -> None:
     rows = run("log", "list", "--agent", agent.id[:6], *OTHER).out.splitlines()[1:]
     assert len(rows) == 2
-    assert len(run("log", "list", "--principal", "aaa", *OTHER).out.splitlines()) == 1 + 3
+    assert len(run("log", "list", "--principal", "aaaa", *OTHER).out.splitlines()) == 1 + 3
     none = run("log", "list", "--agent", "nobody", *OTHER)
     assert (none.code, none.out) == (1, "")
     assert none.err.startswith("error: no record of agent nobody\nhelp: ")
@@ -103,7 +113,7 @@ def test_an_agent_whose_key_is_known_has_its_name(run: Run, folder: Folder, agen
     rows = run("log", "list", *OTHER, *known, "--json").out
     assert rows.count('"agent_name": "Mail agent"') == 2
     assert rows.count('"agent_name": null') == 1
-    assert f"authority.agent_id Mail agent ({agent.id})" in run("log", "show", "0a1", *OTHER, *known).words
+    assert f"authority.agent_id Mail agent ({agent.id})" in run("log", "show", "0a0a1", *OTHER, *known).words
 
     (folder.path / "accredit.toml").write_text('[store]\nurl = "sqlite:///other.db"\n')
     (folder.path / "token.pub").write_text("-----BEGIN PUBLIC KEY-----")
