@@ -1480,6 +1480,9 @@ looked for from the newest entry on."""
 MAX_LOG_LOOKS = 2
 """Pages of the log that are read at one time: each is a thread and a connection to the store."""
 
+MAX_COMPLETED_FILE_BYTES = 131_072
+"""Bytes of a configuration that is read when a person presses the tab key: of a longer one no names are offered."""
+
 
 # --- hosts' files -------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A command in a terminal of its own: a real pty, which is its controlling terminal. I/O: processes."""
+"""A command, ours or another, in a terminal of its own: a real pty, which is its controlling one. I/O: processes."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,12 +23,18 @@ class Terminal:
     """`with Terminal("keys", "new", ..., folder=folder) as terminal`: what a person sees, and types. `seen` is all that
     was written to the terminal, `code` the exit code once it has ended."""
 
-    def __init__(self, *arguments: str, folder: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
         self.seen = ""
         self.code: int | None = None
         self._ours, theirs = pty.openpty()
         self._process = subprocess.Popen(
-            [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
+            [*command, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
             env=environment({"TERM": "dumb", **(env or {})}), start_new_session=True,
             preexec_fn=lambda: os.login_tty(os.dup(theirs)),
         )  # fmt: skip

@@ -49,12 +49,13 @@ _MODULES = {
     "log": "log",
     "store": "store",
     "config": "config",
+    "completion": "completion",
 }
 """Each command, and its module in `cli.commands`. There it is the function of its name, or the group `NAME_app`."""
 
 _CLASSES: Mapping[str, type[TyperCommand]] = {
     **dict.fromkeys(("serve", "up", "wrap", "init", "check"), CommandAfterDashes),
-    "add": NameAndCommandAfterDashes,
+    **dict.fromkeys(("add", "completion"), NameAndCommandAfterDashes),
 }
 """Those that take another program's command line."""
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from accredit.cli.candidates import server_names
 from accredit.cli.standard import only_file, reads, reads_secret
 
 _CONFIG = "The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml"
@@ -40,7 +41,8 @@ GatewayIdOption = Annotated[
     str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")
 ]
 NamedServerOption = Annotated[
-    str | None, typer.Option("--server", metavar="NAME", help="One of the configuration's [servers].")
+    str | None,
+    typer.Option("--server", metavar="NAME", autocompletion=server_names, help="One of the configuration's [servers]."),
 ]
 HeaderOption = Annotated[
     list[str] | None,
@@ -61,7 +63,12 @@ TimeoutOption = Annotated[
 ]
 ServerOption = Annotated[
     str | None,
-    typer.Option("--server", metavar="NAME", help="One of the gateway's [servers]; of a URL, what is at URL/NAME."),
+    typer.Option(
+        "--server",
+        metavar="NAME",
+        autocompletion=server_names,
+        help="One of the gateway's [servers]; of a URL, what is at URL/NAME.",
+    ),
 ]
 LogLevelOption = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least that is logged.")

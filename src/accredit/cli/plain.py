@@ -1,5 +1,5 @@
-"""Command lines of `serve`, `wrap` and `connect` that can be read without typer, which brings pydantic: 10 MiB for a
-whole run, and half of the time until a host's server answers.
+"""Command lines that can be read without typer, which brings pydantic: 10 MiB for a whole run of `serve` or `wrap`, and
+a good part of the time that a host waits for `connect`, or a person for a `completion`.
 
 A plain command line has each option as one word and its value as the next, once if it counts once, in its own type and
 bounds; a URL in full; and a command after `--`. Whatever else it is - a call for help, `--port=1`, a mistake - typer
@@ -20,9 +20,11 @@ from accredit.errors import ConfigurationError
 from accredit.limits import MAX_WORKERS
 
 if TYPE_CHECKING:
+    from accredit.cli.actions import completion as completing
     from accredit.cli.actions import connect as connecting
     from accredit.cli.actions import serve as serving
 else:
+    completing = Deferred("accredit.cli.actions.completion")
     connecting, serving = Deferred("accredit.cli.actions.connect"), Deferred("accredit.cli.actions.serve")
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -87,6 +89,7 @@ OPTIONS = {
         "--ask": _one_of("auto", "off"),
         "--hold": _seconds,
     },
+    "completion": {},
 }
 """The options of a command that take a value, and how it is read: anything else raises `ValueError`."""
 REPEATED = frozenset({"--delegation", "--header"})
@@ -95,9 +98,12 @@ FLAGS = {
     "serve": frozenset({"--insecure"}),
     "wrap": frozenset[str](),
     "connect": frozenset({"--show-uncovered", "--modern"}),
+    "completion": frozenset[str](),
 }
-_TAKES_URL, _NEEDS_URL = frozenset({"serve", "connect"}), frozenset({"connect"})
-_TAKES_COMMAND = frozenset({"serve", "wrap"})
+_SHELLS = frozenset({"bash", "zsh", "fish"})
+_TAKES_URL = frozenset({"serve", "connect"})
+_NEEDS = {"connect": "url", "completion": "shell"}
+_TAKES_COMMAND = frozenset({"serve", "wrap", "completion"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,8 @@ def run(words: Sequence[str]) -> int | None:
     try:
         if found.name == "connect":
             return connecting.start_connect(**found.values)
+        if found.name == "completion":
+            return completing.start_completion(found.command, **found.values)
         start = serving.start_server if found.name == "serve" else serving.start_wrap
         return start(found.command, **found.values)
     except ConfigurationError as error:
@@ -133,7 +141,7 @@ def read(words: Sequence[str]) -> Plain | None:
         values = _values(name, iter(words[1:at]))
     except ValueError:
         return None
-    if (name in _NEEDS_URL and "url" not in values) or (name not in _TAKES_COMMAND and at < len(words)):
+    if _NEEDS.get(name, name) not in {*values, name} or (name not in _TAKES_COMMAND and at < len(words)):
         return None
     return Plain(name, values, list(words[at + 1 :]) if at < len(words) else None)
 
@@ -147,6 +155,8 @@ def _values(name: str, words: Iterator[str]) -> dict[str, object]:
             parameter, value = _parameter(word), True
         elif name in _TAKES_URL and "://" in word:
             parameter, value = "url", _text(word)
+        elif name == "completion" and word in _SHELLS:
+            parameter, value = "shell", word
         else:
             raise ValueError
         if word in REPEATED:

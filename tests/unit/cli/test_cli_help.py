@@ -10,8 +10,8 @@ from accredit.cli import app, application
 
 pytestmark = [pytest.mark.holds("cli"), pytest.mark.holds("cli/application")]
 
-PRINTS_NO_DATA = {"demo", "serve", "wrap", "connect"}
-"""What these write is a story, a log or a protocol."""
+PRINTS_NO_DATA = {"demo", "serve", "wrap", "connect", "completion"}
+"""What these write is a story, a log, a protocol or a script."""
 
 
 def commands(command: Any, *words: str) -> list[tuple[str, ...]]:

@@ -31,6 +31,9 @@ PLAIN = [
     "serve",
     "wrap --config a/b.toml -- python server.py",
     "wrap --timeout 0 --log-level error --log-format json",
+    "completion zsh",
+    "completion bash -- serve --config",
+    "completion fish -- ",
     "connect http://127.0.0.1:1/mcp",
     "connect --key a.key --delegation d.json --delegation e.json https://h/mcp --header A=b --header C=d --timeout 2.5",
     "connect http://h/mcp --server mail --token-env T --gateway-id g --ask auto --hold 20 --modern --show-uncovered",
@@ -43,6 +46,7 @@ OTHERS = [
     *("serve python server.py", "serve server", "serve http://h/ http://i/", "serve http://h/ x", "serve --conf a"),
     *("serve --config --insecure", "serve --insecure=1", "wrap http://h/", "wrap --port 1", "wrap x y"),
     *("serve --config /dev/stdin", "connect", "connect h/mcp", "connect http://h/ -- a", "connect http://h/ http://i/"),
+    *("completion", "completion csh", "completion bash zsh", "completion -- bash", "completion bash x"),
     *("connect http://h/ --ask", "connect http://h/ --ask on", "connect http://h/ --key a --key b", "connect --help"),
     *("connect http://h/ --key -", "connect http://h/ --delegation /dev/stdin", "connect http://h/ --hold 1e3"),
 ]  # fmt: skip

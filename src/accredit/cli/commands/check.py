@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from accredit.base.standard import STDIN
+from accredit.cli.candidates import server_names
 from accredit.cli.dashes import command_of
 from accredit.cli.options import CheckedConfigOption, HeaderOption, JsonOption, TimeoutOption, TokenEnvOption
 from accredit.cli.reaching import reached, read_reach
@@ -24,6 +25,7 @@ def check(
         str | None,
         typer.Argument(
             metavar="NAME|URL|MODULE:SERVER",
+            autocompletion=server_names,
             help="One of [servers]; or an MCP server, or a server object that can be imported.",
         ),
     ] = None,

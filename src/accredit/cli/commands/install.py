@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
+from accredit.cli.candidates import host_names, server_names
 from accredit.cli.options import JsonOption
 from accredit.cli.standard import only_file
 from accredit.errors import ConfigurationError
 
-_Host = Annotated[str | None, typer.Argument(metavar="HOST", help="Such as cursor; --list names all.")]
+_Host = Annotated[
+    str | None, typer.Argument(metavar="HOST", autocompletion=host_names, help="Such as cursor; --list names all.")
+]
 _Name = Annotated[
     str | None, typer.Option("--name", metavar="N", help="What the entry is called.", show_default="the gateway's name")
 ]
@@ -34,7 +37,8 @@ def install(
         ),
     ] = None,
     server: Annotated[
-        str | None, typer.Option("--server", metavar="NAME", help="One of the gateway's [servers].")
+        str | None,
+        typer.Option("--server", metavar="NAME", autocompletion=server_names, help="One of the gateway's [servers]."),
     ] = None,
     project: _Project = False,
     dry_run: _DryRun = False,
@@ -68,7 +72,7 @@ def install(
 
 
 def uninstall(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Such as cursor.")],
+    host: Annotated[str, typer.Argument(metavar="HOST", autocompletion=host_names, help="Such as cursor.")],
     name: Annotated[
         str | None, typer.Option("--name", metavar="N", help="The entry; else the only one of accredit.")
     ] = None,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from accredit.cli.candidates import server_names
 from accredit.cli.options import ConfigOption, JsonAnywayOption, JsonOption
 from accredit.cli.standard import reads, reads_secret, writes
 
@@ -53,7 +54,10 @@ def list_calls(
     store: _StoreOption = None,
     config: ConfigOption = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Calls of this target.")] = None,
-    server: Annotated[str | None, typer.Option("--server", metavar="NAME", help="Of this one of [servers].")] = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="NAME", autocompletion=server_names, help="Of this one of [servers]."),
+    ] = None,
     principal: Annotated[
         str | None, typer.Option("--principal", metavar="ID", help="Of this principal; the id or how it begins.")
     ] = None,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from accredit.cli.candidates import server_names
 from accredit.cli.options import ConfigFileOption, HeaderOption, JsonOption, TimeoutOption, TokenEnvOption
 from accredit.cli.reaching import read_reach
 
@@ -14,7 +15,11 @@ from accredit.cli.reaching import read_reach
 def pin(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="One of [servers]; else that of [upstream], `upstream`."),
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=server_names,
+            help="One of [servers]; else that of [upstream], `upstream`.",
+        ),
     ] = None,
     config: ConfigFileOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Approve without being asked.")] = False,

@@ -1,0 +1,49 @@
+"""What can stand in the place of some options and arguments, for shells that complete it. Reads the configuration.
+
+A name is offered only if no shell could take it for anything but a word: the file may be anybody's.
+"""
+
+# ruff: noqa: PLC0415 - what these need is loaded when somebody presses the tab key
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any, cast
+
+import typer
+
+from accredit.limits import MAX_COMPLETED_FILE_BYTES
+
+PLAIN_WORD = re.compile(r"[A-Za-z0-9@%_+=:,./-]+")
+"""A word that means itself in every shell."""
+
+
+def server_names(ctx: typer.Context) -> list[str]:
+    """Return the names of the `[servers]` of the configuration that `--config` names, or of the one that is found. None
+    if it can't be read."""
+    named = ctx.params.get("config") or os.environ.get("ACCREDIT_CONFIG") or "accredit.toml"
+    return [name for name in _servers(Path(named)) if PLAIN_WORD.fullmatch(name)]
+
+
+def host_names() -> list[str]:
+    """Return the names of the hosts that `accredit install` knows."""
+    from accredit.hosts.table import HOSTS
+
+    return list(HOSTS)
+
+
+def _servers(file: Path) -> list[str]:
+    import tomllib
+
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is not waited for
+        with open(descriptor, "rb") as opened:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_COMPLETED_FILE_BYTES:
+                return []
+            found: Any = tomllib.loads(opened.read(MAX_COMPLETED_FILE_BYTES).decode())
+    except (OSError, ValueError, RecursionError):
+        return []
+    servers = found.get("servers")
+    return list(cast("dict[str, Any]", servers)) if isinstance(servers, dict) else []
