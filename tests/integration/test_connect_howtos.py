@@ -71,6 +71,9 @@ async def as_a_host(server: dict[str, Any]) -> tuple[set[str], str]:
 def test_the_how_to_for_hosts_does_what_it_says(gateway: tuple[Serving, AgentFiles], tmp_path: Path) -> None:
     serving, files = gateway
     for command in blocks("hosts.md", "console", serving, tmp_path):
+        if "--adopt" in command:
+            (files.folder / ".cursor").mkdir(exist_ok=True)
+            (files.folder / ".cursor/mcp.json").write_text('{"mcpServers": {"mail": {"command": "cat"}}}')
         shell(command, files.folder)
     configurations = [json.loads(text) for text in blocks("hosts.md", "json", serving, tmp_path)]
     assert [("servers" in found, "env" in server_of(found)) for found in configurations] == [

@@ -18,7 +18,7 @@ from tests.world.tokened import ISSUER, Tokened
 from accredit.jsonrpc.methods import Era
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/credentials-towards-a-server.md").read_text("utf-8")
-KEY, OWN, EXCHANGED = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+KEY, IN_FILE, OWN, EXCHANGED = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 CALL = {"name": "list_inbox", "arguments": {}}
 
 
@@ -128,4 +128,11 @@ def test_a_check_brings_a_token_of_the_gateways__and_says_what_is_wrong_with_it(
 def test_the_first_way_of_the_page_is_a_good_configuration(tmp_path: Path) -> None:
     (tmp_path / "accredit.toml").write_text(KEY, "utf-8")
     checked = accredit("config", "check", folder=tmp_path, env={"MAIL_KEY": "k"})
+    assert checked.returncode == 0, checked.stderr
+    (tmp_path / "accredit.toml").write_text(IN_FILE.replace("npx", "cat"), "utf-8")
+    (tmp_path / "mail.key").write_text("k\n")
+    checked = accredit("config", "check", folder=tmp_path)
+    assert (checked.returncode, "others can read" in checked.stderr) == (2, True)
+    (tmp_path / "mail.key").chmod(0o600)
+    checked = accredit("config", "check", folder=tmp_path)
     assert checked.returncode == 0, checked.stderr

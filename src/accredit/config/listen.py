@@ -42,13 +42,18 @@ def check_no_loop(gateway: Gateway, servers: Iterable[GatewaySettings]) -> None:
     for settings in servers:
         upstream = settings.upstream
         urls = (upstream.url, *upstream.others) if isinstance(upstream, HttpUpstream) else ()
-        for parts in map(urlsplit, urls):
-            port = parts.port or (443 if parts.scheme == "https" else 80)
-            if port == gateway.port and _is_here(parts.hostname or "", gateway.host):
-                raise ConfigurationError(
-                    f"{settings.place}: its URL leads to this gateway itself ({one_line(gateway.host)}:{port})",
-                    "name the URL of the MCP server, or have the gateway listen on another port",
-                )
+        if any(leads_to(gateway, url) for url in urls):
+            raise ConfigurationError(
+                f"{settings.place}: its URL leads to this gateway itself ({one_line(gateway.host)}:{gateway.port})",
+                "name the URL of the MCP server, or have the gateway listen on another port",
+            )
+
+
+def leads_to(gateway: Gateway, url: str) -> bool:
+    """Return whether a URL is at the address where the gateway listens."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return port == gateway.port and _is_here(parts.hostname or "", gateway.host)
 
 
 def _is_here(host: str, own: str) -> bool:

@@ -5,7 +5,8 @@
 2. An edit holds a lock, so that two of ours don't overtake each other, and is made only if the file still has the
    bytes that it was worked out from.
 3. What the file held is kept beside it first, as `FILE.accredit-TIME`, for its owner alone; that there was none is kept
-   as `FILE.accredit-TIME.none`. Of these five stay.
+   as `FILE.accredit-TIME.none`. Of these five stay. What the host's own servers were is kept for good, as
+   `FILE.accredit-TIME.adopted`.
 4. The new file has a name of its own until it is on disk; then it takes the old one's place, with its mode and owner,
    in one step. Links are followed. So whenever this dies, the file is the old one or the new one.
 5. What was put in is remembered after that (`installed`), and forgotten before it is taken out or changed: at worst
@@ -30,6 +31,7 @@ from accredit.limits import MAX_BACKUPS, MAX_HOST_FILE_BYTES
 
 _MARK = ".accredit-"
 _NONE = ".none"
+_ADOPTED = ".adopted"
 _TIME = "%Y%m%dT%H%M%SZ"
 _BOM = "\ufeff"
 
@@ -44,13 +46,15 @@ class Place(NamedTuple):
 
 class Edit(NamedTuple):
     """A file's bytes and those that it is to get (None where there is no file, or is to be none); whose it is, and the
-    entries that it has got then, None for those that it has lost."""
+    entries that it has got then, None for those that it has lost; and whether these were the host's
+    own."""
 
     file: Path
     old: bytes | None
     new: bytes | None
     host: str = ""
     entries: Mapping[str, Entry | None] = {}
+    adopts: bool = False
 
 
 def read_host_file(file: Path) -> bytes | None:
@@ -68,6 +72,12 @@ def entries(host: Host, data: bytes) -> dict[str, Any]:
     return {_name(each): each for each in container}
 
 
+def named_entries(host: Host, data: bytes) -> list[tuple[str, object]]:
+    """Return the entries and their names, in their order; in a list a name may be there twice. Raises
+    `ConfigurationError`."""
+    return _named(host, _text(data))
+
+
 def edited(place: Place, data: bytes, entry: Entry | None) -> bytes:
     """Return the bytes with the entry, or without it (rule 1). Raises `ConfigurationError`."""
     host, path = place.host, (place.host.table, place.name)
@@ -81,8 +91,50 @@ def edited(place: Place, data: bytes, entry: Entry | None) -> bytes:
     wanted = [] if entry is None else _split(place, host.text.parse(host.text.put("", path, entry)))[1]
     before = before if old else host.text.parse(new)  # into an empty file, a host's form may put more than the entry
     if _split(place, host.text.parse(new)) != (_split(place, before)[0], wanted):
-        raise ConfigurationError(f"{place.file} is in a form that can't be edited safely", "edit it by hand")
+        raise unsafe(place.file)
     return result
+
+
+def replaced(host: Host, file: Path, data: bytes, new: Mapping[str, Entry]) -> bytes:
+    """Return the bytes with other entries in the places of those of these names (rule 1). Raises
+    `ConfigurationError`."""
+    old = _text(data)
+    text = host.text.put_every(old, host.table, new)
+    made = ""
+    for name, entry in new.items():
+        made = host.text.put(made, (host.table, name), entry)
+    wanted = dict(_named(host, made))
+    before, after = host.text.parse(old), _named(host, text)
+    expected = [(name, wanted.get(name, entry)) for name, entry in _named(host, old)]
+    empty: Entry = {host.table: None}
+    same = {**cast("Entry", before), **empty} == {**cast("Entry", host.text.parse(text)), **empty}
+    if not same or after != expected:
+        raise unsafe(file)
+    return text.encode()
+
+
+def put_back(place: Place, data: bytes, kept: bytes) -> bytes:
+    """Return the bytes with the entry as other bytes of the file have it, in the place of that which is there (rule 1).
+    Raises `ConfigurationError`."""
+    host, path = place.host, (place.host.table, place.name)
+    old, before = _text(data), _text(kept)
+    text = host.text.put_written(old, path, host.text.written(before, path))
+    if _split(place, host.text.parse(text)) != (
+        _split(place, host.text.parse(old))[0],
+        _split(place, host.text.parse(before))[1],
+    ):
+        raise unsafe(place.file)
+    return text.encode()
+
+
+def unsafe(file: Path) -> ConfigurationError:
+    """Return the refusal to edit a file."""
+    return ConfigurationError(f"{file} is in a form that can't be edited safely", "edit it by hand")
+
+
+def _named(host: Host, text: str) -> list[tuple[str, object]]:
+    container = _container(host, host.text.parse(text))
+    return [*container.items()] if isinstance(container, dict) else [(_name(each), each) for each in container]
 
 
 def apply(edit: Edit, lock_folder: Path, program: Callable[[], None] | None = None) -> Path:
@@ -95,7 +147,7 @@ def apply(edit: Edit, lock_folder: Path, program: Callable[[], None] | None = No
             edit.file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(f"can't make {edit.file.parent}: {error.strerror}", "make it first") from None
-        backup = _keep(edit.file, edit.old)
+        backup = _keep(edit.file, edit.old, _ADOPTED if edit.adopts else "")
         remember(lock_folder, edit.host, edit.file, dict.fromkeys(edit.entries))
         if program is not None:
             program()
@@ -110,10 +162,10 @@ def apply(edit: Edit, lock_folder: Path, program: Callable[[], None] | None = No
         return backup
 
 
-def _keep(file: Path, data: bytes | None) -> Path:
+def _keep(file: Path, data: bytes | None, mark: str) -> Path:
     newest = max((_time(each.name) or 0 for each in backups(file)), default=0)
     at = time.gmtime(max(unix_seconds(), newest + 1))  # what is newer sorts so, also after a clock was set back
-    path = file.with_name(f"{file.name}{_MARK}{time.strftime(_TIME, at)}{_NONE if data is None else ''}")
+    path = file.with_name(f"{file.name}{_MARK}{time.strftime(_TIME, at)}{_NONE if data is None else mark}")
     write_file(path, data or b"", private=True)
     return path
 
@@ -134,16 +186,23 @@ def was_missing(backup: Path) -> bool:
     return backup.name.endswith(_NONE)
 
 
+def is_of_adoption(backup: Path) -> bool:
+    """Return whether a backup has a host's own servers as they were when they were adopted."""
+    return backup.name.endswith(_ADOPTED)
+
+
 def _time(name: str) -> int | None:
     """Return the unix seconds in a backup's name; None for what is none."""
     try:
-        return calendar.timegm(time.strptime(name.removesuffix(_NONE).rpartition(_MARK)[2], _TIME))
+        return calendar.timegm(
+            time.strptime(name.removesuffix(_NONE).removesuffix(_ADOPTED).rpartition(_MARK)[2], _TIME)
+        )
     except ValueError:
         return None
 
 
 def _prune(file: Path) -> None:
-    for old in backups(file)[MAX_BACKUPS:]:
+    for old in [each for each in backups(file) if not is_of_adoption(each)][MAX_BACKUPS:]:
         _remove(old)
 
 

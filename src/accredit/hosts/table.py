@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, cast
@@ -39,6 +40,18 @@ class Form(Protocol):
 
     def put(self, text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
         """Return the text with an entry."""
+        ...
+
+    def put_every(self, text: str, table: str, entries: Mapping[str, Mapping[str, object]]) -> str:
+        """Return the text with other entries in place of those that are there."""
+        ...
+
+    def written(self, text: str, path: Sequence[str]) -> str:
+        """Return an entry that is there, as it is written."""
+        ...
+
+    def put_written(self, text: str, path: Sequence[str], raw: str) -> str:
+        """Return the text with what `written` has returned in place of an entry that is there."""
         ...
 
     def drop(self, text: str, path: Sequence[str]) -> str:
@@ -123,8 +136,10 @@ class _Listed:
     def put(self, text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
         return yaml_text.put(text or _CONTINUE, path, value, listed=True)
 
-    def drop(self, text: str, path: Sequence[str]) -> str:
-        return yaml_text.drop(text, path, listed=True)
+    put_every = staticmethod(partial(yaml_text.put_every, listed=True))
+    written = staticmethod(partial(yaml_text.written, listed=True))
+    put_written = staticmethod(partial(yaml_text.put_written, listed=True))
+    drop = staticmethod(partial(yaml_text.drop, listed=True))
 
 
 _CONTINUE = "name: Local Config\nversion: 1.0.0\nschema: v1\n"

@@ -15,6 +15,7 @@ from accredit.limits import MAX_HOST_TEXT_CHARS
 
 _HEADER = re.compile(r"[ \t]*\[")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _IDLE = re.compile(r"[ \t]*(?:#.*)?")
 
 
@@ -32,7 +33,10 @@ def parse(text: str) -> object:
 def put(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
     """Return the text with the table at `path`, in place of the one that is there, or at the end."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = [f"[{'.'.join(path)}]", *(f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in value.items())]
+    lines = [
+        f"[{'.'.join(map(_key, path))}]",
+        *(f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in value.items()),
+    ]
     table = "".join(line + newline for line in lines)
     found = _lines(text, path)
     if found:
@@ -44,6 +48,26 @@ def put(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
     return text + gap + table
 
 
+def put_every(text: str, table: str, entries: Mapping[str, Mapping[str, object]]) -> str:
+    """Return the text with other tables in place of those that are there."""
+    for name, value in entries.items():
+        text = put(text, (table, name), value)
+    return text
+
+
+def written(text: str, path: Sequence[str]) -> str:
+    """Return the lines of the table at `path` and of those below it."""
+    return "".join(text[start:end] for start, end in _lines(text, path))
+
+
+def put_written(text: str, path: Sequence[str], raw: str) -> str:
+    """Return the text with `written` of another text in place of the table that is there."""
+    (start, end), *others = _lines(text, path) or [(len(text), len(text))]
+    for begin, stop in reversed(others):
+        text = text[:begin] + text[stop:]
+    return text[:start] + raw + text[end:]
+
+
 def drop(text: str, path: Sequence[str]) -> str:
     """Return the text without the table at `path` and those below it; of blank lines the one before goes too, if
     nothing is behind."""
@@ -53,6 +77,10 @@ def drop(text: str, path: Sequence[str]) -> str:
             before = re.sub(r"(\n|\A)\r?\n\Z", r"\1", before)
         text = before + behind
     return text
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name)
 
 
 def _lines(text: str, path: Sequence[str]) -> list[tuple[int, int]]:

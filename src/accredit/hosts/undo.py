@@ -1,40 +1,77 @@
 """Takes an entry out of a host's file, or puts the whole file back. I/O: reads the file and what is kept of it.
 
 1. Without the entry every other byte stays. A file that was not there before the entry, and holds nothing else, goes.
-2. The whole file is put back as it was when it last did not have the entry; later changes of others are lost by that,
-   which is why it has to be asked for. If there was no file, there is none again.
+   Where the host's own server of that name was adopted, that comes back in its place, as it was written.
+2. The whole file is put back as it was when it last had none of the entries, or in their places the servers that were
+   adopted; later changes of others are lost by that, which is why it has to be asked for. If there was no file, there
+   is none again.
 """
 
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+from typing import NamedTuple
+
 from accredit.errors import ConfigurationError
-from accredit.hosts.edit import Edit, Place, backups, edited, entries, read_host_file, was_missing
+from accredit.hosts.drift import is_own
+from accredit.hosts.edit import (
+    Edit,
+    Place,
+    backups,
+    edited,
+    entries,
+    is_of_adoption,
+    put_back,
+    read_host_file,
+    was_missing,
+)
+from accredit.hosts.table import Host
+
+
+class _Kept(NamedTuple):
+    """What a file held: its bytes (None: there was none), its entries, and those that were adopted then."""
+
+    data: bytes | None
+    entries: Mapping[str, object]
+    adopted: Set[str]
 
 
 def without(place: Place) -> Edit:
     """Return the edit that takes the entry out (rule 1). Raises `ConfigurationError`."""
+    host, changes = place.host, {place.name: None}
     old = read_host_file(place.file)
     if old is None:
         raise ConfigurationError(f"there is no {place.file}", "nothing has to be taken out")
+    kept = _kept(host, place.file)
+    before = next((each for each in kept if place.name in each.adopted or place.name not in each.entries), None)
+    if before is not None and before.data is not None and place.name in before.adopted:
+        return Edit(place.file, old, put_back(place, old, before.data), host.name, changes)
     new = edited(place, old, None)
-    nothing_else = new == edited(place, edited(place, b"", place.host.entry(place.name, [""])), None)
-    made = nothing_else and _before(place) == (None,)
-    return Edit(place.file, old, None if made else new, place.host.name, {place.name: None})
+    nothing_else = new == edited(place, edited(place, b"", host.entry(place.name, [""])), None)
+    was_made = before is not None and before.data is None
+    return Edit(place.file, old, None if nothing_else and was_made else new, host.name, changes)
 
 
-def restored(place: Place) -> Edit:
+def restored(host: Host, file: Path, names: Set[str]) -> Edit:
     """Return the edit that puts the whole file back (rule 2). Raises `ConfigurationError`."""
-    for data in _before(place):
-        return Edit(place.file, read_host_file(place.file), data, place.host.name, {place.name: None})
+    kept = [*_kept(host, file)]
+    adopted = frozenset[str]().union(*(each.adopted for each in kept))
+    for each in kept:
+        there = names & each.entries.keys()
+        if there <= adopted and not any(is_own(host.words(each.entries[name])) for name in there):
+            return Edit(file, read_host_file(file), each.data, host.name, dict.fromkeys(names))
     raise ConfigurationError(
-        f"nothing is kept of {place.file} from before {place.name} was in it", "leave --restore out: that takes it out"
+        f"nothing is kept of {file} from before {', '.join(sorted(names))} was in it",
+        "leave --restore out: that takes it out",
     )
 
 
-def _before(place: Place) -> tuple[bytes | None] | tuple[()]:
-    """Return what the file held when it last did not have the entry, None for no file; nothing, if that is unknown."""
-    for backup in backups(place.file):
-        if was_missing(backup):
-            return (None,)
-        data = read_host_file(backup)
-        if data is not None and place.name not in entries(place.host, data):
-            return (data,)
-    return ()
+def _kept(host: Host, file: Path) -> Iterator[_Kept]:
+    """Give what is kept of a file, the newest first."""
+    for backup in backups(file):
+        data = None if was_missing(backup) else read_host_file(backup)
+        try:
+            there = {} if data is None else entries(host, data)
+        except ConfigurationError:
+            continue  # it was broken: whose the entries were is unknown
+        foreign = {name for name, entry in there.items() if not is_own(host.words(entry))}
+        yield _Kept(data, there, foreign if is_of_adoption(backup) else frozenset())

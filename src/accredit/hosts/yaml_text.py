@@ -56,6 +56,28 @@ def put(text: str, path: Sequence[str], value: Mapping[str, object], *, listed: 
     return text[:at] + entry + text[at:]
 
 
+def put_every(text: str, table: str, entries: Mapping[str, Mapping[str, object]], *, listed: bool = False) -> str:
+    """Return the text with other entries in place of those that are there. Raises `ConfigurationError`."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    for name, value in entries.items():
+        at, end, column = _span(text, (table, name), listed=listed)
+        text = text[:at] + newline.join([*_entry(name, value, column, listed=listed), ""]) + text[end:]
+    return text
+
+
+def written(text: str, path: Sequence[str], *, listed: bool = False) -> str:
+    """Return the lines of an entry that is there. Raises `ConfigurationError`."""
+    at, end, _ = _span(text, path, listed=listed)
+    return text[at:end]
+
+
+def put_written(text: str, path: Sequence[str], raw: str, *, listed: bool = False) -> str:
+    """Return the text with `written` of another text in place of an entry that is there. Raises
+    `ConfigurationError`."""
+    at, end, _ = _span(text, path, listed=listed)
+    return text[:at] + raw + text[end:]
+
+
 def drop(text: str, path: Sequence[str], *, listed: bool = False) -> str:
     """Return the text without the entry at `path`; the same text, if there is none. Raises `ConfigurationError`."""
     table, name = path
@@ -65,17 +87,25 @@ def drop(text: str, path: Sequence[str], *, listed: bool = False) -> str:
         return text
     key, container = found
     entries = _entries(container, listed=listed)
-    for entry_name, start, value in entries:
-        if entry_name != name:
-            continue
-        at = text.rfind("\n", 0, start.start_mark.index) + 1
-        end = _behind_line(text, max(_end(start), _end(value)))
-        text = text[:at] + text[end:]
-        if len(entries) == 1:
-            colon = _behind_colon(text, key)
-            text = text[:colon] + (" []" if listed else " {}") + text[colon:]
+    if name not in {each for each, _, _ in entries}:
         return text
+    at, end, _ = _span(text, path, listed=listed)
+    text = text[:at] + text[end:]
+    if len(entries) == 1:
+        colon = _behind_colon(text, key)
+        text = text[:colon] + (" []" if listed else " {}") + text[colon:]
     return text
+
+
+def _span(text: str, path: Sequence[str], *, listed: bool) -> tuple[int, int, int]:
+    """Return where the lines of an entry begin and end, and the column of its container's entries."""
+    root = _composed(text)
+    found = None if root is None else _member(root, path[0])
+    for name, start, value in [] if found is None or _is_empty(found[1]) else _entries(found[1], listed=listed):
+        if name == path[1] and found is not None:
+            at = text.rfind("\n", 0, start.start_mark.index) + 1
+            return at, _behind_line(text, max(_end(start), _end(value))), _column(found[1], 0)
+    raise ConfigurationError(f'"{excerpt(path[1])}" is not there', "look at the file")
 
 
 def scalar(value: tuple[str, str]) -> object:

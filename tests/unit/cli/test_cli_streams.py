@@ -48,6 +48,7 @@ TABLE = {
     "inspect --key": READS,
     "inspect FILE": READS,
     "install --config": FILE,
+    "install --passphrase-file": SECRET,
     "keys new --passphrase-file": SECRET,
     "keys new PATH": FILE,
     "keys show PATH": READS,

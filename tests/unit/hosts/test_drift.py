@@ -94,6 +94,7 @@ def test_a_server_that_was_switched_off_in_the_host_is_none(machine: Machine) ->
 
 
 @pytest.mark.holds("hosts/drift", 3)
+@pytest.mark.holds("hosts/edit", 5)
 def test_an_entry_that_a_host_has_dropped_is_gone__and_one_that_was_taken_out_here_is_not(machine: Machine) -> None:
     file = machine.install("cursor")
     file.write_text("{}")

@@ -52,13 +52,13 @@ def test_a_file_stays_that_was_there_before__or_holds_something_else(tmp_path: P
 def test_the_file_is_put_back_as_it_was_when_it_last_did_not_have_the_entry(tmp_path: Path) -> None:
     at = place(tmp_path)
     with pytest.raises(ConfigurationError, match="nothing is kept"):
-        restored(at)
+        restored(at.host, at.file, {at.name})
     at.file.write_text('{"a": 1}')
     install(at)
     at.file.write_text(at.file.read_text().replace("connect", "connect-"))
     install(at)
-    assert restored(at)[:3] == (at.file, at.file.read_bytes(), b'{"a": 1}')
-    apply(restored(at), tmp_path / "state")
+    assert restored(at.host, at.file, {at.name})[:3] == (at.file, at.file.read_bytes(), b'{"a": 1}')
+    apply(restored(at.host, at.file, {at.name}), tmp_path / "state")
     assert at.file.read_text() == '{"a": 1}'
 
 
@@ -67,6 +67,6 @@ def test_where_there_was_no_file_there_is_none_again(tmp_path: Path) -> None:
     at = place(tmp_path)
     install(at)
     at.file.write_text(at.file.read_text() + "// of mine\n")
-    assert restored(at).new is None
+    assert restored(at.host, at.file, {at.name}).new is None
     with pytest.raises(ConfigurationError, match="there is no"):
         without(at._replace(file=tmp_path / "nothing"))

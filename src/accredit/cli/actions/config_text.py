@@ -110,14 +110,14 @@ def _table(section: str, name: str) -> str:
     return f"servers.{name}" if section == "upstream" else f"servers.{name}.{section}"
 
 
-def _string(text: str) -> str:
+def string(text: str) -> str:
     """Return a text as a TOML string. It must be one that TOML can hold (`holds`)."""
     return f'"{"".join(map(_escaped, text))}"'
 
 
 def key(name: str) -> str:
     """Return a name as a key of a table. It must be one that TOML can hold (`holds`)."""
-    return name if _BARE.fullmatch(name) else _string(name)
+    return name if _BARE.fullmatch(name) else string(name)
 
 
 def holds(text: str) -> bool:
@@ -132,7 +132,7 @@ def tool_table(suggestion: Suggestion, name: str = "") -> str:
         return f"# A tool whose name can't be written here is left out, and so refused: {_said(suggestion.tool)}\n"
     sensitive = "sensitive = true\n" if suggestion.sensitive else ""
     some = "# Only some clients see it, by what they can do.\n" if suggestion.only_some else ""
-    scope = f"scope = {_string(suggestion.scope)}    # {suggestion.reason}\n"
+    scope = f"scope = {string(suggestion.scope)}    # {suggestion.reason}\n"
     return f"[{_table('tools', name)}.{key(suggestion.tool)}]\n{comment}{some}{scope}{sensitive}"
 
 
@@ -145,7 +145,7 @@ def _kinds(offer: Offer, name: str) -> str:
     text = f'[{table}]\nscope = "{RESOURCE}"\n{_examples("resources", listed)}\n'
     for prefix, scope in resource_scopes(offer).items():
         if holds(prefix):
-            text += f"[{table}.{_string(prefix)}]\nscope = {_string(scope)}    # the scope that it asks for itself\n\n"
+            text += f"[{table}.{string(prefix)}]\nscope = {string(scope)}    # the scope that it asks for itself\n\n"
     prompts = _examples("prompts", [each.name for each in offer.prompts])
     return f'{text}[{_table("prompts", name)}]\nscope = "{PROMPT}"\n{prompts}'
 
@@ -161,20 +161,20 @@ def _examples(kind: str, names: Sequence[str]) -> str:
 
 def _upstream(upstream: HttpUpstream | StdioUpstream, headers: _Headers) -> str:
     if isinstance(upstream, StdioUpstream):
-        where = f"\ncwd = {_string(upstream.cwd)}" if upstream.cwd is not None else ""
+        where = f"\ncwd = {string(upstream.cwd)}" if upstream.cwd is not None else ""
         return f"command = {_list(upstream.command)}{where}"
-    pairs = ", ".join(f"{_string(name)} = {_header(value)}" for name, value in headers.items())
-    return f"url = {_string(upstream.url)}" + (f"\nheaders = {{ {pairs} }}" if pairs else "")
+    pairs = ", ".join(f"{string(name)} = {_header(value)}" for name, value in headers.items())
+    return f"url = {string(upstream.url)}" + (f"\nheaders = {{ {pairs} }}" if pairs else "")
 
 
 def _header(value: str | Mapping[str, str]) -> str:
     if isinstance(value, str):
-        return _string(value)
-    return f"{{ {', '.join(f'{name} = {_string(text)}' for name, text in value.items())} }}"
+        return string(value)
+    return f"{{ {', '.join(f'{name} = {string(text)}' for name, text in value.items())} }}"
 
 
 def _list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(map(_string, texts))}]"
+    return f"[{', '.join(map(string, texts))}]"
 
 
 def _said(text: str) -> str:

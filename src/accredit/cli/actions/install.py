@@ -8,40 +8,29 @@
 
 import os
 import shlex
-import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import typer
 
 from accredit.base.text import one_line
 from accredit.cli.actions.install_entry import Wanted
+from accredit.cli.actions.install_wish import Wish, agreed, place_of
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import HostState, host_states, is_own
 from accredit.hosts.edit import Edit, Place, apply, edited, entries, read_host_file
 from accredit.hosts.installed import installed, remember
 from accredit.hosts.programs import check_not_running, claude_add, claude_program, claude_remove, run_program
-from accredit.hosts.table import Entry, Host, Places, find_host, project_file
+from accredit.hosts.table import Entry, Host
 from accredit.hosts.undo import restored, without
 from accredit.keys.places import state_folder
 
 
-class Wish(NamedTuple):
-    """The host, the entry's name, and the options of both commands."""
-
-    host: str
-    name: str | None
-    project: bool
-    dry_run: bool
-    yes: bool
-    as_json: bool
-
-
 def install_entry(wish: Wish, url: str | None, config: Path | None, server: str | None) -> int:
     """Write the entry; return the exit code. Raises `ConfigurationError`."""
-    host, file = _place(wish)
+    host, file = place_of(wish)
     wanted = Wanted.read(url, config, server, wish.name)
     place = Place(host, file, wanted.name)
     entry = host.entry(wanted.name, wanted.words(host.hold))
@@ -64,28 +53,54 @@ def install_entry(wish: Wish, url: str | None, config: Path | None, server: str 
 
 def uninstall_entry(wish: Wish, *, restore: bool) -> int:
     """Take the entry out, or put the file back; return the exit code. Raises `ConfigurationError`."""
-    host, file = _place(wish)
-    place = Place(host, file, wish.name or "")
+    host, file = place_of(wish)
+    if restore:
+        return _restore(wish, host, file)
     old = read_host_file(file)
     found = {} if old is None else entries(host, old)
     own = [name for name, entry in found.items() if is_own(host.words(entry))]
-    if place.name and place.name not in found and not restore and _forgotten(place):
-        say(f"{file}: the server {place.name} is gone already")
+    if wish.name is not None and wish.name not in found and _forgotten(host, file, wish.name):
+        say(f"{file}: the server {wish.name} is gone already")
         return 0
-    if not place.name:
-        if len(own) != 1:
-            what = f"{len(own)} servers of {file} are accredit's" if own else f"no server of {file} is accredit's"
-            raise ConfigurationError(what, f"name one: --name {own[0]}" if own else "nothing has to be taken out")
-        place = place._replace(name=own[0])
-    elif not restore and place.name not in own:
-        why = "is not accredit's" if place.name in found else "is not there"
-        raise ConfigurationError(f"{file}: the server {place.name} {why}", "accredit install --list shows what is")
-    edit = restored(place) if restore else without(place)
-    program = None if wish.project or restore or host.name != "claude-code" else claude_program(os.environ)
-    command = claude_remove(program, place.name) if program is not None else None
-    if edit.new != old and not wish.as_json:
-        say(f"{host.name}: {file} {'is put back as it was before' if restore else 'loses'} the server {place.name}")
-    return _finish(wish, edit, place, None, command)
+    if wish.name is None and len(own) != 1:
+        what = f"{len(own)} servers of {file} are accredit's" if own else f"no server of {file} is accredit's"
+        all_at_once = ", or have the file put back as it was before all of them: --restore"
+        raise ConfigurationError(
+            what, f"name one: --name {own[0]}{all_at_once}" if own else "nothing has to be taken out"
+        )
+    if wish.name is not None and wish.name not in own:
+        why = "is not accredit's" if wish.name in found else "is not there"
+        raise ConfigurationError(f"{file}: the server {wish.name} {why}", "accredit install --list shows what is")
+    place = Place(host, file, wish.name or own[0])
+    edit = without(place)
+    comes_back = edit.new is not None and place.name in entries(host, edit.new)
+    by_program = not wish.project and host.name == "claude-code" and not comes_back
+    program = claude_program(os.environ) if by_program else None
+    if not wish.as_json:
+        gets = "gets its own server back in the place of" if comes_back else "loses the server"
+        say(f"{host.name}: {file} {gets} {place.name}")
+    return _finish(wish, edit, place, None, claude_remove(program, place.name) if program is not None else None)
+
+
+def _restore(wish: Wish, host: Host, file: Path) -> int:
+    """Put the whole file back, as it was before the entry that is named, or before all of accredit's."""
+    names = {wish.name} if wish.name is not None else _own_names(host, file)
+    if not names:
+        raise ConfigurationError(f"no server of {file} is accredit's", "nothing has to be put back")
+    edit = restored(host, file, names)
+    if edit.new != edit.old and not wish.as_json:
+        say(f"{host.name}: {file} is put back as it was before {', '.join(sorted(names))}")
+    return _finish(wish, edit, Place(host, file, min(names)), None, None)
+
+
+def _own_names(host: Host, file: Path) -> set[str]:
+    """Return the names of accredit's entries: those that are there, and those that were installed."""
+    names = {each.name for each in installed(state_folder(os.environ)) if each.file == str(file)}
+    with suppress(ConfigurationError):  # a broken file is put back all the same
+        data = read_host_file(file)
+        found = {} if data is None else entries(host, data)
+        names |= {name for name, entry in found.items() if is_own(host.words(entry))}
+    return names
 
 
 def list_hosts(*, as_json: bool) -> int:
@@ -104,13 +119,13 @@ def _finish(wish: Wish, edit: Edit, place: Place, entry: Entry | None, command: 
     if changed and command is not None and not wish.as_json:
         say(f"by: {shlex.join(command)}")
     if changed and not wish.dry_run:
-        if not _agreed(wish):
+        if not agreed(wish):
             say("nothing was changed")
             return 1
         check_not_running(place.host.name if not wish.project else "")
         program = None if command is None else partial(run_program, command)
         backup = apply(edit, state_folder(os.environ), program)
-        _check_done(edit, place, entry)
+        _check_done(edit, place)
     if wish.as_json:
         print_json(
             {"host": place.host.name, "file": str(place.file), "name": place.name, "entry": entry,
@@ -125,34 +140,23 @@ def _finish(wish: Wish, edit: Edit, place: Place, entry: Entry | None, command: 
     return 0
 
 
-def _forgotten(place: Place) -> bool:
+def _forgotten(host: Host, file: Path, name: str) -> bool:
     """Forget an entry that was installed, and say whether it was."""
     state = state_folder(os.environ)
-    known = any((each.file, each.name) == (str(place.file), place.name) for each in installed(state))
+    known = any((each.file, each.name) == (str(file), name) for each in installed(state))
     if known:
-        remember(state, place.host.name, place.file, {place.name: None})
+        remember(state, host.name, file, {name: None})
     return known
 
 
-def _agreed(wish: Wish) -> bool:
-    if wish.yes:
-        return True
-    if not sys.stdin.isatty():
-        raise ConfigurationError("there is nobody to ask whether this is wanted", "say --yes, or run it in a terminal")
-    return typer.confirm("Write this?", default=False, err=True)
-
-
-def _check_done(edit: Edit, place: Place, entry: Entry | None) -> None:
+def _check_done(edit: Edit, place: Place) -> None:
     """Check what is there now, which a host's own program may have written: the entry as it is wanted, or none."""
     data = read_host_file(edit.file)
-    there = None if data is None else entries(place.host, data).get(place.name)
-    if place.host.words(there) != place.host.words(entry):
+    if data == edit.new:
+        return
+    now, wanted = (None if each is None else entries(place.host, each).get(place.name) for each in (data, edit.new))
+    if place.host.words(now) != place.host.words(wanted):
         raise ConfigurationError(f"{edit.file} does not hold what it should now", "look at it, and at what is kept")
-
-
-def _place(wish: Wish) -> tuple[Host, Path]:
-    host = find_host(wish.host)
-    return host, project_file(host, Path.cwd()) if wish.project else host.file(Places(os.environ))
 
 
 def _members(state: HostState) -> dict[str, object]:

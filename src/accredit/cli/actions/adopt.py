@@ -1,0 +1,337 @@
+"""What `accredit install HOST --adopt` runs. I/O: the host's file, a configuration and what is beside it, keys, the
+terminal.
+
+In this order, so that whenever it dies the host's file works, the old one or the new one, and running it again finishes
+it:
+
+1. the host's own servers are read, and what would be written is worked out; nothing is written before somebody agrees;
+2. the person's key and the agent's, one for each host, are found or made, and a delegation is signed that lets nothing
+   pass: it says who calls;
+3. each credential goes into a file of mode 0600 in a folder of mode 0700; then the configuration is written, mode 0600,
+   a new one after a key for the gateway;
+4. at last the host's file gets `accredit connect` in the places of its servers, in one step. What it held is kept
+   beside it until it is put back.
+
+No credential is printed, nor is it in what is written to the host.
+"""
+
+import contextlib
+import os
+import shlex
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+
+from accredit.base.clock import unix_seconds
+from accredit.base.text import one_line
+from accredit.cli.actions import adopt_text as text
+from accredit.cli.actions.adopt_plan import Adopted, Plan, Root, plan, unset
+from accredit.cli.actions.documents import read_delegations
+from accredit.cli.actions.grant import Request, grant_delegation
+from accredit.cli.actions.install_entry import connect_words, endpoint
+from accredit.cli.actions.install_wish import Wish, agreed, place_of
+from accredit.cli.actions.output import GOOD, QUIET, print_json, say, tell
+from accredit.cli.actions.own_files import check_own_folder
+from accredit.cli.actions.own_keys import (
+    OWNER_KEY,
+    OwnKey,
+    Passphrases,
+    agent_key,
+    complete,
+    has_person_key,
+    own_config_folder,
+    person_key,
+)
+from accredit.config.attest import GATEWAY_KEY_FILE
+from accredit.console.settings import find_key, read_settings
+from accredit.errors import ConfigurationError
+from accredit.hosts.drift import is_own
+from accredit.hosts.edit import Edit, apply, entries, read_host_file, replaced
+from accredit.hosts.foreign import Folders, Left, Own, own_servers
+from accredit.hosts.programs import check_not_running
+from accredit.hosts.table import Entry, Host, Places
+from accredit.keys import make_key, public_path, replace_file, write_file, write_key
+from accredit.keys.places import config_folder, state_folder
+from accredit.limits import MAX_ADOPTED, MAX_SAID_CHARS, RENEWED_GRANT_SECONDS
+
+_AGENTS = "agents"
+_IDENTITY = "identity:prove"
+_DAYS = "30d"
+
+
+class _Job(NamedTuple):
+    """A host's file, its bytes, and what is to become of them; where the agent's key is, and its delegation."""
+
+    wish: Wish
+    host: Host
+    file: Path
+    old: bytes
+    entries: Mapping[str, Entry]
+    plan: Plan
+    left: Sequence[Left]
+    agent: Path
+    delegation: Path
+
+
+def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
+    """Put a host's own servers behind a gateway; return the exit code. Raises `ConfigurationError`."""
+    host, file = place_of(wish)
+    old = read_host_file(file)
+    if old is None:
+        raise ConfigurationError(
+            f"there is no {file}: {host.name} has no servers of its own", "accredit install --list"
+        )
+    folders = Folders(Places(os.environ).home, Path.cwd() if wish.project else None)
+    found = own_servers(host, old, folders)
+    if wish.name is not None:
+        found = [each for each in found if each.name == wish.name]
+    own = [each for each in found if isinstance(each, Own)]
+    if len(own) > MAX_ADOPTED:
+        raise ConfigurationError(
+            f"{file} has {len(own)} servers, more than {MAX_ADOPTED}", "name those that you want, one by one: --name N"
+        )
+    job = _job(wish, host, file, old, own, config.absolute())
+    job = job._replace(left=[*(each for each in found if isinstance(each, Left)), *job.left])
+    if not job.entries:
+        return _nothing(job)
+    if not wish.as_json:
+        _show(job)
+    if wish.dry_run:
+        return _report(job, None)
+    if not agreed(wish):
+        say("nothing was changed")
+        return 1
+    check_not_running(host.name if not wish.project else "")
+    if not wish.yes and (values := _asked(own)):
+        own = [text.with_values(each, values) for each in own]
+        job = job._replace(plan=_job(wish, host, file, old, own, config.absolute()).plan)
+    with contextlib.redirect_stdout(sys.stderr) if wish.as_json else contextlib.nullcontext():
+        _make_keys(job, passphrases)
+    _write(job.plan)
+    backup = apply(
+        Edit(file, old, replaced(host, file, old, job.entries), host.name, job.entries, adopts=True),
+        state_folder(os.environ),
+    )
+    return _report(job, backup)
+
+
+def _job(wish: Wish, host: Host, file: Path, old: bytes, own: Sequence[Own], config: Path) -> _Job:
+    """Return what would be written (step 1), without the servers whose entries can't be edited safely."""
+    folder = config_folder(os.environ)
+    agent = folder / _AGENTS / f"{host.name}.key"
+    delegation = agent.with_suffix(".json")
+    person = folder / OWNER_KEY
+    if has_person_key(os.environ) and (public_path(person).exists() or not person.exists()):
+        person = find_key(read_settings(os.environ))  # else it is about to be made, or to get its public half
+    left: list[Left] = []
+    while True:
+        planned = plan(config, own, host.name, Root("Owner", public_path(person)))
+        entries = {each.own.name: _entry(host, planned, each, [agent, delegation]) for each in planned.adopted}
+        unsafe = [] if not entries else _unsafe(host, file, old, entries)
+        if not unsafe:
+            return _Job(wish, host, file, old, entries, planned, [*left, *planned.left], agent, delegation)
+        left += [Left(name, "it stands in a form that can't be edited safely", "write it otherwise") for name in unsafe]
+        own = [each for each in own if each.name not in unsafe]
+
+
+def _unsafe(host: Host, file: Path, old: bytes, entries: Mapping[str, Entry]) -> list[str]:
+    """Return the names of entries that can't be replaced without changing something else."""
+    with contextlib.suppress(ConfigurationError):
+        replaced(host, file, old, entries)
+        return []
+    found: list[str] = []
+    for name, entry in entries.items():
+        try:
+            replaced(host, file, old, {name: entry})
+        except ConfigurationError:
+            found.append(name)
+    return found or [*entries]
+
+
+def _entry(host: Host, planned: Plan, adopted: Adopted, files: Sequence[Path]) -> Entry:
+    server = (
+        None if planned.loaded.config.gateway.merge and not planned.loaded.config.servers.by_name else adopted.server
+    )
+    words = connect_words(endpoint(planned.loaded, server), files, host.hold)
+    entry, kept = host.entry(adopted.own.name, words), adopted.own.kept
+    return {**entry, **{name: value for name, value in kept.items() if name not in entry or name == "enabled"}}
+
+
+def _asked(own: Sequence[Own]) -> dict[str, str]:
+    """Ask a person for what the host took from variables that are not set here; what they don't say is left out."""
+    if not sys.stdin.isatty():
+        return {}
+    found: dict[str, str] = {}
+    for name in unset(own):
+        tell(f"{name} is not set here. Its value is kept in a file that only you can read; empty: it stays a variable,")
+        answer = typer.prompt(f"{name}", default="", hide_input=True, show_default=False, err=True)
+        if answer:
+            found[name] = answer
+    return found
+
+
+def _make_keys(job: _Job, passphrases: Passphrases) -> None:
+    """Take step 2."""
+    try:
+        own_config_folder(os.environ)
+        folder = job.agent.parent
+        check_own_folder(folder, "let nobody else write there")
+        _make_folder(folder)
+        person = person_key(os.environ, passphrases)
+        agent = agent_key(job.agent, f"{job.host.name} of {os.environ.get('USER') or 'this machine'}"[:64])
+        if not _still_counts(job.delegation, person, agent):
+            request = Request(
+                issuer=person.path,
+                agent=public_path(agent.path),
+                scope=(_IDENTITY,),
+                constraints=(),
+                expires=_DAYS,
+                parent=None,
+                out=job.delegation,
+                force=True,
+                yes=False,
+                passphrase=passphrases.of,
+            )
+            grant_delegation(request, as_json=False)
+    finally:
+        passphrases.forget()
+
+
+def _still_counts(file: Path, person: OwnKey, agent: OwnKey) -> bool:
+    """Return whether a delegation is this person's for this agent, and lasts. Its signatures are not verified."""
+    if not file.is_file():
+        return False
+    try:
+        chain = read_delegations(file)
+    except ConfigurationError:
+        return False
+    parties = (chain[-1].issuer_pub_key, chain[0].subject_pub_key)
+    ends = min(each.expires_at for each in chain)
+    return (
+        parties == (person.about.public_key, agent.about.public_key) and ends - unix_seconds() > RENEWED_GRANT_SECONDS
+    )
+
+
+def _write(planned: Plan) -> None:
+    """Take step 3."""
+    if planned.old is None:
+        _make_folder(planned.file.parent, private=False)
+    if planned.secrets:
+        folder = planned.file.parent / text.SECRETS
+        if os.path.lexists(folder) and not stat.S_ISDIR(folder.lstat().st_mode):
+            raise ConfigurationError(f"{folder} is no folder", "move it away")
+        check_own_folder(folder, "let nobody else write there: credentials are kept in it")
+        _make_folder(folder)
+        if not os.path.lexists(folder / ".gitignore"):
+            write_file(folder / ".gitignore", b"*\n", private=True)
+    for path, data in planned.secrets.items():
+        if not os.path.lexists(path):
+            write_file(path, data, private=True)
+    if planned.old is None:
+        key = planned.file.parent / GATEWAY_KEY_FILE
+        complete(key)
+        if not os.path.lexists(key):
+            write_key(key, make_key("gateway", "gateway", unix_seconds()))
+        write_file(planned.file, planned.new, private=True)
+    elif planned.new != planned.old:
+        replace_file(planned.file, planned.new, old=planned.old)
+
+
+def _make_folder(folder: Path, *, private: bool = True) -> None:
+    try:
+        folder.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"can't make {folder}: {error.strerror}", "make it first") from None
+
+
+def _show(job: _Job) -> None:
+    """Show what is going to be written, without what is secret."""
+    planned = job.plan
+    if planned.new != planned.old:
+        say(f"{planned.file} {'gets' if planned.old is not None else 'is made'}:")
+        _lines(planned.shown)
+    for path in planned.secrets:
+        say(f"{path} gets a value that may be a credential (mode 0600)")
+    say(f"{job.host.name}: {job.file} gets, in the places of its own servers:")
+    made = ""
+    for name, entry in job.entries.items():
+        made = job.host.text.put(made, (job.host.table, name), entry)
+    _lines(made)
+    _tell_left(job)
+
+
+def _lines(shown: str) -> None:
+    for line in shown.splitlines():
+        typer.echo(f"  {one_line(line)}".rstrip())
+
+
+def _tell_left(job: _Job) -> None:
+    for each in job.left:
+        tell(f"left as it is: {each.name[:MAX_SAID_CHARS]}: {each.why}")
+        tell(f"  {each.remedy}")
+
+
+def _nothing(job: _Job) -> int:
+    if job.wish.as_json:
+        return _report(job, None)
+    _tell_left(job)
+    if job.wish.name is not None and not job.left:
+        raise ConfigurationError(f"{job.file} has no server {job.wish.name!a} of its own", "accredit install --list")
+    say(f"nothing to do: {job.file} has no {'other ' if job.left else ''}servers of its own")
+    return (
+        1 if job.left and not any(is_own(job.host.words(each)) for each in entries(job.host, job.old).values()) else 0
+    )
+
+
+def _report(job: _Job, backup: Path | None) -> int:
+    planned = job.plan
+    config = shlex.quote(str(planned.file))
+    notes = [*_notes(job)]
+    if job.wish.as_json:
+        adopted = [{"name": each.own.name, "server": each.server} for each in planned.adopted]
+        print_json(
+            {"host": job.host.name, "file": str(job.file), "config": str(planned.file), "adopted": adopted,
+             "left": [each._asdict() for each in job.left], "secrets": [str(each) for each in planned.secrets],
+             "notes": notes, "changed": backup is not None, "backup": None if backup is None else str(backup)}
+        )  # fmt: skip
+        return 0 if job.entries or not job.left else 1
+    for note in notes:
+        tell(f"note: {note}")
+    if backup is None:
+        return 0
+    say(f"wrote {planned.file}, and {job.file}: {len(job.entries)} of {job.host.name}'s servers are behind it", GOOD)
+    say(f"what {job.host.name} had before, credentials included: {backup}", QUIET)
+    say("")
+    say("next:")
+    typer.echo(
+        one_line(f"  accredit serve --config {config}    # where it runs already: accredit reload --config {config}")
+    )
+    say(f"  and restart {job.host.name}. To undo this: accredit uninstall {job.host.name} --restore")
+    return 0
+
+
+def _notes(job: _Job) -> list[str]:
+    """Return what else is to be known."""
+    planned = job.plan
+    notes = [
+        f"{each.own.name} is {each.server} in {planned.file.name}"
+        for each in planned.adopted
+        if each.server != each.own.name
+    ]
+    notes += [
+        f"set {name} before the gateway starts: it is not set here"
+        for name in unset([each.own for each in planned.adopted])
+    ]
+    if planned.loaded.config.proofs.mode != "observe":
+        notes.append(
+            f"{planned.file.name} has proofs.mode = {planned.loaded.config.proofs.mode!a}: agents are not told apart"
+        )
+    if job.wish.project:
+        notes.append(
+            f"{job.file} leads to this machine's gateway now: whoever shares the project needs one of their own"
+        )
+    return notes

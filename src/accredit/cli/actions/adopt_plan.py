@@ -1,0 +1,249 @@
+"""What `accredit install --adopt` is going to write beside a host's file: the configuration, and files of credentials.
+I/O: reads them.
+
+1. A server that the configuration has already, with the same values, is that one; else it gets a name that is free.
+2. What would keep the gateway from starting is left in the host: a program or a folder that is not there, a value that
+   no table can have, a URL that leads to the gateway itself. So is a URL that may hold a credential, if others can read
+   the configuration.
+3. The new text means what the old one did and the new servers, and nothing else.
+"""
+
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from accredit.cli.actions import adopt_text as text
+from accredit.cli.actions.adopt_text import Wanted
+from accredit.cli.actions.config_text import string
+from accredit.config import Loaded, load
+from accredit.config.conversion import converted
+from accredit.config.listen import leads_to
+from accredit.config.schema import Gateway
+from accredit.config.servers import views
+from accredit.config.values import WrongValue, check_header_text
+from accredit.errors import ConfigurationError
+from accredit.hosts.foreign import Command, Left, Own
+from accredit.keys import read_file
+from accredit.limits import MAX_VALUE_FILE_BYTES
+
+
+class Adopted(NamedTuple):
+    """A server: as it was in the host, and its name in `[servers]`."""
+
+    own: Own
+    server: str
+
+
+class Plan(NamedTuple):
+    """What is written: the configuration's file, its bytes before (None: there is none) and after, what is added to it
+    as it is shown, and the files of credentials. `loaded` is the new configuration."""
+
+    file: Path
+    old: bytes | None
+    new: bytes
+    shown: str
+    secrets: Mapping[Path, bytes]
+    adopted: Sequence[Adopted]
+    left: Sequence[Left]
+    loaded: Loaded
+
+
+class Root(NamedTuple):
+    """Whose delegations are to count: a name, and the public key's file."""
+
+    name: str
+    file: Path
+
+
+def plan(file: Path, own: Sequence[Own], host: str, root: Root) -> Plan:
+    """Return what to write (rules 1 to 3). Raises `ConfigurationError`."""
+    before = _before(file)
+    content = before.content if before is not None else None
+    tables = tomllib.loads(content.decode()) if content is not None else {}
+    known: dict[str, Any] = tables.get("servers", {})
+    names = _Names(file.parent, known)
+    head = _head(before, host, root)
+    added, shown = [head], [head]
+    adopted: list[Adopted] = []
+    left: list[Left] = []
+    is_private = content is None or not read_file(file, len(content)).open_to_others
+    for each in own:
+        wanted = text.wanted(each)
+        fault = _fault(each, wanted, file, before, is_private=is_private)
+        if fault is not None:
+            left.append(Left(each.name, *fault))
+            continue
+        server = names.find(each.name, wanted)
+        adopted.append(Adopted(each, server.name))
+        if server.is_new:
+            added.append(text.table(server.name, wanted, server.files, host))
+            shown.append(text.table(server.name, wanted, server.files, host, shown=True))
+    new, loaded = _content(file, content, "".join(added))
+    return Plan(file, content, new, "".join(shown), names.secrets, adopted, left, loaded)
+
+
+class _Server(NamedTuple):
+    name: str
+    files: Mapping[str, str]
+    is_new: bool
+
+
+class _Names:
+    """Names for servers and for files of credentials, and what these hold."""
+
+    def __init__(self, folder: Path, known: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._known = known
+        self._taken: set[str] = set()
+        self.secrets: dict[Path, bytes] = {}
+
+    def find(self, name: str, wanted: Wanted) -> _Server:
+        for slug in text.slugs(name):
+            if slug in self._taken:
+                continue
+            if slug not in self._known:
+                self._taken.add(slug)
+                files = {key: self._file(slug, key, each.text) for key, each in wanted.values.items() if each.is_secret}
+                return _Server(slug, files, is_new=True)
+            if self._is_same(self._known[slug], wanted):
+                self._taken.add(slug)
+                return _Server(slug, {}, is_new=False)
+        raise AssertionError("slugs never end")
+
+    def _file(self, slug: str, key: str, secret: str) -> str:
+        data = f"{secret}\n".encode()
+        for name in text.secret_file(slug, key):
+            path = self._folder / name
+            if path in self.secrets:
+                continue
+            if not os.path.lexists(path) or _holds(path, data):
+                self.secrets[path] = data
+                return name
+        raise AssertionError("names of files never end")
+
+    def _is_same(self, table: Mapping[str, Any], wanted: Wanted) -> bool:
+        """Apply rule 1."""
+        plain = {name: value for name, value in table.items() if name in ("url", "command", "cwd", "urls", "auth")}
+        values = cast("dict[str, object]", table.get(wanted.kind, {}))
+        if plain != dict(wanted.plain) or values.keys() != wanted.values.keys():
+            return False
+        for name, value in wanted.values.items():
+            there = values[name]
+            if value.is_secret:
+                file = cast("dict[str, str]", there).get("file") if isinstance(there, dict) else None
+                if there != {"file": file} or not _holds(self._folder / str(file), f"{value.text}\n".encode()):
+                    return False
+            elif there != text.member(value, ""):
+                return False
+        return True
+
+
+def _before(file: Path) -> Loaded | None:
+    """Return the configuration that is there. Raises `ConfigurationError` for one that can't take servers."""
+    if not os.path.lexists(file):
+        return None
+    loaded = load(file, os.environ, {})
+    one = next(
+        (section for section, _ in loaded.origins if section in ("upstream", "tools", "resources", "prompts")), ""
+    )
+    if one:
+        raise ConfigurationError(
+            f"{file} has one server, which has no name ([{one}])",
+            "name another file, or give its server a name: accredit add ... --name-existing NAME",
+        )
+    if loaded.config.proofs.mode == "required":
+        raise ConfigurationError(
+            f"{file} requires proofs: nobody could use the host's servers there before their tools are in its catalog",
+            "name another file, and see there what is used; or put the servers in one by one: accredit add NAME ...",
+        )
+    return loaded
+
+
+def _head(before: Loaded | None, host: str, root: Root) -> str:
+    """Return what comes before the servers: of a new file, its head; of one that says nothing of proofs, that it
+    observes."""
+    observe = text.OBSERVE.format(name=string(root.name), file=string(str(root.file)))
+    if before is None:
+        return text.HEAD.format(host=host) + observe
+    return "" if any(section == "proofs" for section, _ in before.origins) else observe
+
+
+def _fault(own: Own, wanted: Wanted, file: Path, before: Loaded | None, *, is_private: bool) -> tuple[str, str] | None:
+    """Apply rule 2: return why a server is left, and what to do."""
+    if wanted.holds_secret and not is_private:
+        return f"its URL may hold a credential, and others can read {file}", f"chmod 600 {file}, and run this again"
+    members = {name: text.member(value, "file") for name, value in wanted.values.items()}
+    try:
+        converted({"servers": {"x": {**wanted.plain, wanted.kind: members}}}, strict=True)
+        for value in wanted.values.values():
+            if wanted.kind == "headers" and not value.is_variable:
+                check_header_text(value.text)
+            if len(value.text.encode()) >= MAX_VALUE_FILE_BYTES:
+                raise ValueError(f"should hold no value of {MAX_VALUE_FILE_BYTES} bytes")
+    except (WrongValue, ValueError) as error:
+        return f"what it says can't be in a configuration: {getattr(error, 'text', error)}", "correct it in the host"
+    if isinstance(own.server, Command):
+        return _fault_of_command(own.server)
+    gateway = before.config.gateway if before is not None else Gateway()
+    if leads_to(gateway, own.server.url):
+        return "its URL leads to the gateway itself", "take it out, or name another gateway's configuration"
+    return None
+
+
+def _fault_of_command(server: Command) -> tuple[str, str] | None:
+    if not Path(server.cwd).is_dir():
+        return f"there is no folder {server.cwd}", "correct its cwd, or make that folder, and run this again"
+    first = server.words[0]
+    program = first[0] if len(first) == 1 else None
+    if not isinstance(program, str):
+        return "its program's name holds a variable", "write its value there first, and run this again"
+    path = server.env.get("PATH", (os.environ.get("PATH", os.defpath),))
+    named = str(Path(server.cwd, program)) if os.sep in program else program
+    if shutil.which(named, path=str(path[0])) is None:
+        return f"there is no program {program} here", "install it, or give its full path, and run this again"
+    return None
+
+
+def _content(file: Path, old: bytes | None, added: str) -> tuple[bytes, Loaded]:
+    """Apply rule 3."""
+    before = old.decode() if old is not None else ""
+    tables = added.lstrip("\n") if not before else added if before.endswith("\n") else f"\n{added}"
+    after = before + (tables.replace("\n", "\r\n") if "\r\n" in before else tables)
+    means, more = tomllib.loads(before), tomllib.loads(added)
+    servers = {**means.get("servers", {}), **more.get("servers", {})}
+    wanted = {**more, **means, **({"servers": servers} if servers else {})}
+    try:
+        same = tomllib.loads(after) == wanted
+    except tomllib.TOMLDecodeError:
+        same = False
+    if not same:
+        raise ConfigurationError(
+            f"{file} has its servers in a form that can't be added to",
+            "write each server as tables with headers, such as [servers.mail]",
+        )
+    loaded = load(file, os.environ, {}, content=after.encode())
+    views(loaded)
+    return after.encode(), loaded
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Return whether a file is its owner's alone, and has these bytes."""
+    try:
+        content = read_file(path, MAX_VALUE_FILE_BYTES)
+    except ConfigurationError:
+        return False
+    return content.data == data and not content.open_to_others
+
+
+def unset(own: Sequence[Own]) -> Iterator[str]:
+    """Yield the variables that servers take and that are not set here, each once."""
+    seen: set[str] = set()
+    values = chain.from_iterable(text.wanted(each).values.values() for each in own)
+    for value in values:
+        if value.is_variable and value.text not in seen and value.text not in os.environ:
+            seen.add(value.text)
+            yield value.text

@@ -1,0 +1,39 @@
+"""What `accredit install` and `uninstall` are asked for: the host, its file, and whether somebody wants it. I/O: the
+terminal."""
+
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+
+from accredit.errors import ConfigurationError
+from accredit.hosts.table import Host, Places, find_host, project_file
+
+
+class Wish(NamedTuple):
+    """The host, the entry's name, and the options of both commands."""
+
+    host: str
+    name: str | None
+    project: bool
+    dry_run: bool
+    yes: bool
+    as_json: bool
+
+
+def place_of(wish: Wish) -> tuple[Host, Path]:
+    """Return the host and its file. Raises `ConfigurationError`."""
+    host = find_host(wish.host)
+    return host, project_file(host, Path.cwd()) if wish.project else host.file(Places(os.environ))
+
+
+def agreed(wish: Wish) -> bool:
+    """Return whether a person at the terminal, or `--yes`, says that this is to be written. Raises
+    `ConfigurationError` where there is nobody to ask."""
+    if wish.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigurationError("there is nobody to ask whether this is wanted", "say --yes, or run it in a terminal")
+    return typer.confirm("Write this?", default=False, err=True)
