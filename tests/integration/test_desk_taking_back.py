@@ -2,9 +2,10 @@
 
 import json
 import re
+import secrets
 import sqlite3
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.world.agents import save_delegation
+from tests.world.asked import once
 from tests.world.browser import chromium
-from tests.world.command import Serving, wait_until
+from tests.world.command import Serving, accredit, wait_until
+from tests.world.desk import Agent
 from tests.world.household import Household, Told, passed_on, told_by
 
 from accredit.base.clock import unix_seconds
+from accredit.consent import Answer
 from accredit.keys import write_file
-from accredit.ratify import RevocationList, issue_revocation_list
+from accredit.ratify import Grant, RevocationList, issue_delegation, issue_revocation_list
 
 pytestmark = [
     pytest.mark.holds("console/people"),
     pytest.mark.holds("console/people_part"),
     pytest.mark.holds("console/health"),
+    pytest.mark.holds("cli/actions/grants"),
 ]
 TAKE = "button[data-take]"
 
@@ -260,3 +265,51 @@ def test_a_record_of_a_day_that_there_is_not_hides_no_health(home: Household) ->
             store.execute("UPDATE log_entries SET payload = ? WHERE entry = ?", (changed, entry))
     with home.desk() as desk:
         assert told_by(desk).get("/api/health")[0] == 200
+
+
+def test_grants_say_what_was_taken_back__and_that_it_is_not_known_where_no_list_can_be_read(home: Household) -> None:
+    path, agent = home.folder / "revoked.json", Agent()
+    settings = home.config / "desk.toml"
+    settings.unlink()
+    with home.desk() as desk:
+        for _ in range(2):
+            ask = agent.ask({"name": "send_email", "arguments": {"to": secrets.token_hex(4)}})
+            desk.tell({"ask": ask.to_dict()})
+            grant = Grant(
+                subject=agent.key.public_key, cert_id=secrets.token_hex(16), scope=("custom:mail:send_email",),
+                issued_at=ask.asked_at, expires_at=ask.asked_at + 500, constraints=once(ask),
+            )  # fmt: skip
+            cert = issue_delegation(home.trust.owner.signer(), grant, vocabulary=grant.scope)
+            answer = Answer(ask=ask.digest.hex(), decision="allow", certificates=(cert,))
+            assert desk.tell({"deliver": answer.to_dict()}) == {"state": "allowed"}
+        env = desk.env
+    (last, first) = listed(home, env)
+    assert last["cert"] == cert.cert_id
+    assert (last["taken_back"], first["taken_back"]) == (None, None)  # no place is named
+    settings.write_text(f'[desk]\nrevocation_list = "{path}"\n', "utf-8")
+    assert [each["taken_back"] for each in listed(home, env)] == [False, False]
+    with home.desk() as desk:
+        assert take_back(told_by(desk), cert.cert_id)[0] == 200
+    assert [each["taken_back"] for each in listed(home, env)] == [True, False]
+    table = accredit("grants", "list", folder=home.folder, env=env).stdout.splitlines()
+    assert [line.endswith("taken back") for line in table[1:]] == [True, False]
+    shown = accredit("grants", "show", cert.cert_id[:8], folder=home.folder, env=env).stdout
+    assert f"yes, by the list in {path}" in shown
+    forged = issue_revocation_list(home.trust.agent.signer(), (first["cert"],), unix_seconds()).encode()
+    for text in (b"{}", path.read_bytes().replace(cert.cert_id.encode(), b"0" * 32), forged):
+        path.write_bytes(text)  # what the owner has not signed takes nothing back, whoever's key lies here
+        assert True not in [each["taken_back"] for each in listed(home, env)]
+    with (home.folder / "state" / "accredit" / "journal.jsonl").open("a") as journal:
+        for odd in (5, "x", [5], [{"type": "?"}], None, [[]]):
+            entry = {"at": 10**300, "event": "allowed", "cert": f"odd-{odd}\u202e", "ends_at": 10**300, "scope": odd}
+            journal.write(json.dumps({**entry, "constraints": odd, "target": "\u202e", "code": "\x1b[2J"}) + "\n")
+    done = accredit("grants", "list", folder=home.folder, env=env)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1 + 2 + 6), done.stderr
+    assert {"\u202e", "\x1b"}.isdisjoint(done.stdout)
+    assert accredit("grants", "show", "odd-[5]", folder=home.folder, env=env).returncode == 0
+
+
+def listed(home: Household, env: Mapping[str, str]) -> list[dict[str, Any]]:
+    done = accredit("grants", "list", "--json", folder=home.folder, env=env)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["grants"]

@@ -144,7 +144,7 @@ def test_without_either_nothing_is_signed_and_the_option_is_named(command: tuple
 @pytest.mark.parametrize(
     ("content", "mode", "told"),
     [(b"wrong\n", 0o600, "not the passphrase"), (b"\n", 0o600, "empty"), (b"\xff", 0o600, "UTF-8"),
-     (b"x" * 1_025, 0o600, "more than"), (TYPED.encode(), 0o640, "others can read")],
+     (b"x" * 1_025, 0o600, "more than"), (TYPED.encode(), 0o640, "help: chmod 600 secret;")],
 )  # fmt: skip
 def test_a_file_that_can_t_be_the_passphrase_signs_nothing(content: bytes, mode: int, told: str, folder: Path) -> None:
     made(folder)

@@ -10,6 +10,7 @@ A passphrase is never an argument, which every user of the machine sees, nor in 
 # ruff: noqa: PLC0415 - what opens keys is loaded when a passphrase is needed: `accredit --help` is quick without it
 
 import getpass
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,11 +68,14 @@ def new_passphrase(file: Path | None, name: str) -> bytearray | None:
 
 def _in_file(path: Path) -> bytearray:
     from accredit.keys import read_file
-    from accredit.keys.load import check_private
     from accredit.keys.passphrase import passphrase_bytes
 
     content = read_file(path, MAX_PASSPHRASE_FILE_BYTES)
-    check_private(path, content)
+    if content.open_to_others:
+        raise ConfigurationError(
+            f"{path} holds a passphrase, and others can read it (mode {content.mode:04o})",
+            f"chmod 600 {shlex.quote(str(path))}; if others have an account here, make a new key: they may know both",
+        )
     try:
         text = content.data.decode()
     except UnicodeDecodeError:

@@ -46,8 +46,9 @@ class Link(Struct, frozen=True):
 
     @property
     def handle(self) -> str:
-        """What an address calls the certificate: by all that it says, as others may have its id."""
-        return hashlib.sha256(repr(self).encode("utf-8", "surrogatepass")).hexdigest()[:_HANDLE_CHARS]
+        """What an address calls the certificate: by its id, and by whose it is, as others may have its id."""
+        named = json.dumps([self.cert_id, self.issuer_id, self.subject_id])
+        return hashlib.sha256(named.encode()).hexdigest()[:_HANDLE_CHARS]
 
     def words(self) -> str:
         """Return the constraints in words; "" for none."""

@@ -1,7 +1,8 @@
 """The revocation lists that a desk can see: in a gateway's store, and in the file that `desk.toml` names. Blocking I/O.
 
-A list counts here if it can be read and its issuer has signed it: the issuer's public key is the person's own, lies in
-the desk's folder, or is in a chain of the log. Others are named, and take nothing back on the page.
+A list counts here if it can be read and its issuer has signed it: the desk's own person, one whose public key lies in
+its folder, or the root of a chain in the log. Others are named, and take nothing back on the page: an agent's key that
+lies there as well is none of a gateway's roots.
 """
 
 import hashlib
@@ -11,11 +12,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from accredit.console.settings import DeskSettings
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
-from accredit.keys import read_file
-from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.keys import load_public_key, read_file
+from accredit.limits import MAX_KEY_FILES, MAX_STATEMENT_BYTES
 from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
-from accredit.stores import LogStore, stored_lists
+from accredit.stores import InMemory, LogStore, parse_store_url, stored_lists
 
 KeyOf = Callable[[str], HybridPublicKey | None]
 
@@ -37,6 +39,25 @@ class SeenList(Struct, frozen=True):
     revoked: frozenset[str] = frozenset()
     fault: str = ""
     sha256: str = ""
+
+
+def list_places(settings: DeskSettings) -> list[ListPlace]:
+    """Return where the person's list goes, as `desk.toml` says. Raises `ConfigurationError`."""
+    store = parse_store_url(settings.store, settings.folder) if settings.store else InMemory()
+    places = [] if isinstance(store, InMemory) else [ListPlace(store, store.name)]
+    file = settings.revocation_list
+    return places if file is None else [*places, ListPlace(file, str(file))]
+
+
+def people_in(folder: Path | None) -> dict[str, HybridPublicKey]:
+    """Return the public keys of people that lie in a folder, by their ids."""
+    found: dict[str, HybridPublicKey] = {}
+    for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder is not None and folder.is_dir() else []:
+        with suppress(ConfigurationError):
+            key = load_public_key(path)
+            if key.kind == "human":
+                found[key.id] = key.public_key
+    return found
 
 
 def see_lists(places: Sequence[ListPlace], key_of: KeyOf) -> list[SeenList]:

@@ -18,16 +18,15 @@ from msgspec import Struct
 
 from accredit.attest import Stored, sha256_hex
 from accredit.console.delegations import Forest, Link, Node, links_in, links_of
-from accredit.console.lists import KeyOf, ListPlace, SeenList, revoked_by, see_lists
+from accredit.console.lists import KeyOf, ListPlace, SeenList, people_in, revoked_by, see_lists
 from accredit.console.log_pages import LogPages
 from accredit.errors import ConfigurationError, DeskError, WireError
-from accredit.keys import DelegationFile, load_public_key, read_file
+from accredit.keys import DelegationFile, KeyFile, read_file
 from accredit.limits import (
     CALLS_LOOKED_AT,
     MAX_DELEGATION_CHAIN_DEPTH,
     MAX_DELEGATION_FILE_BYTES,
     MAX_DELEGATION_FILES,
-    MAX_KEY_FILES,
     MAX_LOG_CHAINS,
     PEOPLE_FRESH_SECONDS,
 )
@@ -55,7 +54,7 @@ class Known(Struct, frozen=True):
 
 
 class People:
-    """Reads what is known, at most once in a while. `signed` gives the journal's entries of what `person_id` signed."""
+    """Reads what is known, at most once in a while. `signed` gives the journal's entries of what a `person` signed."""
 
     def __init__(
         self,
@@ -63,13 +62,13 @@ class People:
         folder: Path | None = None,
         *,
         lists: Iterable[ListPlace] = (),
-        person_id: str = "",
+        person: KeyFile | None = None,
         signed: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
     ) -> None:
         self._log = log
         self._folder = folder
         self._lists = tuple(lists)
-        self._person_id = person_id
+        self._person = person
         self._signed = signed
         self._known: Known | None = None
         self._read_at = float("-inf")
@@ -116,7 +115,8 @@ class People:
         if self._folder is not None:
             for path, chain in _in_files(self._folder):
                 forest.add(chain, "file", found_in=path)
-        forest.add_signed(self._person_id, entries)
+        if self._person is not None:
+            forest.add_signed(self._person.id, entries)
         self._key_of = seen.key_of
         found = self._see_lists()
         return Known(
@@ -125,7 +125,8 @@ class People:
         )  # fmt: skip
 
     def _see_lists(self) -> tuple[SeenList, ...]:
-        keys = keys_in(self._folder)
+        own = {self._person.id: self._person.public_key} if self._person is not None else {}
+        keys = people_in(self._folder) | own
         return tuple(see_lists(self._lists, lambda issuer_id: keys.get(issuer_id) or self._key_of(issuer_id)))
 
 
@@ -157,6 +158,7 @@ class _Passed(Struct, frozen=True):
 
 class _Verdict(Struct, frozen=True):
     verdict: str = ""
+    enforced: bool | None = None
 
 
 class _Times(Struct, frozen=True):
@@ -215,7 +217,8 @@ def _count(seen: _Seen, record: _Record) -> None:
         seen.gateways.add(record.gateway)
     if record.phase == "decision" and record.authority is not None:
         calls, last = seen.calls.get(record.authority.chain_sha256, (0, ""))
-        if record.decision is not None and record.decision.verdict == "allow":
+        decision = record.decision
+        if decision is not None and (decision.verdict == "allow" or decision.enforced is False):
             calls, last = calls + 1, max(last, record.times.received)
         seen.calls[record.authority.chain_sha256] = (calls, last)
 
@@ -253,13 +256,3 @@ def _judged(text: bytes, link: Link) -> str:
     faults = (certificate_fault(chain, index) for index in range(place, len(chain)))
     fault = next((each for each in faults if each), "")
     return f"BAD: {fault}" if fault else "good"
-
-
-def keys_in(folder: Path | None) -> dict[str, HybridPublicKey]:
-    """Return the public keys that lie in a folder, by their ids."""
-    found: dict[str, HybridPublicKey] = {}
-    for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder is not None and folder.is_dir() else []:
-        with suppress(ConfigurationError):
-            key = load_public_key(path)
-            found[key.id] = key.public_key
-    return found

@@ -192,7 +192,7 @@ class DeskProcess:
 
     def _about_people(self, folder: Path, log: LogPages | None, lists: Sequence[ListPlace]) -> list[Part]:
         desk, gateways = self._desk, Gateways(lambda: read_known(folder / KNOWN_GATEWAYS))
-        people = People(log, folder, lists=lists, person_id=desk.person.id, signed=lambda: desk.past.signed)
+        people = People(log, folder, lists=lists, person=desk.person, signed=lambda: desk.past.signed)
 
         def names() -> Mapping[str, str]:
             return {desk.person.id: desk.person.name, **known_names(folder)}

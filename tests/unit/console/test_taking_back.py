@@ -31,7 +31,7 @@ def part_in(folder: Path, *places: Path) -> tuple[PeoplePart, Journal]:
     desk = Desk(WORLD.owner.public(), holder, journal, lambda: NOW)
     lists = [ListPlace(each, str(each)) for each in places]
     gateways = Gateways(dict)
-    people = People(None, folder, lists=lists, person_id=desk.person.id)
+    people = People(None, folder, lists=lists, person=desk.person)
     return PeoplePart(people, dict, TakingBack(desk, lists, gateways, people)), journal
 
 

@@ -18,7 +18,7 @@ from accredit.cli.passphrases import passphrase_source
 from accredit.config import gateway_id, load
 from accredit.config.listen import url_here
 from accredit.console.client import find_desk, tell_desk
-from accredit.console.lists import ListPlace
+from accredit.console.lists import list_places
 from accredit.console.log_pages import LogPages
 from accredit.console.names import gateway_keys, known_names, read_names
 from accredit.console.prompts import find_prompt
@@ -65,8 +65,7 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
 
     places = DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder)
     log = _log(parse_store_url(settings.store, settings.folder), settings.folder) if settings.store else None
-    lists = [ListPlace(log.store, log.store.name)] if log is not None else []
-    lists += [ListPlace(each, str(each)) for each in (settings.revocation_list,) if each is not None]
+    lists = list_places(settings)
     server = PageServer(
         port, environ, places.socket.parent, _print_link, wants_browser=wants_browser, told=_told_where(environ)
     )

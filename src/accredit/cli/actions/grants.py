@@ -1,48 +1,57 @@
-"""What `accredit grants list|show` and `accredit names set` run: they read the desk's journal, and write its names."""
+"""What `accredit grants list|show` and `accredit names set` run: they read the desk's journal, and write its names.
+
+Whether a certificate was taken back is what the person's signed lists say at the places that `desk.toml` names; where
+none is, or one can't be read, that is not known. The journal is a file: what stands in it is shown, whatever it is.
+"""
 
 import os
 import re
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.output import find_by_prefix, print_facts, print_json, print_table, say
+from accredit.cli.actions.output import find_by_prefix, print_facts, print_json, print_table, say, tell
 from accredit.consent import this_call_only
 from accredit.console.journal import Entry, read_journal
+from accredit.console.lists import list_places, people_in, revoked_by, see_lists
 from accredit.console.names import known_names, set_name
+from accredit.console.settings import find_key, read_settings
+from accredit.console.unlock import KeyInFile
+from accredit.errors import ConfigurationError, WireError
 from accredit.keys.places import config_folder, state_folder
 from accredit.pins.shown import shown
-from accredit.ratify.constraints import read_constraint
+from accredit.ratify.constraints import Constraint, read_constraint
 
 _NEGATIVE = 1
+_ODD = "conditions that can't be read here"
 _BEGINNING = re.compile("[0-9a-f]{8,31}")
 
 
 def list_grants(*, as_json: bool) -> int:
     """Print the certificates of the journal, the latest first; return the exit code. Raises `ConfigurationError`."""
-    grants = _grants()
+    grants, lists = _grants(), _Lists()
     if as_json:
-        print_json({"grants": [_members(each) for each in grants.values()]})
+        print_json({"grants": [_members(each, lists) for each in grants.values()]})
     elif not grants:
         say("Nothing was allowed at this desk yet.")
     else:
         names = known_names(config_folder(os.environ))
-        print_table(
-            ("certificate", "agent", "may", "at gateway", "ends"), [_row(each, names) for each in grants.values()]
-        )
+        rows = [_row(each, names, lists) for each in grants.values()]
+        print_table(("certificate", "agent", "may", "at gateway", "ends"), rows)
     return 0
 
 
 def show_grant(cert_id: str, *, as_json: bool) -> int:
     """Print one of them. Raises `ConfigurationError`."""
-    grants = _grants()
+    grants, lists = _grants(), _Lists()
     described = {key: str(each.get("target")) for key, each in grants.items()}
     found = find_by_prefix(cert_id, described, "certificate", "`accredit grants list` shows those of this desk")
     if found is None:
         return _NEGATIVE
     grant = grants[found]
     if as_json:
-        print_json(_members(grant))
+        print_json(_members(grant, lists))
         return 0
     names = known_names(config_folder(os.environ))
     now, times = unix_seconds(), (("signed", grant["at"]), ("ends", grant["ends_at"]))
@@ -52,10 +61,11 @@ def show_grant(cert_id: str, *, as_json: bool) -> int:
             ("to", _name(grant.get("agent"), names)),
             ("at gateway", _name(grant.get("gateway"), names)),
             ("for", f"{shown(str(grant.get('method')))} {shown(str(grant.get('target')))}"),
-            ("scopes", words.scopes(map(shown, grant.get("scope", ())))),
-            ("constraints", words.constraints(map(read_constraint, grant.get("constraints", ())))),
-            ("code", str(grant.get("code"))),
+            ("scopes", words.scopes(map(shown, map(str, _listed(grant, "scope"))))),
+            ("constraints", words.constraints(conditions) if (conditions := _conditions(grant)) is not None else _ODD),
+            ("code", shown(str(grant.get("code")))),
             *((name, f"{words.relative(at, now)} ({words.timestamp(at)})") for name, at in times),
+            ("taken back", lists.words(found)),
         ]
     )
     return 0
@@ -84,18 +94,58 @@ def _grants() -> dict[str, Entry]:
     return {each["cert"]: each for each in reversed(whole)}
 
 
-def _members(grant: Entry) -> dict[str, Any]:
+class _Lists:
+    """The person's revocation lists, as far as they can be read; of what can't, a note goes to stderr."""
+
+    def __init__(self) -> None:
+        settings = read_settings(os.environ)
+        places, keys = list_places(settings), people_in(settings.folder)
+        with suppress(ConfigurationError):  # a key that is named elsewhere, or none
+            person = KeyInFile.read(find_key(settings)).person
+            keys[person.id] = person.public_key
+        self._seen = see_lists(places, keys.get)
+        unread = [each for each in self._seen if each.fault and each.issuer_id in ("", *keys)]  # others' are not these
+        self._is_whole = bool(places) and not unread
+        for each in unread:
+            tell(f"note: the revocation list in {each.where}: {each.fault}")
+
+    def has(self, cert_id: str) -> bool | None:
+        """Return whether a certificate was taken back; None if that is not known."""
+        return True if cert_id in revoked_by(self._seen) else False if self._is_whole else None
+
+    def words(self, cert_id: str) -> str:
+        """Return the same in words."""
+        found = next((each for each in self._seen if not each.fault and cert_id in each.revoked), None)
+        if found is not None:
+            return f"yes, by the list in {found.where} (as of {words.timestamp(found.updated_at)})"
+        return "no" if self._is_whole else "not known: desk.toml names no revocation list that can be read"
+
+
+def _members(grant: Entry, lists: _Lists) -> dict[str, Any]:
     named = ("cert", "code", "agent", "gateway", "method", "target", "scope", "constraints")
     times = {"signed_at": words.timestamp(grant["at"]), "ends_at": words.timestamp(grant["ends_at"])}
-    return {name: grant.get(name) for name in named} | times
+    return {name: grant.get(name) for name in named} | times | {"taken_back": lists.has(grant["cert"])}
 
 
-def _row(grant: Entry, names: Any) -> list[str]:
-    ends = words.relative(grant["ends_at"], unix_seconds())
+def _row(grant: Entry, names: Any, lists: _Lists) -> list[str]:
+    ends = "taken back" if lists.has(grant["cert"]) else words.relative(grant["ends_at"], unix_seconds())
     agent, gateway = (_name(grant.get(each), names) for each in ("agent", "gateway"))
-    is_once = this_call_only([read_constraint(each) for each in grant.get("constraints", ())])
+    is_once = this_call_only(_conditions(grant) or ())
     may = shown(str(grant.get("target"))) + (", this call only" if is_once else "")
-    return [grant["cert"][:8], agent, may, gateway, ends]
+    return [shown(grant["cert"][:8]), agent, may, gateway, ends]
+
+
+def _listed(grant: Entry, name: str) -> list[object]:
+    found: object = grant.get(name)
+    return cast("list[object]", found) if isinstance(found, list) else []
+
+
+def _conditions(grant: Entry) -> list[Constraint] | None:
+    """Return the constraints; None if they can't be read."""
+    try:
+        return [read_constraint(each) for each in grant.get("constraints", ())]
+    except (WireError, TypeError, ValueError, RecursionError):
+        return None
 
 
 def _name(holder: object, names: Any) -> str:
