@@ -60,18 +60,18 @@ def written(folder: Path, signer: LogSigner | None = None) -> Path:
 
 
 class ReadOnly:
-    """`with ReadOnly(folder) as desk`: `accredit desk --read-only --store ...`."""
+    """`with ReadOnly(folder) as desk`: `accredit desk --read-only --store ...`; by default of `log.db` there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: str = "") -> None:
         self.folder = folder
+        self._store = store or f"sqlite:///{folder / 'log.db'}"
         self._stderr = folder / "stderr"
 
     def __enter__(self) -> "ReadOnly":
-        store = f"sqlite:///{self.folder / 'log.db'}"
         env = {"XDG_RUNTIME_DIR": str(self.folder / "run"), "XDG_CONFIG_HOME": str(self.folder / "config")}
         with self._stderr.open("wb") as stderr:
             self._process = Warm(
-                [*COMMAND, "desk", "--read-only", "--store", store, "--port", "0", "--no-browser"],
+                [*COMMAND, "desk", "--read-only", "--store", self._store, "--port", "0", "--no-browser"],
                 cwd=self.folder, env=environment(env), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
             )  # fmt: skip
