@@ -976,6 +976,18 @@ MAX_TIMEOUT_SECONDS = 86_400.0
 MAX_SAID_CHARS = 200
 """Characters of a tool's description that a configuration quotes: a sentence or two."""
 
+MAX_SUGGESTED_TARGETS = 2_000
+"""Targets, of one agent each, that `accredit suggest` tells apart: nobody reads more lines, and names are long."""
+
+MAX_GRANT_TARGETS = 64
+"""Targets that one suggested delegation names: a certificate may have 128 scopes, and people are to read it."""
+
+MAX_GRANT_TARGET_CHARS = 8_192
+"""Characters of the targets that one suggested delegation names; a proof has 128 KiB at most, and its keys need 10."""
+
+MAX_TOLD_TARGETS = 20
+"""Targets that are named of those calls that stay refused for one reason."""
+
 MAX_SCOPE_WORD_CHARS = 48
 """Characters of a server's or tool's name that go into a suggested scope; a scope has 256 bytes at most."""
 

@@ -44,6 +44,7 @@ _MODULES = {
     "deny": "asks",
     "grants": "grants",
     "names": "grants",
+    "suggest": "suggest",
     "keys": "keys",
     "token": "token",
     "log": "log",

@@ -5,12 +5,13 @@ is never called. A resource has the scope of the longest configured prefix of it
 whose scope is sensitive in the canonical vocabulary is sensitive even where the operator did not mark it.
 """
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from accredit.limits import MAX_SCOPE_LENGTH_BYTES
+from accredit.limits import MAX_SCOPE_LENGTH_BYTES, MAX_SCOPE_WORD_CHARS
 from accredit.policy.facts import NO_FACTS, Facts
 from accredit.policy.uris import readings
 from accredit.ratify.scopes import WILDCARDS, is_sensitive, unknown_scope
@@ -20,6 +21,8 @@ MCP_SCOPES = frozenset({"mcp:tool", "mcp:resource", "mcp:prompt"})
 
 OWN_SCOPE = re.compile(r"(?!(?:x-[^:]*|urn):)[A-Za-z][A-Za-z0-9._/+-]*(?::[A-Za-z0-9._/+-]+)+")
 """The form of a scope that a deployment adds."""
+
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -97,6 +100,21 @@ class Catalog(Struct, frozen=True, kw_only=True):
             if reading.startswith(plain) and len(plain) >= best:
                 best, entries = len(plain), [*(entries if len(plain) == best else ()), entry]
         return entries
+
+
+def own_scope(tool: str, server: str) -> str:
+    """Return a scope that is a tool's alone, `custom:SERVER:TOOL`; the only server is "".
+
+    A digest makes up for characters that a scope can't hold. Whoever looks for it finds two names with one digest.
+    """
+    return "custom:" + ":".join(map(_scope_word, (server, tool) if server else (tool,)))
+
+
+def _scope_word(name: str) -> str:
+    word = _UNFIT.sub("-", name)[:MAX_SCOPE_WORD_CHARS]
+    if word and word == name:
+        return word
+    return f"{word}~{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def scope_fault(scope: str) -> str | None:

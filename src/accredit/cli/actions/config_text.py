@@ -84,7 +84,7 @@ def configuration(
     server = _said(offer.server) or "an MCP server"
     identity = _IDENTITY if isinstance(upstream, HttpUpstream) else ""
     where, kinds = _upstream(upstream, headers), _kinds(offer, name)
-    table = _table("upstream", name)
+    table = table_name("upstream", name)
     head = {"server": server, "port": port, "table": table, "upstream": where, "identity": identity}
     parts = [_HEAD.format(**head, kinds=kinds, tools=_TOOLS)]
     parts += [tool_table(each, name) for each in suggestions]
@@ -99,11 +99,11 @@ def server_tables(
     headers: _Headers = {},  # noqa: B006 - it is read only
 ) -> str:
     """Return the tables of one server of `[servers]`, to be put behind others."""
-    head = f"{_ADDED}[{_table('upstream', name)}]\n{_upstream(upstream, headers)}\n"
+    head = f"{_ADDED}[{table_name('upstream', name)}]\n{_upstream(upstream, headers)}\n"
     return "\n".join([head, f"{_kinds(offer, name)}\n{_TOOLS}", *(tool_table(each, name) for each in suggestions)])
 
 
-def _table(section: str, name: str) -> str:
+def table_name(section: str, name: str) -> str:
     """Return what the header of a section is for a server of this name ("": the only one)."""
     if not name:
         return section
@@ -133,7 +133,7 @@ def tool_table(suggestion: Suggestion, name: str = "") -> str:
     sensitive = "sensitive = true\n" if suggestion.sensitive else ""
     some = "# Only some clients see it, by what they can do.\n" if suggestion.only_some else ""
     scope = f"scope = {string(suggestion.scope)}    # {suggestion.reason}\n"
-    return f"[{_table('tools', name)}.{key(suggestion.tool)}]\n{comment}{some}{scope}{sensitive}"
+    return f"[{table_name('tools', name)}.{key(suggestion.tool)}]\n{comment}{some}{scope}{sensitive}"
 
 
 def _kinds(offer: Offer, name: str) -> str:
@@ -141,13 +141,13 @@ def _kinds(offer: Offer, name: str) -> str:
     listed = [str(each.uri) for each in offer.resources] + [
         f"{each.uri_template} (template)" for each in offer.templates
     ]
-    table = _table("resources", name)
+    table = table_name("resources", name)
     text = f'[{table}]\nscope = "{RESOURCE}"\n{_examples("resources", listed)}\n'
     for prefix, scope in resource_scopes(offer).items():
         if holds(prefix):
             text += f"[{table}.{string(prefix)}]\nscope = {string(scope)}    # the scope that it asks for itself\n\n"
     prompts = _examples("prompts", [each.name for each in offer.prompts])
-    return f'{text}[{_table("prompts", name)}]\nscope = "{PROMPT}"\n{prompts}'
+    return f'{text}[{table_name("prompts", name)}]\nscope = "{PROMPT}"\n{prompts}'
 
 
 def _examples(kind: str, names: Sequence[str]) -> str:

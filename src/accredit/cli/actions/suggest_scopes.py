@@ -13,8 +13,6 @@ several behind one gateway it has the name that the owner gave it, as what it ca
 checked: whether a tool's description is true. The operator reads it and decides.
 """
 
-import hashlib
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,16 +20,13 @@ from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
 from accredit.cli.actions.vocabulary import impossible_scope
 from accredit.cli.asking.listing import Offer
-from accredit.limits import MAX_SCOPE_WORD_CHARS
-from accredit.policy import scope_fault
+from accredit.policy.catalog import own_scope, scope_fault
 from accredit.policy.lists import SCOPE, SENSITIVE
 
 READING = "mcp:tool"
 """The scope of tools that only read."""
 RESOURCE, PROMPT = "mcp:resource", "mcp:prompt"
 """The scopes of all resources, and of all prompts."""
-
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Suggestion(NamedTuple):
@@ -61,7 +56,7 @@ def suggestion(tool: Tool, server: str) -> Suggestion:
     elif reads:
         scope, sensitive, reason = READING, False, "it says that it only reads"
     else:
-        scope, sensitive, reason = _own_scope(tool.name, server), destroys is not False, _SAYS[destroys]
+        scope, sensitive, reason = own_scope(tool.name, server), destroys is not False, _SAYS[destroys]
     return Suggestion(tool.name, scope, sensitive, reason, tool.description or tool.title or "")
 
 
@@ -107,17 +102,3 @@ def _hints(tool: Tool) -> tuple[bool, bool | None]:
     if hints is None:
         return False, None
     return hints.read_only_hint is True and hints.destructive_hint is not True, hints.destructive_hint
-
-
-def _own_scope(tool: str, server: str) -> str:
-    words = [_word(server), _word(tool)] if server else [_word(tool)]
-    return "custom:" + ":".join(words)
-
-
-def _word(name: str) -> str:
-    """Return a name as a part of a scope. Different names give different words: a digest makes up for replaced
-    characters."""
-    word = _UNFIT.sub("-", name)[:MAX_SCOPE_WORD_CHARS]
-    if word and word == name:
-        return word
-    return f"{word}~{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"

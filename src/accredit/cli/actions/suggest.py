@@ -1,0 +1,197 @@
+"""What `accredit suggest` runs: reads the log once, and prints what `policy.suggesting` makes of it.
+
+The names in it were chosen by servers and agents. Whatever they are, they stay names:
+
+1. a key of a table and a scope are TOML strings in ASCII, escaped (`config_text`);
+2. a grant is one line for a POSIX shell, each word quoted where it needs to be; targets are JSON in ASCII, escaped;
+3. in comments a name is a quoted string in ASCII, escaped and cut: no name ends a comment, or hides a part of a line.
+"""
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import typer
+from msgspec import structs
+
+from accredit.attest import timestamp
+from accredit.cli.actions.config_text import key, string, table_name
+from accredit.cli.actions.log_names import Names, known_names, named
+from accredit.cli.actions.log_place import log_store, understood
+from accredit.cli.actions.output import print_json
+from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
+from accredit.config.servers import views
+from accredit.limits import MAX_SAID_CHARS, SHORT_ID_CHARS
+from accredit.policy.suggesting import WHY, Deployment, Grant, Refused, Suggester, Suggestion, Table, Tally
+from accredit.ratify.scopes import is_sensitive
+from accredit.stores import open_log
+
+_EXPIRES = "30d"
+
+
+def suggest_from_log(config: Path | None, since: int | None, *, as_json: bool) -> int:
+    """Print what follows from the log of a configuration, `since` in unix milliseconds; return the exit code. Raises
+    `ConfigurationError`."""
+    loaded = load(config, os.environ, {})
+    suggester = Suggester(deployment_of(loaded))
+    first = None if since is None else timestamp(since)
+    with understood(), open_log(log_store(None, config)) as log:
+        for entry in log.newest_first():
+            record = entry.record()
+            if record is not None and (first is None or record.times.received >= first):
+                suggester.add(record)
+    found, names = suggester.suggestion(), known_names((), None, config)
+    lines = Lines(found, names)
+    if as_json:
+        print_json(lines.members())
+    else:
+        for line in lines.text():
+            typer.echo(line)
+    return 0
+
+
+def deployment_of(loaded: Loaded) -> Deployment:
+    """Return what is configured. Raises `ConfigurationError`."""
+    servers = views(loaded)
+    proofs = build_proofs(servers[0])
+    roots = [root.id for root in proofs.policy.roots] if proofs is not None and proofs.judged else None
+    catalogs = {each.server: build_catalog(each.config) for each in servers}
+    return Deployment(gateway_id(loaded), catalogs, loaded.config.gateway.merge, roots or None)
+
+
+class Lines:
+    """A suggestion as text, and as members for programs. `names` are those of known keys, by their ids."""
+
+    def __init__(self, found: Suggestion, names: Names) -> None:
+        self._found = found
+        self._names = names
+        ids = {each for grant in found.grants for each in (grant.principal_id, grant.agent_id)}
+        short = {each[:SHORT_ID_CHARS] for each in ids}
+        self._digits = SHORT_ID_CHARS if len(short) == len(ids) else None
+        self._commands = [self._command(grant, number) for number, grant in enumerate(found.grants, 1)]
+
+    def text(self) -> Iterator[str]:
+        """Yield the lines: first TOML, then a shell's, each with comments."""
+        found = self._found
+        if found.tables:
+            yield "# For the configuration: the tools that it does not name, each with a scope of its own."
+        for table in found.tables:
+            yield from ("", f"# {_told(table.tally)}", *_toml(table).splitlines())
+        if found.grants:
+            yield from ("", "# For whoever signs: the names of keys and files are placeholders.")
+        for grant, command in zip(found.grants, self._commands, strict=True):
+            yield from ("", *(f"# {line}" for line in self._about(grant)), shlex.join(command))
+        yield ""
+        yield from (f"# {line}" for line in self._rest())
+
+    def members(self) -> dict[str, object]:
+        """Return the same as one object."""
+        found = self._found
+        return {
+            "tables": [
+                {"server": each.server or None, "tool": each.tool, "scope": each.scope, **_counted(each.tally)}
+                for each in found.tables
+            ],
+            "toml": "\n".join(map(_toml, found.tables)),
+            "grants": [
+                {
+                    "principal_id": each.principal_id,
+                    "agent_id": each.agent_id,
+                    "agent_name": self._names.get(each.agent_id),
+                    "gateway": each.gateway,
+                    "method": each.method,
+                    "scopes": each.scopes,
+                    "targets": [{"target": name, **_counted(tally)} for name, tally in each.targets.items()],
+                    "command": command,
+                    "line": shlex.join(command),
+                    **_counted(each.tally),
+                }
+                for each, command in zip(found.grants, self._commands, strict=True)
+            ],
+            "allowed": _counted(found.allowed),
+            "about_tasks": _counted(found.tasks),
+            "refused": [
+                {
+                    "reason": word,
+                    "text": WHY[word],
+                    **_counted(each.tally),
+                    "targets": [
+                        {"server": server or None, "target": target, "calls": calls}
+                        for (server, target), calls in each.targets.items()
+                    ],
+                }
+                for word, each in self._refused()
+            ],
+        }
+
+    def _command(self, grant: Grant, number: int) -> list[str]:
+        constraint = _json(grant.constraint.members())
+        agent = grant.agent_id[: self._digits]
+        return [
+            *("accredit", "grant"),
+            *("--issuer", f"PRINCIPAL-{grant.principal_id[: self._digits]}.key"),
+            *("--agent", f"AGENT-{agent}.pub"),
+            *(word for scope in grant.scopes for word in ("--scope", scope)),
+            *("--constraint", constraint),
+            *("--expires", _EXPIRES),
+            *(["--yes"] if any(map(is_sensitive, grant.scopes)) else []),
+            *("--out", f"delegation-{agent}-{number}.json"),
+        ]
+
+    def _about(self, grant: Grant) -> Iterator[str]:
+        agent, principal = (named(each, self._names) for each in (grant.agent_id, grant.principal_id))
+        yield f"{_safe(agent)}, on the word of {_safe(principal)}: {_told(grant.tally)}"
+        for target, tally in grant.targets.items():
+            yield f"  {grant.method} {_shown(target)}: {_told(tally)}"
+        sensitive = [scope for scope in grant.scopes if is_sensitive(scope)]
+        if sensitive:
+            yield f"  sensitive, and so signed with --yes: {', '.join(sensitive)}"
+
+    def _rest(self) -> Iterator[str]:
+        found = self._found
+        if found.allowed.calls:
+            yield f"allowed already: {_told(found.allowed)}"
+        if found.tasks.calls:
+            yield f"about tasks, which go by the tool that made them: {_told(found.tasks)}"
+        for word, each in self._refused():
+            yield f"stays refused, as {WHY[word]}: {_told(each.tally)}"
+            for (server, target), calls in each.targets.items():
+                yield f"  {f'{server}: ' if server else ''}{_shown(target)}: {_calls(calls)}"
+        if not found.tables and not found.grants:
+            yield "nothing to add and nothing to sign"
+
+    def _refused(self) -> list[tuple[str, Refused]]:
+        return [(word, self._found.refused[word]) for word in WHY if word in self._found.refused]
+
+
+def _toml(table: Table) -> str:
+    return f"[{table_name('tools', table.server)}.{key(table.tool)}]\nscope = {string(table.scope)}\n"
+
+
+def _counted(tally: Tally) -> Mapping[str, object]:
+    return structs.asdict(tally)
+
+
+def _told(tally: Tally) -> str:
+    when = tally.first if tally.first == tally.last else f"{tally.first} to {tally.last}"
+    return f"{_calls(tally.calls)}, {when}"
+
+
+def _calls(number: int) -> str:
+    return f"{number} call{'' if number == 1 else 's'}"
+
+
+def _shown(target: str) -> str:
+    text = _json(target[:MAX_SAID_CHARS])
+    return text if len(target) <= MAX_SAID_CHARS else f"{text}..."
+
+
+def _safe(text: str) -> str:
+    return _json(text)[1:-1]
+
+
+def _json(value: object) -> str:
+    """Return JSON in printable ASCII."""
+    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")

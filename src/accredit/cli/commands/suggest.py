@@ -1,0 +1,33 @@
+"""`accredit suggest`: the least catalog and grants that would have let recorded calls pass."""
+
+# ruff: noqa: PLC0415 - what reads the log is loaded when it runs: `accredit --help` is quick without it
+
+from typing import Annotated
+
+import typer
+
+from accredit.cli.options import ConfigOption, JsonOption
+
+SinceOption = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Calls since then: 2026-08-01T12:00:00Z, or 7d for so long ago."),
+]
+
+
+def suggest(since: SinceOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:
+    """Prints the tables and grants that would have let the recorded calls pass, and what stays refused.
+
+    The tables are TOML for the configuration, the grants commands for whoever signs; the names of key files are
+    placeholders. Each says what it would have let pass. Nothing is proposed that was not used, nor for calls that
+    nobody signed. Read it before you apply it: it says what agents did, not what they should do.
+
+    Examples:
+
+    accredit suggest --since 7d
+
+    accredit suggest --config accredit.toml --json
+    """
+    from accredit.cli.actions.log_place import moment
+    from accredit.cli.actions.suggest import suggest_from_log
+
+    return suggest_from_log(config, None if since is None else moment("--since", since), as_json=as_json)

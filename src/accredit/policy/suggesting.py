@@ -1,0 +1,282 @@
+"""From recorded calls to the least catalog and the least grants that would have let them pass. No I/O.
+
+1. Only a call whose signatures were good leads to anything: it is known then whose agent made it, and its principal is
+   still one whose delegations count. Calls that nobody signed, or with a bad proof, lead to nothing.
+2. Of these, the calls count that lacked authority and nothing else: a scope, or an entry of the catalog. What a person
+   decided against (a constraint), and what is no question of authority (a token, a definition), stays refused.
+3. A call that was allowed by the scope that its target still needs is allowed already.
+4. A target that the catalog names keeps its scope. Only a tool that it does not name gets a table, with a scope of its
+   own (`own_scope`).
+5. A grant is one principal's for one agent, one endpoint and one method, and names the very targets (the constraint
+   `dev.accredit.call`): whatever else needs the same scope is not granted.
+6. What the log does not hold whole is not guessed: a name that was cut, a server that there is no more, a name that
+   means one tool at a server's own endpoint and another one where all are one.
+7. How many targets are told apart is bounded; what is beyond that is counted as refused.
+
+A request about a task goes by its tool, so the grant for that covers it. Not checked: whether the log is genuine
+(`accredit log verify`), and whether what was used should be allowed. A person reads that and decides.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from accredit.attest import CallRecord
+from accredit.consent import CallTerms
+from accredit.limits import (
+    MAX_GRANT_TARGET_CHARS,
+    MAX_GRANT_TARGETS,
+    MAX_RECORDED_TARGET,
+    MAX_SUGGESTED_TARGETS,
+    MAX_TOLD_TARGETS,
+)
+from accredit.policy.catalog import Catalog, Entry, own_scope, scope_fault
+from accredit.policy.guarded_call import GUARDED, TASKS
+from accredit.policy.merging import member_of_target
+from accredit.ratify import Extension
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_TOOLS = "tools/call"
+_UNKNOWN = frozenset({"unknown_tool", "unknown_resource", "unknown_prompt"})
+_UNSIGNED = frozenset({"missing_ratify_proof", "ratify_challenge_required"})
+
+WHY = {
+    "unsigned": "nobody signed them",
+    "bad_proof": "their proof was not good: of nobody's, for another call, stale, spent, expired or revoked",
+    "no_root": "their principal is none whose delegations count here",
+    "constraint": "a constraint of their delegation forbids them: whoever signed it decided that",
+    "other": "they were refused for something else than authority",
+    "uri": "their URI can be read as another one, with another scope",
+    "cut": "the log holds the beginning of their name alone",
+    "unwritable": "a configuration, or a grant, can't hold their name",
+    "no_server": "their server is none of the configuration's",
+    "endpoint": "their name means one tool here and another one at the merged endpoint: `accredit check --fix` helps",
+    "too_many": "there are too many different targets",
+    "gateway": "another gateway recorded them",
+}
+"""Why calls stay refused, by the words that programs get."""
+
+
+class Deployment(NamedTuple):
+    """What is configured now: the gateway's id, its catalogs by the names of servers ("" for the only one), whether
+    they are one endpoint as well, and the ids of the principals whose delegations count (None: whoever signed)."""
+
+    gateway: str
+    catalogs: Mapping[str, Catalog]
+    merged: bool = False
+    roots: Collection[str] | None = None
+
+
+class Tally(Struct):
+    """How many calls there were, and when the first and the last one came (RFC 3339, UTC)."""
+
+    calls: int = 0
+    first: str = ""
+    last: str = ""
+
+    def add(self, at: str) -> None:
+        """Count a call."""
+        self.calls += 1
+        self.first = min(self.first or at, at)
+        self.last = max(self.last, at)
+
+    def join(self, others: Iterable["Tally"]) -> "Tally":
+        """Return this with all of `others`."""
+        every = [self, *others]
+        first = min((each.first for each in every if each.first), default="")
+        return Tally(sum(each.calls for each in every), first, max(each.last for each in every))
+
+
+class Table(NamedTuple):
+    """A tool's table to add: of which server, with which scope, and what it would have let pass."""
+
+    server: str
+    tool: str
+    scope: str
+    tally: Tally
+
+
+class Grant(NamedTuple):
+    """A delegation to sign: `scopes` for the `targets` of one method at one endpoint (its verifier id)."""
+
+    principal_id: str
+    agent_id: str
+    gateway: str
+    method: str
+    scopes: tuple[str, ...]
+    targets: Mapping[str, Tally]
+
+    @property
+    def constraint(self) -> Extension:
+        """The constraint that allows these targets and no others."""
+        return CallTerms(gateway=self.gateway, method=self.method, target=tuple(self.targets)).constraint()
+
+    @property
+    def tally(self) -> Tally:
+        """What it would have let pass."""
+        return Tally().join(self.targets.values())
+
+
+class Refused(Struct):
+    """Calls that stay refused: how many, and of which targets, as far as these are told."""
+
+    tally: Tally = field(default_factory=Tally)
+    targets: dict[tuple[str, str], int] = {}
+
+    def add(self, record: CallRecord) -> None:
+        """Count a call."""
+        self.tally.add(record.times.received)
+        named = record.call.server or "", record.call.target or record.call.method
+        if named in self.targets or len(self.targets) < MAX_TOLD_TARGETS:
+            self.targets[named] = self.targets.get(named, 0) + 1
+
+
+class Suggestion(NamedTuple):
+    """What to add and to sign; the calls that are allowed already, and those about tasks; what stays refused, and
+    why."""
+
+    tables: list[Table]
+    grants: list[Grant]
+    allowed: Tally
+    tasks: Tally
+    refused: Mapping[str, Refused]
+
+
+class _Used(NamedTuple):
+    principal_id: str
+    agent_id: str
+    gateway: str
+    method: str
+    target: str
+
+
+class _Found(NamedTuple):
+    """What a target is: a server's `own`, at the endpoint of this verifier id; None has no entry."""
+
+    server: str
+    own: str
+    gateway: str
+    entry: Entry | None
+
+
+class Suggester:
+    """Reads records of decisions, in any order, one at a time; its memory is bounded (rule 7)."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._used: dict[_Used, tuple[_Found, Tally]] = {}
+        self._allowed, self._tasks = Tally(), Tally()
+        self._refused: dict[str, Refused] = {}
+
+    def add(self, record: CallRecord) -> None:
+        """Take one record in; that of an outcome says nothing new."""
+        if record.decision is None or record.call.method not in GUARDED:
+            return
+        why = self._why_not(record)
+        if why:
+            self._refused.setdefault(why, Refused()).add(record)
+
+    def suggestion(self) -> Suggestion:
+        """Return what follows from all that was read."""
+        tables: dict[tuple[str, str], Table] = {}
+        grants: dict[tuple[str, str, str, str], list[tuple[str, str, Tally]]] = {}
+        for used in sorted(self._used):
+            found, tally = self._used[used]
+            scope = found.entry.scope if found.entry is not None else own_scope(found.own, found.server)
+            if found.entry is None:
+                named = found.server, found.own
+                so_far = tables[named].tally if named in tables else Tally()
+                tables[named] = Table(*named, scope, so_far.join([tally]))
+            grants.setdefault(used[:4], []).append((scope, used.target, tally))
+        return Suggestion(
+            [tables[name] for name in sorted(tables)],
+            [grant for key, targets in grants.items() for grant in _split(key, targets)],
+            self._allowed,
+            self._tasks,
+            self._refused,
+        )
+
+    def _why_not(self, record: CallRecord) -> str:
+        """Count a call that leads to something; else return why it stays refused."""
+        deployment, call, authority = self._deployment, record.call, record.authority
+        if record.gateway != deployment.gateway:
+            return "gateway"
+        error = record.decision.error or "" if record.decision is not None else ""
+        if authority is None:
+            return _without_authority(record)
+        if deployment.roots is not None and authority.principal_id not in deployment.roots:
+            return "no_root"
+        is_allowed = record.decision is not None and record.decision.verdict == "allow"
+        if call.method in TASKS:
+            self._tasks.add(record.times.received)
+            return ""
+        if not is_allowed and error not in _UNKNOWN and error != "ratify_scope_denied":
+            return "constraint" if error.startswith("ratify_constraint_") else "other"
+        found = self._found(call.server or "", call.method, call.target or "")
+        if isinstance(found, str):
+            return found
+        if is_allowed and found.entry is not None and found.entry.allows((authority.scope,)):
+            self._allowed.add(record.times.received)
+            return ""
+        used = _Used(authority.principal_id, authority.agent_id, found.gateway, call.method, call.target or "")
+        if not (_ID.fullmatch(used.principal_id) and _ID.fullmatch(used.agent_id)):
+            return "unwritable"
+        if used not in self._used and len(self._used) >= MAX_SUGGESTED_TARGETS:
+            return "too_many"
+        self._used.setdefault(used, (found, Tally()))[1].add(record.times.received)
+        return ""
+
+    def _found(self, server: str, method: str, target: str) -> _Found | str:
+        """Return what a target is now, or why that is not known."""
+        deployment = self._deployment
+        catalog = deployment.catalogs.get(server)
+        if catalog is None:
+            return "no_server"
+        if not target or len(target) >= MAX_RECORDED_TARGET:
+            return "cut" if target else "unwritable"
+        own, gateway = target, f"{deployment.gateway}/{server}" if server else deployment.gateway
+        member = member_of_target(method, target) if deployment.merged else None
+        if member is not None and member.server == server:
+            if method != "resources/read":
+                is_own = method == _TOOLS and target in catalog.tools
+                is_merged = method == _TOOLS and member.own in catalog.tools
+                if is_own == is_merged:
+                    return "endpoint"
+                own, gateway = (target, gateway) if is_own else (member.own, deployment.gateway)
+            else:
+                own, gateway = member.own, deployment.gateway
+        entry = catalog.find(method, own)
+        if entry is not None:
+            return _Found(server, own, gateway, entry)
+        if method != _TOOLS:
+            return "uri"
+        can_be_named = not any("\ud800" <= char <= "\udfff" for char in own)
+        if not can_be_named or scope_fault(own_scope(own, server)) is not None:
+            return "unwritable"
+        return _Found(server, own, gateway, None)
+
+
+def _without_authority(record: CallRecord) -> str:
+    error = record.decision.error or "" if record.decision is not None else ""
+    is_allowed = record.decision is not None and record.decision.verdict == "allow"
+    if is_allowed or error in _UNKNOWN | _UNSIGNED:
+        return "unsigned"
+    return "bad_proof" if error.startswith("ratify_") else "other"
+
+
+def _split(key: tuple[str, str, str, str], targets: Iterable[tuple[str, str, Tally]]) -> Iterable[Grant]:
+    """Yield the grants for what one agent used, each short enough to be proved."""
+    scopes: dict[str, None] = {}
+    named: dict[str, Tally] = {}
+    chars = 0
+    for scope, target, tally in targets:
+        if named and (len(named) >= MAX_GRANT_TARGETS or chars + len(target) > MAX_GRANT_TARGET_CHARS):
+            yield Grant(*key, tuple(sorted(scopes)), named)
+            scopes, named, chars = {}, {}, 0
+        scopes[scope] = None
+        named[target] = tally
+        chars += len(target)
+    if named:
+        yield Grant(*key, tuple(sorted(scopes)), named)

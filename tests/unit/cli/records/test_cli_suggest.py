@@ -1,0 +1,174 @@
+"""What `accredit suggest` prints: TOML and command lines that say what was used, and no more, whatever names say."""
+
+import json
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.unit.cli.records.conftest import Folder
+from tests.unit.policy.test_suggesting import MERGED, ONE, TWO, denied, record, suggested
+from tests.world.in_process import Run
+
+from accredit.cli.actions.arguments import constraint
+from accredit.cli.actions.suggest import Lines
+from accredit.config import converted
+from accredit.consent import CallTerms
+from accredit.policy import Catalog, Entry
+from accredit.policy.suggesting import Deployment
+from accredit.ratify import Extension
+
+UNKNOWN = denied("unknown_tool")
+HOSTILE = [
+    'x"]\n[proofs]\nmode = "off"\n["',
+    "x\n[tools.y]\nscope = 'mcp:tool'",
+    "'; accredit grant --scope '*' #",
+    "$(touch /tmp/owned) `id` ${HOME} \\ ! ~ * ? [a] {a,b}",
+    "-- --yes --out /etc/passwd",
+    "--scope=mcp:tool",
+    "a\r\n# b",
+    "ad\u202emin",
+    "\u0440\u0430\u0443\u0440\u0430l",
+    "\u2028x\u0085y\x7f\x1b[2J",
+    "dev.accredit.call",
+    '","target":["*"]}',
+    "\\",
+    "\\u0022",
+    "scope",
+    "by_name",
+    "tools",
+    "mail__list_inbox",
+]
+names = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40),
+    st.text("'\"\\$`!#;&|<>()[]{}*?~ \n\t-=", min_size=1, max_size=20),
+)
+used = st.lists(st.tuples(names, st.sampled_from(["bb" * 16, "cc" * 16])), min_size=1, max_size=8)
+SHELLS = [shell for shell in ("sh", "bash") if shutil.which(shell)]
+
+
+def lines(*calls: object, to: Deployment = ONE) -> list[str]:
+    return list(Lines(suggested(*calls, to=to), {}).text())  # pyright: ignore[reportArgumentType]
+
+
+def commands(printed: list[str]) -> list[str]:
+    return [line for line in printed if line.startswith("accredit ")]
+
+
+def toml(printed: list[str]) -> str:
+    return "\n".join(line for line in printed if not line.startswith("accredit "))
+
+
+def read_by(shell: str, printed: list[str]) -> list[list[str]]:
+    """The words of each command, as a real shell has them. The whole output is run, comments and all."""
+    script = "\n".join(line for line in printed if line.startswith(("accredit ", "#")) or not line)
+    says = "accredit() { printf '%s\\0' \"$@\"; printf '\\0\\0'; }\n"
+    done = subprocess.run(
+        [shutil.which(shell) or shell, "-c", says + script], capture_output=True, check=True, env={"PATH": "/nowhere"}
+    )
+    assert done.stderr == b""
+    return [each.split("\0") for each in done.stdout.decode("utf-8").split("\0\0\0")[:-1]]
+
+
+def after(option: str, words: list[str]) -> list[str]:
+    return [words[at + 1] for at, word in enumerate(words) if word == option]
+
+
+@pytest.mark.holds("cli/actions/suggest", 1, 2, 3)
+@settings(max_examples=60, deadline=None)
+@given(used, st.sampled_from([("", ONE), ("mail", TWO), ("mail", MERGED._replace(merged=False))]))
+@example([(name, "bb" * 16) for name in HOSTILE], ("", ONE))
+def test_what_is_printed_says_exactly_what_was_used(
+    calls: list[tuple[str, str]], where: tuple[str, Deployment]
+) -> None:
+    server, deployment = where
+    nothing = deployment._replace(catalogs={name: Catalog() for name in deployment.catalogs})
+    records = [record(name, UNKNOWN, server=server, agent=agent, scope="") for name, agent in calls]
+    hidden = [record(name + "~", UNKNOWN, server=server, signed=False) for name, _ in calls]
+    printed = lines(*records, *hidden, to=nothing)
+    assert all(line.isascii() and line.isprintable() for line in printed)
+    config = converted(tomllib.loads(toml(printed)), strict=True)
+    tables = (config.servers.by_name[server].tools if server else config.tools).by_name
+    assert set(tables) == {name for name, _ in calls}
+    assert all(not each.sensitive and not each.accepts and not each.facts for each in tables.values())
+    assert set(tomllib.loads(toml(printed))) == ({"servers"} if server else {"tools"})
+    for shell in SHELLS:
+        granted: set[tuple[str, str]] = set()
+        for words in read_by(shell, printed):
+            assert words[0] == "grant"
+            assert [word for word in words if word.startswith("-")] == [
+                *("--issuer", "--agent"),
+                *["--scope"] * len(after("--scope", words)),
+                *("--constraint", "--expires", "--out"),
+            ]
+            (agent,), (text,) = after("--agent", words), after("--constraint", words)
+            only = constraint(text)
+            assert isinstance(only, Extension)
+            terms = CallTerms.read(only)
+            assert (terms.gateway, terms.method) == (f"mail-gateway{server and '/'}{server}", "tools/call")
+            assert set(after("--scope", words)) == {tables[name].scope for name in terms.target}
+            granted |= {(name, agent) for name in terms.target}
+        assert granted == {(name, f"AGENT-{agent[:12]}.pub") for name, agent in calls}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(names, min_size=1, max_size=6))
+def test_no_name_of_what_stays_refused_ends_its_comment(found: list[str]) -> None:
+    printed = lines(*(record(name, UNKNOWN, signed=False) for name in found))
+    assert all(line.startswith("#") or not line for line in printed)
+    assert all(line.isascii() and line.isprintable() for line in printed)
+    assert tomllib.loads("\n".join(printed)) == {}
+    assert json.dumps(found[0][:200], separators=(",", ":")).replace("\x7f", "\\u007f") in "\n".join(printed)
+
+
+def test_agents_whose_ids_begin_alike_have_names_of_their_own() -> None:
+    one, other = "bb" * 16, "bb" * 15 + "cc"
+    printed = commands(lines(record(agent=one), record(agent=other)))
+    assert {line.split(" --agent ")[1].split(" ")[0] for line in printed} == {f"AGENT-{one}.pub", f"AGENT-{other}.pub"}
+
+
+def test_what_is_sensitive_is_said_to_be_and_signed_without_asking() -> None:
+    catalog = Catalog(tools={"wipe": Entry(scope="comms:email:delete")})
+    printed = lines(record("wipe", scope=""), to=ONE._replace(catalogs={"": catalog}))
+    (line,) = commands(printed)
+    assert "--yes" in line.split(" ")
+    assert any("sensitive" in each and "comms:email:delete" in each for each in printed)
+
+
+CONFIG = """
+[gateway]
+id = "mail-gateway"
+[proofs]
+mode = "observe"
+[store]
+url = "sqlite:///accredit.db"
+"""
+
+
+def test_the_command_reads_the_log__and_says_when_and_how_often(folder: Folder, run: Run) -> None:
+    (folder.path / "accredit.toml").write_text(CONFIG)
+    done = run("suggest", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert [(each["tool"], each["calls"]) for each in found["tables"]] == [("list_\x1b[31minbox", 1), ("send_email", 3)]
+    assert found["refused"] == []
+    (grant,) = found["grants"]
+    assert (grant["agent_id"], grant["calls"], grant["gateway"]) == ("bb" * 16, 4, "mail-gateway")
+    assert grant["line"].startswith(
+        "accredit grant --issuer PRINCIPAL-aaaaaaaaaaaa.key --agent AGENT-bbbbbbbbbbbb.pub "
+    )
+    assert json.loads(run("suggest", "--json", "--since", "2100-01-01T00:00:00Z").out)["grants"] == []
+    printed = run("suggest").out
+    assert printed.isascii()
+    assert '[tools."list_\\u001b[31minbox"]' in printed
+    assert "# 3 calls, 2027-01-15T08:00:00.000Z to 2027-01-15T08:00:02.000Z" in printed
+
+
+def test_without_a_log_there_is_nothing_to_read(folder: Folder, run: Run) -> None:
+    (folder.path / "accredit.toml").write_text(CONFIG.replace("sqlite:///accredit.db", "memory:"))
+    done = run("suggest")
+    assert done.code == 2
+    assert "a store in memory has no log" in done.err
