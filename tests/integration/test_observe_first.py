@@ -149,7 +149,7 @@ def test_of_two_servers_with_the_same_tools_each_is_granted_alone(tmp_path: Path
         mailer, _ = watched.agents
         with Serving("--config", "accredit.toml", folder=tmp_path) as gateway:
             for path, tools in (("mail", ("list_inbox",)), ("post", ("send_email", "search"))):
-                url = f"{gateway.url}/{path}"
+                url = f"http://127.0.0.1:{gateway.port}/mcp/{path}"
                 async with host(url, mailer.folder, *mailer.options) as client:
                     await client.list_tools()
                     for tool in tools:
@@ -159,7 +159,8 @@ def test_of_two_servers_with_the_same_tools_each_is_granted_alone(tmp_path: Path
             watched.apply(watched.suggested())
             assert (await reloaded(gateway, tmp_path)).problem == ""
             for path, tools in (("mail", {"list_inbox"}), ("post", {"send_email", "search"})):
-                async with host(f"{gateway.url}/{path}", mailer.folder, *watched.options(mailer)) as client:
+                url = f"http://127.0.0.1:{gateway.port}/mcp/{path}"
+                async with host(url, mailer.folder, *watched.options(mailer)) as client:
                     for tool, given in GIVEN.items():
                         assert await passes(client, tool, given) is (tool in tools), (path, tool)
 
