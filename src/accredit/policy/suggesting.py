@@ -6,7 +6,7 @@
    decided against (a constraint), and what is no question of authority (a token, a definition), stays refused.
 3. A call that was allowed by the scope that its target still needs is allowed already.
 4. A target that the catalog names keeps its scope. Only a tool that it does not name gets a table, with a scope of its
-   own (`own_scope`).
+   own (`catalog.own_scope`).
 5. A grant is one principal's for one agent, one endpoint and one method, and names the very targets (the constraint
    `dev.accredit.call`): whatever else needs the same scope is not granted.
 6. What the log does not hold whole is not guessed: a name that was cut, a server that there is no more, a name that
