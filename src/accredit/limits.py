@@ -1108,7 +1108,13 @@ MAX_KEY_FILES = 1_000
 """Public keys beside a configuration that are searched for names: a tenth of a second or so."""
 
 PROGRESS_ENTRIES = 500
-"""Entries that are verified (in 40 ms) between two updates of a progress bar."""
+"""Entries that are verified (in 40 ms) between two updates of what is shown."""
+
+PROGRESS_AFTER_SECONDS = 2.0
+"""How long something takes before a terminal shows how far it is: until then nobody wonders."""
+
+PROGRESS_SECONDS = 0.2
+"""How often that is shown anew."""
 
 LOG_LOOK_SECONDS = 10.0
 """The interval at which a process that writes a log says that it lives, and looks for others that have died."""

@@ -1,5 +1,8 @@
 """Options that several commands take. No I/O."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -83,7 +86,31 @@ HostOption = Annotated[str | None, typer.Option("--host", metavar="H", help="In 
 PortOption = Annotated[
     int | None, typer.Option("--port", metavar="P", help="In place of gateway.port; 0 picks a free one.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_for_programs: ContextVar[bool] = ContextVar("accredit_for_programs", default=False)
+
+
+@contextmanager
+def _printing_json() -> Generator[None]:
+    token = _for_programs.set(True)
+    try:
+        yield
+    finally:
+        _for_programs.reset(token)
+
+
+def _note_json(ctx: typer.Context, value: bool) -> bool:
+    if value:
+        ctx.with_resource(_printing_json())
+    return value
+
+
+def is_for_programs() -> bool:
+    """Return whether what the command that runs prints is for programs: JSON."""
+    return _for_programs.get()
+
+
+JsonOption = Annotated[bool, typer.Option("--json", callback=_note_json, help="Print JSON.")]
 ReplaceKeyOption = Annotated[
     bool, typer.Option("--force", help="Replace the files if they exist: the old key is lost.")
 ]

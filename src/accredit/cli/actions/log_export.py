@@ -15,6 +15,7 @@ from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.log_show import records_of
 from accredit.cli.actions.output import say
+from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.reading import LogReader
@@ -80,8 +81,10 @@ def _covering(log: LogReader, writer: str, sequence: int) -> Envelope | None:
 def _write(store: LogStore, out: Path | None, lines_of: Callable[[LogReader], Iterable[bytes]], nothing: str) -> int:
     """Write lines and return the exit code; `nothing` is the message for a log without any."""
     out = None if out == STDOUT else out
-    with understood(), open_log(store) as log:
-        written = _to_stdout(lines_of(log)) if out is None else _to_file(out, lines_of(log))
+    hidden = out is None and sys.stdout.isatty()
+    with understood(), open_log(store) as log, Progress("exporting", unit="entries", hidden=hidden) as progress:
+        lines = progress.over(lines_of(log))
+        written = _to_stdout(lines) if out is None else _to_file(out, lines)
     if not written:
         typer.echo(nothing, err=True)
     elif out is not None:

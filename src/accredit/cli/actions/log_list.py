@@ -16,6 +16,7 @@ from accredit.base.text import one_line
 from accredit.cli.actions.log_names import Names, named, one_agent, one_principal
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.output import BAD, Words, print_table, tell
+from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
 from accredit.stores import LogStore, open_log
@@ -72,10 +73,12 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
     if wanted.outcome not in (None, *STATUSES):
         raise ConfigurationError(f"--outcome {wanted.outcome}: not a status", f"name one of {', '.join(STATUSES)}")
     with understood(), open_log(store) as log:
-        chosen = _with_whole_ids(wanted, log, listing.names)
-        if chosen is None:
-            return _NEGATIVE
-        rows = list(islice(filter(chosen.passes, joined_newest_first(_records(log.newest_first()))), listing.limit))
+        with Progress("looking through the log", unit="entries") as progress:
+            chosen = _with_whole_ids(wanted, log, listing.names)
+            if chosen is None:
+                return _NEGATIVE
+            records = _records(progress.over(log.newest_first()))
+            rows = list(islice(filter(chosen.passes, joined_newest_first(records)), listing.limit))
         if not listing.follow:
             log.release()  # whoever takes what is printed may take long
             _print(rows, listing)

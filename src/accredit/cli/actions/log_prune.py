@@ -1,17 +1,17 @@
 """What `accredit log prune` runs."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from accredit.attest import LogSigner, timestamp
 from accredit.base.clock import unix_ms
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.wording import several
+from accredit.cli.progress import Progress
 from accredit.keys import load_log_signer
 from accredit.stores import LogStore, SqliteFile, open_log
 from accredit.stores.audit_log import pruning
@@ -22,13 +22,11 @@ from accredit.stores.postgres import log_pruning
 def prune_log(store: LogStore, key: Path, before_ms: int, *, as_json: bool) -> int:
     """Prune the log and return the exit code. Raises `ConfigurationError`."""
     signer = load_log_signer(key)
-    console = Console(stderr=True)
     with understood():
         with open_log(store):
             pass  # what is no log is refused, not made into one
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task("pruning", total=None)
-            report = _prune(store, signer, before_ms, lambda so_far: progress.update(task, completed=so_far))
+        with Progress("pruning", unit="records") as progress:
+            report = _prune(store, signer, before_ms, partial(setattr, progress, "done"))
     if as_json:
         told = {"pruned": report.records, "overwritten": report.overwritten, "before": timestamp(before_ms)}
         print_json(told)

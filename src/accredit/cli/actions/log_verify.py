@@ -6,9 +6,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from rich.console import Console
-from rich.progress import Progress
-
 from accredit.attest import (
     Envelope,
     Head,
@@ -22,8 +19,9 @@ from accredit.attest import (
 from accredit.cli.actions.log_place import checkpoints, lines, log_store, public_keys, understood
 from accredit.cli.actions.log_show import print_record
 from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
+from accredit.cli.progress import Progress
 from accredit.errors import AttestationError, ConfigurationError
-from accredit.limits import MAX_ATTESTATION_BYTES, PROGRESS_ENTRIES
+from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.stores import open_log
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
@@ -43,7 +41,8 @@ def verify_store(
     place = log_store(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
     with understood(), Verifiers(trusted) as examiner, open_log(place) as log:
-        report = log.verify(trusted, kept, partial(_watched, total=_count(log)), examiner)
+        progress = Progress("verifying", unit="entries", total=_count(log))
+        report = log.verify(trusted, kept, partial(_watched, progress), examiner)
     return _tell(report, kept, as_json=as_json)
 
 
@@ -56,7 +55,8 @@ def verify_file(path: Path, keys: Sequence[Path], since: Sequence[Path], *, conf
     if first is not None and (b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{"):
         return _verify_bundle(_whole(path, every), trusted, as_json=as_json)
     with understood(), Verifiers(trusted) as examiner:
-        report = verify_log(_watched(every, None), trusted, kept, examiner)
+        progress = Progress("verifying", unit="entries")
+        report = verify_log(_watched(progress, every), trusted, kept, examiner)
     return _tell(report, kept, as_json=as_json)
 
 
@@ -129,12 +129,7 @@ def _count(log: LogReader) -> int | None:
         return None
 
 
-def _watched(entries: Iterable[_T], total: int | None) -> Iterator[_T]:
-    """Yield the entries, with a progress bar on stderr if it is a terminal."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("verifying", total=total)
-        for number, entry in enumerate(entries, 1):
-            yield entry
-            if number % PROGRESS_ENTRIES == 0:
-                progress.update(task, completed=number)
+def _watched(progress: Progress, entries: Iterable[_T]) -> Iterator[_T]:
+    """Yield the entries, and show how far it is. It starts a thread, which is why it begins with the first of them."""
+    with progress:
+        yield from progress.over(entries)

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from accredit.base.standard import STDOUT
 from accredit.base.text import one_line
+from accredit.cli.progress import clear
 from accredit.errors import ConfigurationError
 from accredit.keys.files import write_file
 from accredit.limits import MAX_TOLD_CANDIDATES, MIN_ID_CHARS
@@ -47,6 +48,7 @@ def say(text: str, style: str = "") -> None:
 
 def tell(line: str) -> None:
     """Print one line on stderr: a note or a warning."""
+    clear()
     typer.echo(one_line(line), err=True)
 
 

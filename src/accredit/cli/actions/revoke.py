@@ -21,6 +21,7 @@ from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDIN, STDOUT
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import check_out, find_by_prefix, print_facts, print_json, say, tell, write_out
+from accredit.cli.progress import Progress
 from accredit.console.revoking import revoke
 from accredit.errors import AccreditError, ConfigurationError
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key
@@ -91,8 +92,8 @@ def _presented(database: LogStore, prefix: str, key: SigningKey) -> DelegationCe
     2). None, with the reason on stderr, if there is not exactly one. Raises `ConfigurationError`."""
     candidates: dict[str, DelegationCert] = {}
     try:
-        with open_log(database) as log:
-            for chain in log.chains():
+        with open_log(database) as log, Progress("looking through certificates", unit="chains") as progress:
+            for chain in progress.over(log.chains()):
                 if prefix.encode() in chain:
                     candidates |= {cert.cert_id: cert for cert in _own(chain, prefix, key)}
     except (AccreditError, msgspec.MsgspecError) as error:

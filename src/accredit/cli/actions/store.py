@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.actions.wording import timestamp
+from accredit.cli.progress import Progress
 from accredit.config import load, store_of
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores import PostgresDatabase, parse_store_url
@@ -18,7 +19,7 @@ _T = TypeVar("_T")
 def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> int:
     """Make what is missing; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
-    done = _reached(migration.migrate, database)
+    done = _reached(migration.migrate, database, "making tables and indexes")
     if done.before is not None and done.before > done.known:
         raise ConfigurationError(
             f"{database.name} has tables of schema {done.before}, and {done.known} is the latest that is known here",
@@ -41,7 +42,7 @@ def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> i
 def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int:
     """Say which tables are there; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
-    found, known = _reached(migration.status, database)
+    found, known = _reached(migration.status, database, "asking the database")
     if as_json:
         print_json({"schema": found, "known": known, "current": found == known})
     elif found == known:
@@ -56,7 +57,7 @@ def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int
 def mark_restored(store: str | None, config: Path | None, *, as_json: bool) -> int:
     """Have proofs refused for some minutes; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
-    until = _reached(migration.restored, database)
+    until = _reached(migration.restored, database, "asking the database")
     if as_json:
         print_json({"not_before": until})
     else:
@@ -74,9 +75,10 @@ def _database(store: str | None, config: Path | None) -> PostgresDatabase:
     return url
 
 
-def _reached(action: Callable[[PostgresDatabase], _T], database: PostgresDatabase) -> _T:
+def _reached(action: Callable[[PostgresDatabase], _T], database: PostgresDatabase, what: str) -> _T:
     try:
-        return action(database)
+        with Progress(what):
+            return action(database)
     except StoreUnavailable as error:
         raise ConfigurationError(
             str(error), "look whether it runs, whether this user may do that, and try again"

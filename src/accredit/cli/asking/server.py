@@ -32,6 +32,7 @@ from accredit.cli.asking.in_process import InProcess
 from accredit.cli.asking.knocking import Door, authenticated, knock
 from accredit.cli.asking.listing import Connected, Offer, offer_of, together
 from accredit.cli.asking.objects import imported, in_memory
+from accredit.cli.progress import Progress
 from accredit.cli.reaching import Reach, reached
 from accredit.config import Loaded, build_upstream
 from accredit.errors import ConfigurationError
@@ -65,7 +66,8 @@ def ask_upstream(
     """
     configure_logs("error", "text")
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it has to say comes back as an error
-    return _ask_upstream(upstream, follow=follow, seconds=seconds, place=place)
+    with Progress("asking the server what it offers"):
+        return _ask_upstream(upstream, follow=follow, seconds=seconds, place=place)
 
 
 def ask_configured(loaded: Loaded, reach: Reach) -> Offer:
@@ -84,7 +86,8 @@ def ask_configured(loaded: Loaded, reach: Reach) -> Offer:
 def ask_object(place: str) -> Offer:
     """Import `module:name` and return what that server object offers. Raises `ConfigurationError`."""
     server = imported(place)
-    return _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, SERVER_LISTS_SECONDS)
+    with Progress("asking the server what it offers"):
+        return _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, SERVER_LISTS_SECONDS)
 
 
 def _ask_upstream(

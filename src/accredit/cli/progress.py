@@ -1,0 +1,98 @@
+"""One line on a terminal about what takes more than two seconds. I/O: stderr, a thread.
+
+1. It is on stderr, and only where that is a terminal: nothing of it is in a pipe or a file. There is none with
+   `--json`, none while results go to the same terminal (`hidden`), and none for a part of what has one.
+2. Nothing is shown before two seconds have passed, and nothing is left when it ends, however it ends.
+3. Whoever writes something else to stderr meanwhile takes it away first (`clear`); it comes again.
+"""
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self, TypeVar
+
+from accredit.cli.options import is_for_programs
+from accredit.limits import PROGRESS_AFTER_SECONDS, PROGRESS_ENTRIES, PROGRESS_SECONDS
+
+_T = TypeVar("_T")
+_lock = threading.Lock()
+_begun = threading.Lock()
+"""Held by whoever has the line."""
+_on_screen: set[str] = set()
+"""What is shown at the moment: nothing, or one line."""
+
+
+class Progress:
+    """`with Progress("verifying", total=1_000) as progress`, and `progress.done = 500` now and then.
+
+    `what` says what is done; `unit` what is counted. Without a `total` only what is done is shown, and with nothing
+    done only the time.
+    """
+
+    def __init__(self, what: str, *, unit: str = "", total: int | None = None, hidden: bool = False) -> None:
+        self.done = 0
+        self._what, self._unit, self._total = what, unit, total
+        self._ended = threading.Event()
+        self._hidden = hidden or is_for_programs() or not sys.stderr.isatty()
+        self._thread: threading.Thread | None = None
+        self._began = 0.0
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        if not self._hidden and _begun.acquire(blocking=False):
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+            clear()
+            _begun.release()
+
+    def over(self, items: Iterable[_T]) -> Iterator[_T]:
+        """Yield the items, and count them."""
+        for number, item in enumerate(items, 1):
+            yield item
+            if number % PROGRESS_ENTRIES == 0:
+                self.done = number
+
+    def _run(self) -> None:
+        wait = PROGRESS_AFTER_SECONDS
+        while not self._ended.wait(wait):
+            _show(self._line())
+            wait = PROGRESS_SECONDS
+
+    def _line(self) -> str:
+        seconds = f"{time.monotonic() - self._began:.0f} s"
+        if not self.done:
+            return f"{self._what}: {seconds}"
+        many = f"{self.done:,} {self._unit}".rstrip()
+        if self._total:
+            many = f"{self.done:,} of {self._total:,} {self._unit}".rstrip() + f", {100 * self.done // self._total}%"
+        return f"{self._what}: {many}, {seconds}"
+
+
+def clear() -> None:
+    """Take away what is shown, for something else that is to stay."""
+    with _lock:
+        for line in tuple(_on_screen):
+            sys.stderr.write(f"\r{' ' * len(line)}\r")
+            _on_screen.discard(line)
+        sys.stderr.flush()
+
+
+def _show(line: str) -> None:
+    line = line[: shutil.get_terminal_size().columns - 1]
+    with _lock:
+        before = max(map(len, _on_screen), default=0)
+        sys.stderr.write(f"\r{line.ljust(before)}")
+        sys.stderr.flush()
+        _on_screen.clear()
+        _on_screen.add(line.ljust(before))
