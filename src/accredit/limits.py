@@ -1517,9 +1517,6 @@ MAX_BACKUPS = 5
 MAX_ADOPTED = 100
 """Servers of a host's own that are put behind one gateway at once: hosts grow unwieldy with twenty."""
 
-RENEWED_GRANT_SECONDS = 604_800
-"""How long a delegation still has to hold to be kept when its servers are adopted again: a week of 30 days."""
-
 MAX_SECRET_NAME_CHARS = 64
 """Characters of a variable's or a header's name in the name of the file with its value."""
 

@@ -70,7 +70,7 @@ def test_three_servers_go_on_working_behind_the_gateway__and_the_log_tells_the_h
                 file.write_bytes(theirs(web.url).encode())
             done = await asyncio.to_thread(home.adopt)
             assert done.returncode == 0, done.stderr
-            assert "accredit serve --config" in done.stdout
+            assert f"accredit up --config {home.config}" in done.stdout
             again = await asyncio.to_thread(home.adopt, "claude-desktop")
             assert again.returncode == 0, again.stderr
             gateway = Serving("--config", str(home.config), folder=home.config.parent, env=home.env)

@@ -15,6 +15,7 @@ from accredit.limits import MAX_HOST_TEXT_CHARS
 
 _HEADER = re.compile(r"[ \t]*\[")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_SHORT = {'"': '\\"', "\\": "\\\\"}
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _IDLE = re.compile(r"[ \t]*(?:#.*)?")
 
@@ -31,21 +32,21 @@ def parse(text: str) -> object:
 
 
 def put(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
-    """Return the text with the table at `path`, in place of the one that is there, or at the end."""
+    """Return the text with the table at `path`, in place of what is in the one that is there, or at the end."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = [
-        f"[{'.'.join(map(_key, path))}]",
-        *(f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in value.items()),
-    ]
-    table = "".join(line + newline for line in lines)
+    header = f"[{'.'.join(map(key, path))}]"
+    members = [f"{name} = {json.dumps(each, ensure_ascii=False)}" for name, each in value.items()]
     found = _lines(text, path)
     if found:
         (start, end), *others = found
         for begin, stop in reversed(others):
             text = text[:begin] + text[stop:]
-        return text[:start] + table + text[end:]
+        there = text[start:end].splitlines()[0]  # the name as it is spelled there, unless it is of a table below
+        table, name = path
+        header = there if parse(there) == {table: {name: {}}} else header
+        return text[:start] + "".join(line + newline for line in (header, *members)) + text[end:]
     gap = "" if not text else newline if text.endswith("\n") else newline * 2
-    return text + gap + table
+    return text + gap + "".join(line + newline for line in (header, *members))
 
 
 def put_every(text: str, table: str, entries: Mapping[str, Mapping[str, object]]) -> str:
@@ -79,8 +80,22 @@ def drop(text: str, path: Sequence[str]) -> str:
     return text
 
 
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else json.dumps(name)
+def string(text: str) -> str:
+    """Return a text as a TOML string, in printable ASCII. It must hold no half of a surrogate pair: TOML can't."""
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def key(name: str) -> str:
+    """Return a name as a key of a table. It must be one that `string` can write."""
+    return name if _BARE.fullmatch(name) else string(name)
+
+
+def _escaped(char: str) -> str:
+    if char in _SHORT:
+        return _SHORT[char]
+    if " " <= char <= "~":
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
 
 
 def _lines(text: str, path: Sequence[str]) -> list[tuple[int, int]]:

@@ -34,7 +34,9 @@ def test_a_table_is_replaced_where_it_stands__with_those_below_it__and_comments_
     text = '[ mcp_servers . "mail" ] # old\ncommand = "x"\n\n# of env\n[mcp_servers.mail.env]\nA = "1"\n# of z\n[z]\n'
     new = put(text, PATH, ENTRY)
     assert tomllib.loads(new) == {"mcp_servers": {"mail": ENTRY}, "z": {}}
-    assert new.startswith("[mcp_servers.mail]\n")
+    assert new.startswith('[ mcp_servers . "mail" ] # old\n')
+    below_first = '[mcp_servers.mail.env]\nA = "1"\n[mcp_servers.mail]\ncommand = "x"\n'
+    assert tomllib.loads(put(below_first, PATH, ENTRY)) == {"mcp_servers": {"mail": ENTRY}}
     assert new.endswith("# of env\n# of z\n[z]\n")
     assert drop(text, PATH) == "\n# of env\n# of z\n[z]\n"
 

@@ -30,12 +30,12 @@ from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
 from accredit.cli.actions import adopt_text as text
 from accredit.cli.actions.adopt_plan import Adopted, Plan, Root, plan, unset
-from accredit.cli.actions.documents import read_delegations
 from accredit.cli.actions.grant import Request, grant_delegation
 from accredit.cli.actions.install_entry import connect_words, endpoint
 from accredit.cli.actions.install_wish import Wish, agreed, place_of
 from accredit.cli.actions.output import GOOD, QUIET, print_json, say, tell
 from accredit.cli.actions.own_files import check_own_folder
+from accredit.cli.actions.own_grant import IDENTITY, fault_of_grant
 from accredit.cli.actions.own_keys import (
     OWNER_KEY,
     OwnKey,
@@ -56,11 +56,9 @@ from accredit.hosts.programs import check_not_running
 from accredit.hosts.table import Entry, Host, Places
 from accredit.keys import make_key, public_path, replace_file, write_file, write_key
 from accredit.keys.places import config_folder, state_folder
-from accredit.limits import MAX_ADOPTED, MAX_SAID_CHARS, RENEWED_GRANT_SECONDS
+from accredit.limits import FIRST_GRANT_DAYS, MAX_ADOPTED, MAX_SAID_CHARS
 
 _AGENTS = "agents"
-_IDENTITY = "identity:prove"
-_DAYS = "30d"
 
 
 class _Job(NamedTuple):
@@ -187,9 +185,9 @@ def _make_keys(job: _Job, passphrases: Passphrases) -> None:
             request = Request(
                 issuer=person.path,
                 agent=public_path(agent.path),
-                scope=(_IDENTITY,),
+                scope=(IDENTITY,),
                 constraints=(),
-                expires=_DAYS,
+                expires=f"{FIRST_GRANT_DAYS}d",
                 parent=None,
                 out=job.delegation,
                 force=True,
@@ -202,18 +200,11 @@ def _make_keys(job: _Job, passphrases: Passphrases) -> None:
 
 
 def _still_counts(file: Path, person: OwnKey, agent: OwnKey) -> bool:
-    """Return whether a delegation is this person's for this agent, and lasts. Its signatures are not verified."""
-    if not file.is_file():
-        return False
+    """Return whether a delegation is this person's for this agent, and lasts."""
     try:
-        chain = read_delegations(file)
+        return file.is_file() and not fault_of_grant(file, agent.about, {person.about.public_key}, unix_seconds())
     except ConfigurationError:
         return False
-    parties = (chain[-1].issuer_pub_key, chain[0].subject_pub_key)
-    ends = min(each.expires_at for each in chain)
-    return (
-        parties == (person.about.public_key, agent.about.public_key) and ends - unix_seconds() > RENEWED_GRANT_SECONDS
-    )
 
 
 def _write(planned: Plan) -> None:
@@ -308,7 +299,7 @@ def _report(job: _Job, backup: Path | None) -> int:
     say("")
     say("next:")
     typer.echo(
-        one_line(f"  accredit serve --config {config}    # where it runs already: accredit reload --config {config}")
+        one_line(f"  accredit up --config {config}    # where it runs already: accredit reload --config {config}")
     )
     say(f"  and restart {job.host.name}. To undo this: accredit uninstall {job.host.name} --restore")
     return 0

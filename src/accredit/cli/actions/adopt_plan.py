@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, cast
 
 from accredit.cli.actions import adopt_text as text
 from accredit.cli.actions.adopt_text import Wanted
-from accredit.cli.actions.config_text import string
 from accredit.config import Loaded, load
 from accredit.config.conversion import converted
 from accredit.config.listen import leads_to
@@ -27,6 +26,7 @@ from accredit.config.servers import views
 from accredit.config.values import WrongValue, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.hosts.foreign import Command, Left, Own
+from accredit.hosts.toml_text import string
 from accredit.keys import read_file
 from accredit.limits import MAX_VALUE_FILE_BYTES
 

@@ -12,9 +12,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, cast
 
-from accredit.cli.actions.config_text import key, string
 from accredit.hosts.credentials import without_secrets
 from accredit.hosts.foreign import Command, Credential, Own, Remote, Text, Variable
+from accredit.hosts.toml_text import key, string
 from accredit.limits import MAX_SECRET_NAME_CHARS
 
 SECRETS = "secrets"

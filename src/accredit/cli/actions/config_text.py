@@ -8,7 +8,6 @@ The server's words go into comments and keys. Whatever they are, they stay there
 3. a name that TOML can't hold, which has half a surrogate pair, is left out: such a tool is refused.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from accredit.base.text import one_line
@@ -16,10 +15,8 @@ from accredit.cli.actions.suggest_scopes import PROMPT, RESOURCE, Suggestion, re
 from accredit.cli.asking.listing import Offer
 from accredit.config.schema import Gateway
 from accredit.gateway import HttpUpstream, StdioUpstream
+from accredit.hosts.toml_text import key, string
 from accredit.limits import MAX_LISTED_EXAMPLES, MAX_SAID_CHARS
-
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SHORT = {'"': '\\"', "\\": "\\\\"}
 
 _Headers = Mapping[str, str | Mapping[str, str]]
 """`upstream.headers`: each a string, or a table of strings that says where it comes from."""
@@ -110,16 +107,6 @@ def table_name(section: str, name: str) -> str:
     return f"servers.{name}" if section == "upstream" else f"servers.{name}.{section}"
 
 
-def string(text: str) -> str:
-    """Return a text as a TOML string. It must be one that TOML can hold (`holds`)."""
-    return f'"{"".join(map(_escaped, text))}"'
-
-
-def key(name: str) -> str:
-    """Return a name as a key of a table. It must be one that TOML can hold (`holds`)."""
-    return name if _BARE.fullmatch(name) else string(name)
-
-
 def holds(text: str) -> bool:
     """Return whether TOML can hold a text: half a surrogate pair it can't."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
@@ -181,11 +168,3 @@ def _said(text: str) -> str:
     """Return a peer's words in the form of a comment (rule 1)."""
     line = one_line(" ".join(text.split()))
     return line if len(line) <= MAX_SAID_CHARS else f"{line[: MAX_SAID_CHARS - 3]}..."
-
-
-def _escaped(char: str) -> str:
-    if char in _SHORT:
-        return _SHORT[char]
-    if " " <= char <= "~":
-        return char
-    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"

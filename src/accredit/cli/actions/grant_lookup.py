@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 from mcp.types import Tool
 
-from accredit.cli.actions.config_text import key
 from accredit.cli.actions.suggest_scopes import advertised_scope
 from accredit.cli.actions.vocabulary import catalog_scopes
 from accredit.cli.asking.server import ask_configured, ask_upstream
@@ -29,6 +28,7 @@ from accredit.config import build_catalog, load
 from accredit.config.servers import view, views
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
+from accredit.hosts.toml_text import key
 from accredit.policy import Catalog, Entry
 from accredit.policy.constraint_words import facts_needed, facts_table
 from accredit.policy.merging import MergedCatalog, member_of_name, merged_name

@@ -66,7 +66,7 @@ def uninstall_entry(wish: Wish, *, restore: bool) -> int:
         what = f"{len(own)} servers of {file} are accredit's" if own else f"no server of {file} is accredit's"
         all_at_once = ", or have the file put back as it was before all of them: --restore"
         raise ConfigurationError(
-            what, f"name one: --name {own[0]}{all_at_once}" if own else "nothing has to be taken out"
+            what, f"name one: --name {shlex.quote(own[0])}{all_at_once}" if own else "nothing has to be taken out"
         )
     if wish.name is not None and wish.name not in own:
         why = "is not accredit's" if wish.name in found else "is not there"
