@@ -25,6 +25,7 @@
     ├── KeySetError               public keys for verifying tokens could not be fetched or read
     ├── KeysUnavailable           an issuer's keys can't be had for now
     ├── AccessTokenError          a token for the upstream that could not be had, or read
+    ├── CollectorError            telemetry that its collector may not have taken
     ├── RequestTimeout            a request of ours that was not answered in time
     ├── RoundsError               a multi-round-trip request that can't go on
     │   ├── RoundsExceeded        ... since the server asked once more than a call may be repeated
@@ -294,6 +295,11 @@ class KeysUnavailable(AccreditError):
 class AccessTokenError(AccreditError):
     """No token for the upstream could be had from its authorization server. The text is for the log, and quotes
     nothing of an answer."""
+
+
+class CollectorError(AccreditError):
+    """A message that the collector of telemetry may not have taken. The text is for the log, and quotes nothing of what
+    it said."""
 
 
 class RequestTimeout(AccreditError):

@@ -1606,3 +1606,55 @@ UP_MARGIN_SECONDS = 5.0
 
 UP_AGAIN_SECONDS = 1.0
 """How long after a signal to end another one counts as the same: a terminal's Ctrl-C may come by two ways."""
+# --- watching it run ---------------------------------------------------------------------------------
+
+MAX_SERIES = 4_096
+"""Series that one worker counts in: each tool of the catalog has some for each method and error that occurs. What would
+be one more is counted as that of `_other`."""
+
+MAX_LABEL_CHARS = 128
+"""Characters of a label's value, such as a tool's name (128, says MCP). Of a longer one nothing is counted but that it
+was `_other`."""
+
+BOARD_NAMES_BYTES = 1_048_576
+"""Bytes for the names of one worker's series: 256 each. Memory that is not used is never mapped."""
+
+GAUGES_SECONDS = 5.0
+"""How often each worker looks at what is not counted but measured, such as the length of a queue: any worker may be
+asked for all of them, and Prometheus asks every 15 s or less often."""
+
+MAX_ADMIN_CONNECTIONS = 16
+"""Connections to the admin listener of one worker: a few scrapers, an orchestrator's probes, each for one request."""
+
+SCRAPE_SHARE = 4
+"""For how many times the time that it took to write them the metrics are shown again as they are: whoever asks all the
+time takes a fifth of one thread, however many series there are."""
+
+MAX_WAITING_SPANS = 4_096
+"""Spans of one process that wait to be sent, of some 2 KiB each. A collector that is slow or away costs no more: the
+next one is dropped, and counted."""
+
+SPANS_AT_ONCE = 256
+"""Spans in one request to the collector: some 10 ms of encoding, and 200 KiB."""
+
+EXPORT_SPANS_SECONDS = 5.0
+"""How long a span may wait for others, as by the SDK's own default."""
+
+EXPORT_METRICS_SECONDS = 60.0
+"""How often the collector gets all metrics, as by the SDK's own default."""
+
+EXPORT_SECONDS = 10.0
+"""How long the collector may take for one request in all, as by the protocol's default. Calls wait for none of it."""
+
+EXPORT_LAST_SECONDS = 2.0
+"""The same for what is left when the process ends: an orchestrator waits for that."""
+
+MAX_COLLECTOR_BYTES = 65_536
+"""Bytes of a collector's answer that are read, so that its connection can be used again. Nothing in it counts."""
+
+MAX_PARENT_SAMPLED = 200
+"""Traces that callers may have had sampled at once: who calls decides that by a flag, and anybody can set it. Beyond
+that the gateway's own rate decides."""
+
+PARENT_SAMPLED_PER_SECOND = 100
+"""The same over time: at some 50 us each it is half a percent of one core."""

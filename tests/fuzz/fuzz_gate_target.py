@@ -27,7 +27,7 @@ from tests.world.pipe import Pipe
 from uvicorn.server import ServerState
 
 from accredit.app.fast import FastProtocol
-from accredit.app.server import _config as server_config
+from accredit.app.server import server_config
 from accredit.attest import CallDecision, Outcome
 from accredit.base.clock import unix_seconds
 from accredit.gateway import create_app

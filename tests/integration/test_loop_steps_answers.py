@@ -22,7 +22,7 @@ from tests.world.measured_loop import MeasuredLoop
 from uvicorn.server import ServerState
 
 from accredit.app.fast import FastProtocol
-from accredit.app.server import _config as server_config
+from accredit.app.server import server_config
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.app import Gateway, create_app

@@ -21,7 +21,7 @@ from tests.world.tokened import Tokened
 from uvicorn.server import ServerState
 
 from accredit.app.fast import FastProtocol
-from accredit.app.server import _config as server_config
+from accredit.app.server import server_config
 from accredit.attest import CallDecision, Outcome
 from accredit.gateway import create_app
 from accredit.gateway.headers import RawHeaders

@@ -6,6 +6,7 @@ from accredit.app.listener import address_of, allow_descriptors, open_listener
 from accredit.app.pid_file import PidFile
 from accredit.app.reloading import Alone, Part, Reports, Worker
 from accredit.app.server import Ending, serve
+from accredit.app.watching import Watched, Watching
 from accredit.app.workers import Orders, Reading, run_workers
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "Reading",
     "Reports",
     "Start",
+    "Watched",
+    "Watching",
     "Worker",
     "address_of",
     "allow_descriptors",

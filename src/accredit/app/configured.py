@@ -19,7 +19,9 @@ from accredit.base.log_events import log_event
 from accredit.config import (
     Loaded,
     Values,
+    WatchSettings,
     build_all_settings,
+    build_watching,
     changes,
     check_exposure,
     check_fixed,
@@ -63,6 +65,7 @@ class Configured(NamedTuple):
     loaded: Loaded
     servers: list[GatewaySettings]
     tls: ssl.SSLContext | None
+    watching: WatchSettings | None
 
     @property
     def ending(self) -> Ending:
@@ -85,10 +88,11 @@ def configured(start: Start, files: ReadFiles) -> Configured:
         loaded = load(start.file, start.environ, start.command_line)
         servers = build_all_settings(loaded, start.environ, workers=start.workers, starting=True, own=start.own)
         check_no_loop(loaded.config.gateway, servers)
+        watching = build_watching(loaded)
         tls = tls_context(loaded.config.gateway)
         if not start.insecure:
-            check_exposure(loaded.config.gateway)
-        return Configured(files, loaded, servers, tls)
+            check_exposure(loaded.config.gateway, loaded.config.admin)
+        return Configured(files, loaded, servers, tls, watching)
 
 
 def warn_of_observing(servers: Sequence[GatewaySettings]) -> None:

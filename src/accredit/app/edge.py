@@ -71,7 +71,7 @@ class EdgeProtocol(HttpToolsProtocol):
         """Start the clock of the first request."""
         super().connection_made(OneWriteTransport(transport, self.loop))
         self._start_clock()
-        if len(self.connections) > client_connections():
+        if len(self.connections) > self._most():
             self._make_room()
         if not self.transport.is_closing():
             self._resting[self] = None
@@ -243,6 +243,9 @@ class EdgeProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._stop_clock()
         self._resting.pop(self, None)
+
+    def _most(self) -> int:
+        return client_connections()
 
     def _make_room(self) -> None:
         """Rule 8."""

@@ -13,14 +13,15 @@ from accredit.errors import ConfigurationError
 from accredit.limits import LISTEN_BACKLOG, MAX_CLIENT_CONNECTIONS, MAX_DESCRIPTORS, MAX_TLS_HANDSHAKES
 
 
-def open_listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on `host` (an address or a name; IPv4 is preferred). Raises `ConfigurationError`."""
+def open_listener(host: str, port: int, section: str = "gateway") -> socket.socket:
+    """Return a socket that listens on `host` (an address or a name; IPv4 is preferred), as a section of the
+    configuration says. Raises `ConfigurationError`."""
     host = host.removeprefix("[").removesuffix("]")
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
         raise ConfigurationError(
-            f"can't listen on {host!a}: no address of that name", "correct gateway.host or --host"
+            f"can't listen on {host!a}: no address of that name", f"correct {_host_of(section)}"
         ) from None
     family, kind, protocol, _, address = min(addresses, key=lambda info: info[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
@@ -31,7 +32,7 @@ def open_listener(host: str, port: int) -> socket.socket:
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise _refused(host, port, error) from None
+        raise _refused(host, port, error, section) from None
     return listener
 
 
@@ -61,13 +62,18 @@ def address_of(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ipaddress.ip_address(host).version == 6 else f"{host}:{port}"
 
 
-def _refused(host: str, port: int, error: OSError) -> ConfigurationError:
+def _host_of(section: str) -> str:
+    return "gateway.host or --host" if section == "gateway" else f"{section}.host"
+
+
+def _refused(host: str, port: int, error: OSError, section: str) -> ConfigurationError:
     if error.errno == errno.EADDRINUSE:
-        what, remedy = "the port is taken", "stop what listens there, or choose another: --port 0 finds one"
+        other = "--port 0" if section == "gateway" else f"{section}.port = 0"
+        what, remedy = "the port is taken", f"stop what listens there, or choose another: {other} finds one"
     elif error.errno == errno.EACCES:
         what, remedy = "not permitted", "choose a port from 1024 on"
     elif error.errno == errno.EADDRNOTAVAIL:
-        what, remedy = "not an address of this machine", "correct gateway.host or --host"
+        what, remedy = "not an address of this machine", f"correct {_host_of(section)}"
     else:
-        what, remedy = os.strerror(error.errno or 0), "choose another gateway.host and gateway.port"
+        what, remedy = os.strerror(error.errno or 0), f"choose another {section}.host and {section}.port"
     return ConfigurationError(f"can't listen on {ascii(host)[1:-1]} port {port}: {what}", remedy)

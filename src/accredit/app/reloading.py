@@ -27,6 +27,7 @@ from accredit.app.assemble import Ports, refresh
 from accredit.app.configured import Configured, Start, checked, configured, next_ports, warn_of_observing
 from accredit.app.pid_file import PidFile
 from accredit.app.server import Ending
+from accredit.app.watching import Watching
 from accredit.base.log_events import log_event
 from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
@@ -70,6 +71,8 @@ class Part:
         self._next: _Next | None = None
         self.take: Callable[[ssl.SSLContext | None, Ending], None] | None = None
         """Gives the server what is its own."""
+        self.watching: Watching | None = None
+        """How this process is watched, if it is."""
 
     async def prepare(self, files: ReadFiles) -> None:
         """Take steps 1 and 2. Raises `ConfigurationError`."""
@@ -93,6 +96,8 @@ class Part:
         self._gateway.swap(routes, self.now.ending.grace)
         if self.take is not None:
             self.take(self.now.tls, self.now.ending)
+        if self.watching is not None:
+            self.watching.goes_by(self.now, self._ports)
         self.tell(None)
 
     def stay(self, problem: str) -> None:

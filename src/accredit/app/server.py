@@ -49,6 +49,22 @@ class Application(Protocol):
         ...
 
 
+class Beside(Protocol):
+    """What runs beside the application, in the same event loop, from when it serves to when it has ended."""
+
+    async def start(self) -> None:
+        """Begin."""
+        ...
+
+    def take(self, tls: ssl.SSLContext | None) -> None:
+        """Go by other settings of TLS from now on."""
+        ...
+
+    async def stop(self) -> None:
+        """End."""
+        ...
+
+
 class Reloads(Protocol):
     """What has the configuration of this process read again."""
 
@@ -73,14 +89,15 @@ def serve(
     lifeline: int | None = None,
     announce: Callable[[], None] | None = None,
     reloads: Reloads | None = None,
+    beside: Beside | None = None,
 ) -> int:
     """Serve `app` until told to stop; return the process's exit code.
 
-    `announce` is called once connections are accepted, and `reloads` begins then. `lifeline` makes this a worker: a
-    file descriptor whose end of file means that the parent says stop, or is gone.
+    `announce` is called once connections are accepted, `reloads` and `beside` begin then. `lifeline` makes this a
+    worker: a file descriptor whose end of file means that the parent says stop, or is gone.
     """
     _give_large_blocks_back()
-    server = _Server(_config(app, ending.grace), app, tls, ending.drain, lifeline, announce, reloads)
+    server = _Server(server_config(app, ending.grace), app, tls, ending.drain, lifeline, announce, reloads, beside)
     gc.collect()
     gc.freeze()  # what was loaded stays: the garbage collector need not look through it again
     try:
@@ -90,11 +107,12 @@ def serve(
     return 0
 
 
-def _config(app: Application, grace: int = GRACE_SECONDS) -> uvicorn.Config:
+def server_config(app: Any, grace: int = GRACE_SECONDS, protocol: type[EdgeProtocol] = FastProtocol) -> uvicorn.Config:
+    """Return how uvicorn serves an application here."""
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=FastProtocol,
+        http=protocol,
         ws="none",
         interface="asgi3",
         lifespan="on",
@@ -130,8 +148,10 @@ class _Server(uvicorn.Server):
         lifeline: int | None,
         announce: Callable[[], None] | None,
         reloads: Reloads | None,
+        beside: Beside | None,
     ) -> None:
         super().__init__(config)
+        self._beside = beside
         self._app = app
         self._tls = tls
         self._drain_seconds = drain_seconds
@@ -146,6 +166,8 @@ class _Server(uvicorn.Server):
             self.servers.append(TlsListener(listener, self._tls, self._protocol))  # pyright: ignore[reportArgumentType]
         if self._lifeline is not None:
             asyncio.get_running_loop().add_reader(self._lifeline, self._let_go, self._lifeline)
+        if self._beside is not None:
+            await self._beside.start()
         if self._reloads is not None:
             self._reloads.begin(self.take)
         if self._announce is not None:
@@ -157,10 +179,14 @@ class _Server(uvicorn.Server):
             if isinstance(each, TlsListener) and tls is not None:
                 each.tls = tls
         self._drain_seconds, self.config.timeout_graceful_shutdown = ending
+        if self._beside is not None:
+            self._beside.take(tls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.end_streams()
         await super().shutdown(sockets)
+        if self._beside is not None:
+            await self._beside.stop()
 
     async def on_tick(self, counter: int) -> bool:
         """Is asked ten times a second whether to stop."""

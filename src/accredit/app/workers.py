@@ -37,11 +37,13 @@ _logger = logging.getLogger("accredit.app")
 
 class Orders(NamedTuple):
     """Where a worker hears of reloads, and what was in force when it began: the files of a configuration that was read
-    again, if one was, and why the last reload was refused, if it was."""
+    again, if one was, and why the last reload was refused, if it was. `number` is that of its place, from 0: no other
+    worker that lives has it."""
 
     socket: socket.socket
     files: bytes | None = None
     problem: str | None = None
+    number: int = 0
 
 
 class Reading(NamedTuple):
@@ -78,6 +80,7 @@ class _Workers:
         self._serve = serve
         self._ending_seconds = ending_seconds
         self._workers: dict[int, socket.socket] = {}
+        self._numbers: dict[int, int] = {}
         self._watched, self._held = os.pipe()
         self._stopping = False
         self._exit_code = 0
@@ -165,10 +168,11 @@ class _Workers:
         sys.stdout.flush()
         sys.stderr.flush()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        number = min(set(range(self._count)) - set(self._numbers.values()))
         pid = os.fork()
         if pid:
             theirs.close()
-            self._workers[pid] = ours
+            self._workers[pid], self._numbers[pid] = ours, number
             return
         code = 1
         try:
@@ -181,7 +185,8 @@ class _Workers:
             signal.signal(signal.SIGHUP, _ignored)  # it is for the parent, if the whole group gets it
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED)
             files = self._in_force.files if self._in_force is not None else None
-            code = _NOT_STARTED if self._serve(self._watched, first, Orders(theirs, files, self._problem)) else 0
+            orders = Orders(theirs, files, self._problem, number)
+            code = _NOT_STARTED if self._serve(self._watched, first, orders) else 0
         except BaseException as error:
             log_event(_logger, logging.CRITICAL, "a worker failed", exc_info=error)
         finally:
@@ -199,6 +204,7 @@ class _Workers:
             if self._reload is not None and self._reload.ended(pid, code):
                 continue
             orders = self._workers.pop(pid, None)
+            self._numbers.pop(pid, None)
             if orders is not None:
                 orders.close()
             if self._stopping or orders is None:

@@ -30,3 +30,13 @@ def peer_of(address: str) -> str:
     except ValueError:
         return address
     return str(packed.ipv4_mapped or packed.packed[:8].hex())
+
+
+def is_address(authority: str) -> bool:
+    """Return whether an authority (`host` or `host:port`) names its host by an IP address."""
+    host = authority[1:].partition("]")[0] if authority.startswith("[") else authority.rpartition(":")[0] or authority
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -11,3 +11,8 @@ def unix_seconds() -> int:
 def unix_ms() -> int:
     """Return the time in unix milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+def unix_ns() -> int:
+    """Return the time in unix nanoseconds."""
+    return time.time_ns()

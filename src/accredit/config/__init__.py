@@ -2,7 +2,8 @@
 
 `load` finds and validates; `build_settings` checks the result against this machine (`build_all_settings` where there
 may be several servers), and `build_upstream`, `build_catalog`, `build_pins`, `build_proofs`, `build_records`,
-`build_rounds`, `build_tokens` and `build_key_sources` do so for parts of it; `read_lock_file` reads what is pinned, and
+`build_rounds`, `build_tokens`, `build_key_sources` and `build_watching` do so for parts of it; `read_lock_file` reads
+what is pinned, and
 `store_of` parses the store's URL; `tls_context` loads the certificate; `try_record_signer` has the signer of records
 sign once; `changes` and `check_fixed` compare two readings; `shown` prints the configuration, and `policy_digest` is
 what records name it by. Every failure is an `accredit.errors.ConfigurationError`: one line for what is wrong, one for
@@ -23,6 +24,7 @@ from accredit.config.schema import Config
 from accredit.config.show import Shown, shown
 from accredit.config.store import store_of
 from accredit.config.tokens import build_key_sources, build_tokens
+from accredit.config.watching import WatchSettings, build_watching
 
 __all__ = [
     "Config",
@@ -30,6 +32,7 @@ __all__ = [
     "Origin",
     "Shown",
     "Values",
+    "WatchSettings",
     "build_all_settings",
     "build_catalog",
     "build_key_sources",
@@ -41,6 +44,7 @@ __all__ = [
     "build_settings",
     "build_tokens",
     "build_upstream",
+    "build_watching",
     "changes",
     "check_exposure",
     "check_fixed",

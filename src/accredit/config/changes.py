@@ -1,7 +1,7 @@
 """What a configuration that is read anew may change, and what it does change. No I/O but that of `ReadFiles`.
 
-Some things are decided once, when the gateway starts: where it listens, where it remembers, who it is, and who signs
-its log. A file that changes one of them is refused as a whole.
+Some things are decided once, when the gateway starts: where it listens, where it remembers, who it is, who signs
+its log, and how it is watched. A file that changes one of them is refused as a whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,6 +19,8 @@ _FIXED = {
     "store": ("url", "replicas", "max_spent", "password"),
     "attest": ("mode", "key_file", "signer", "signer_public_key_file"),
     "tokens": ("bootstrap",),
+    "admin": ("host", "port"),
+    "telemetry": ("endpoint", "sample", "service_name"),
 }
 """Keys that hold until a restart, by their sections."""
 

@@ -13,19 +13,26 @@ from urllib.parse import urlsplit
 
 from accredit.base.addresses import is_loopback_host
 from accredit.base.text import one_line
-from accredit.config.schema import Gateway
+from accredit.config.schema import Admin, Gateway
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.keys import FileContent, memory_file, read_once
 from accredit.limits import MAX_PEM_CHAIN_BYTES
 
 
-def check_exposure(gateway: Gateway) -> None:
+def check_exposure(gateway: Gateway, admin: Admin | None = None) -> None:
     """Refuse to listen in the clear outside loopback. Raises `ConfigurationError`."""
-    if not is_loopback_host(gateway.host) and gateway.tls_cert_file is None:
+    if gateway.tls_cert_file is not None:
+        return
+    if not is_loopback_host(gateway.host):
         raise ConfigurationError(
             one_line(f"gateway.host is {gateway.host}: others could read and change what passes without TLS"),
             "set gateway.tls_cert_file and tls_key_file, or say --insecure behind a proxy that does TLS",
+        )
+    if admin is not None and admin.port is not None and not is_loopback_host(admin.host):
+        raise ConfigurationError(
+            one_line(f"admin.host is {admin.host}: others could read without TLS what is called here, and how often"),
+            "set gateway.tls_cert_file and tls_key_file, or say --insecure where nobody else reaches it",
         )
 
 

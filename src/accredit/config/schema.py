@@ -397,6 +397,25 @@ class Store(Section, frozen=True):
     )
 
 
+class Admin(Section, frozen=True):
+    """`[admin]`: a listener for whoever runs the gateway: metrics and health."""
+
+    host: Annotated[Name, "the address to listen on for /metrics, /healthz and /readyz"] = "127.0.0.1"
+    port: Annotated[
+        Annotated[int, Meta(ge=0, le=65535)] | None, "the TCP port to listen on for them; 0 picks a free one"
+    ] = None
+
+
+class Telemetry(Section, frozen=True):
+    """`[telemetry]`: where traces and metrics are sent."""
+
+    endpoint: Annotated[Url | None, "the base URL of a collector that takes OTLP over HTTP"] = None
+    sample: Annotated[
+        float, Meta(ge=0, le=1), "which part of the calls is traced, from 0 to 1, beside those whose callers trace them"
+    ] = 0.01
+    service_name: Annotated[Name, "what traces and metrics call this gateway (service.name)"] = "accredit"
+
+
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """The file `accredit.toml`."""
 
@@ -414,6 +433,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     cluster: Cluster = Cluster()
     pins: Pins = Pins()
     store: Store = Store()
+    admin: Admin = Admin()
+    telemetry: Telemetry = Telemetry()
 
 
 SECTIONS: Mapping[str, type[Section]] = get_type_hints(Config)

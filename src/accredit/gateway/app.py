@@ -35,6 +35,7 @@ from accredit.jsonrpc.long_text import Steps
 from accredit.limits import MAX_LEAVING_SERVERS
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
+from accredit.telemetry import Telemetry
 
 
 def create_app(
@@ -47,6 +48,7 @@ def create_app(
     tasks: TaskStore | None = None,
     on_tools: Callable[[Raw], Steps[None]] | None = None,
     access_tokens: AccessTokensFor | None = None,
+    telemetry: Telemetry | None = None,
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream, or of several.
 
@@ -56,13 +58,15 @@ def create_app(
     that calls are recorded, `records` is the log. `tasks` remembers whose tasks are, by default in this process.
     `access_tokens` gives what gets the gateway's own tokens for a server, where the settings say that it needs some.
     `on_tools` is shown the result of each `tools/list` as the upstream sent it, in steps; if it raises `FrameError`,
-    the answer is invalid. At its end the application closes all but the revocations. Raises `ConfigurationError`.
+    the answer is invalid. `telemetry` is what is measured with, if anything is. At its end the application closes all
+    but the revocations. Raises `ConfigurationError`.
     """
     servers = _servers(upstream)
     if any(each.guards or each.observes for each in servers) and tasks is None:
         tasks = MemoryTasks()
     ports = (store, revocations, key_sets, records, tasks, on_tools, access_tokens)
-    return Gateway(servers, Shared(Counters(), *ports, Strangers()))
+    counters = Counters(invalid=telemetry.invalid if telemetry is not None else None)
+    return Gateway(servers, Shared(counters, *ports, Strangers(), telemetry))
 
 
 def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewaySettings]) -> list[GatewaySettings]:
@@ -207,7 +211,7 @@ class Routes:
         bootstrap = tokens.bootstrap if tokens is not None else None
         given = before._bootstrap if before is not None else None
         self._bootstrap = Bootstrap(bootstrap, given) if bootstrap is not None else None
-        self._health = Health(
+        self.health = Health(
             self._servers,
             shared.counters,
             first.authenticator if self._only is not None else self._authenticator(),
@@ -250,7 +254,7 @@ class Routes:
             exchange.over()
 
     async def _refuse(self, exchange: Exchange, error: AccreditError, server: Server | None) -> None:
-        self._counters.refused(error)
+        self._counters.refused(error, server=server.name if server is not None else "")
         if not exchange.started:  # else nothing more can be said: the server closes the connection
             resource = server.resource if server is not None else None
             answer = refusal(error, resource.metadata_url if resource is not None else "")
@@ -269,7 +273,7 @@ class Routes:
             return
         of_all.check_source(exchange)
         if path in (ALIVE, READY):
-            await self._health.serve(exchange, path)
+            await self.health.serve(exchange, path)
         elif path == PATH and head.method == "POST" and self._bootstrap is not None:
             await self._bootstrap.serve(exchange, exchange.address)
         elif server is not None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from accredit.base.log_events import log_event
@@ -25,17 +26,24 @@ _CHALLENGED = "call_challenged"
 class Counters:
     """Counts of this process since it started, by kind; `/readyz` shows them to callers with a good token."""
 
-    def __init__(self, counts: Counter[str] | None = None, server: str = "") -> None:
-        """`server` is the name of the one of several servers that this is about."""
+    def __init__(
+        self,
+        counts: Counter[str] | None = None,
+        server: str = "",
+        invalid: Callable[[str], None] | None = None,
+    ) -> None:
+        """`server` is the name of the one of several servers that this is about. `invalid` is told the name of each
+        that gives an invalid answer."""
         self.counts: Counter[str] = Counter() if counts is None else counts
         self._server = server
+        self._invalid = invalid
         self.tool_list_changes = 0
         """How often the one server has said that its list of tools has changed, on whatever stream."""
 
     def of_server(self, name: str) -> "Counters":
         """Return what one of several servers counts with: of the same counts, but what it says of its tools is about
         its own, and what is logged names it."""
-        return Counters(self.counts, name)
+        return Counters(self.counts, name, self._invalid)
 
     def refused(
         self,
@@ -53,10 +61,13 @@ class Counters:
         """
         kind = _kind(error) + ("_observed" if observed else "")
         self.counts[kind] += 1
+        server = server or error.server or self._server
+        if self._invalid is not None and isinstance(error, AnswerError):
+            self._invalid(server)
         if not logged:
             return
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
-        about: dict[str, Any] = {"server": server or error.server or self._server, "method": method}
+        about: dict[str, Any] = {"server": server, "method": method}
         facts = {name: value for name, value in about.items() if value} | traced()
         # A challenge is how each call of a sensitive tool begins: nobody was denied anything. Nor was anybody whose
         # call was only observed, and where nobody has a delegation yet, that is each call.

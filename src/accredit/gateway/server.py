@@ -34,12 +34,14 @@ from accredit.gateway.settings import GatewaySettings, MergedUpstream, StdioUpst
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.gateway.upstream.http.relay import HttpRelay
+from accredit.gateway.upstream.measured import MeasuredBackend
 from accredit.gateway.upstream.merged.backend import MergedBackend
 from accredit.gateway.upstream.merged.member import MergedMember
 from accredit.gateway.upstream.merged.pins import MergedPins
 from accredit.gateway.upstream.stdio.backend import StdioBackend
 from accredit.jsonrpc.long_text import Steps
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.telemetry import Meter, Names, Telemetry, Transports
 
 
 class Shared(NamedTuple):
@@ -54,6 +56,7 @@ class Shared(NamedTuple):
     on_tools: Callable[[Raw], Steps[None]] | None
     access_tokens: AccessTokensFor | None
     strangers: Strangers
+    telemetry: Telemetry | None = None
 
 
 class Server:
@@ -90,6 +93,7 @@ class Server:
         self.recorder = recorder_of(settings, counters, shared.records, recorder)
         self._directory = directory = before._directory if before is not None else ToolDirectory(shared.on_tools)
         bearer = bearer_for(settings, shared.key_sets, directory)
+        self._meter = _meter_of(settings, shared.telemetry) if shared.telemetry is not None else None
         tokens = settings.tokens
         self.resource = Resource(tokens, settings.path, only=not settings.server) if tokens is not None else None
         live_here = settings.lives_here
@@ -101,7 +105,7 @@ class Server:
             settings,
             counters,
             directory,
-            store=shared.store,
+            store=shared.telemetry.timed(shared.store) if shared.telemetry is not None else shared.store,
             revocations=shared.revocations,
             bearer=bearer,
             recorder=self.recorder,
@@ -109,13 +113,17 @@ class Server:
             before=before._gate if before is not None else None,
             pinned=self._merged_pins(settings, counters),
             strangers=shared.strangers,
+            meter=self._meter,
         )
         self._gate = gate
         self._http: HttpRelay | None = None
         self._sse: LegacySse | None = None
         self._stdio: StdioBackend | None = None
+        self._merged_backend: MergedBackend | None = None
         self.backend = self._reach(settings, before, shared.access_tokens)
-        self.endpoint = Endpoint(settings, gate, self.backend, sessions, self.authenticator)
+        if self._meter is not None and self._merged_backend is None:
+            self.backend = MeasuredBackend(self.backend, self._meter)
+        self.endpoint = Endpoint(settings, gate, self.backend, sessions, self.authenticator, self._meter)
 
     def _reach(self, settings: GatewaySettings, before: "Server | None", tokens: AccessTokensFor | None) -> Backend:
         """Return what answers for the server, and make the rest of what leads there."""
@@ -126,7 +134,9 @@ class Server:
                 self._stdio = StdioBackend(settings, upstream, counters, directory, self._parts)
             return self._stdio
         if isinstance(upstream, MergedUpstream):
-            return MergedBackend(settings, self._merged, counters, before.backend if before is not None else None)
+            known = before._merged_backend if before is not None else None
+            self._merged_backend = MergedBackend(settings, self._merged, counters, known)
+            return self._merged_backend
         self._http = HttpRelay(
             settings,
             upstream,
@@ -145,6 +155,7 @@ class Server:
             self._sessions,
             self.authenticator,
             before=before._sse if before is not None else None,
+            meter=self._meter,
         )
         return self._http
 
@@ -184,6 +195,11 @@ class Server:
     def pinned(self) -> PinnedTools | None:
         """What holds it to its definitions, where they are pinned."""
         return self._gate.pinned
+
+    @property
+    def left_out(self) -> int | None:
+        """How many of its replicas are left out for now; None where none ever is."""
+        return self._http.sender.client.left_out() if self._http is not None else None
 
     @property
     def paths(self) -> frozenset[str]:
@@ -246,6 +262,11 @@ def _members(settings: GatewaySettings, servers: Mapping[str, Server]) -> dict[s
     if not set(names) <= servers.keys():
         raise ConfigurationError("what is merged has paths of its own", "give create_app the servers' settings, too")
     return {name: servers[name] for name in names}
+
+
+def _meter_of(settings: GatewaySettings, telemetry: Telemetry) -> Meter:
+    transports = Transports(to_server="pipe" if isinstance(settings.upstream, StdioUpstream) else "tcp")
+    return telemetry.meter(settings.server, Names(settings.named_tools, settings.methods), transports)
 
 
 def _reached_alike(before: GatewaySettings, settings: GatewaySettings) -> bool:

@@ -13,7 +13,7 @@ from accredit.gateway.forwarding import can_be_added
 from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
 from accredit.pins import Pins
 from accredit.policy import Policy
-from accredit.policy.merging import SERVER_NAME
+from accredit.policy.merging import SERVER_NAME, merged_name
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
 from accredit.tokens import AccessGrant, Issuer, Source
 
@@ -252,6 +252,13 @@ class GatewaySettings:
     def members(self) -> Collection["GatewaySettings"]:
         """The settings of each server of which this is the merged one."""
         return self.upstream.members.values() if isinstance(self.upstream, MergedUpstream) else ()
+
+    @property
+    def named_tools(self) -> list[str]:
+        """The tools that the catalog names, as clients know them."""
+        if self.members:
+            return [merged_name(each.server, tool) for each in self.members for tool in each.named_tools]
+        return list(self.proofs.policy.catalog.tools) if self.proofs is not None else []
 
     @property
     def lives_here(self) -> bool:

@@ -1,17 +1,15 @@
-"""The trace id of a call, as its client gives it: for logs and records. No I/O."""
+"""The trace id of a call: that of the trace which was begun for it, else as its client gives it. For logs and records.
+No I/O."""
 
-import re
 from contextvars import ContextVar
 from typing import Any
 
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
+from accredit.telemetry import trace_context
 
 _current: ContextVar[Frame | Batch | None] = ContextVar("accredit_current_message", default=None)
-# W3C Trace Context, section 3.2.2: version, trace id, parent id, flags. No id is all zeros, there is no version ff, and
-# only a version after 00 may have more, behind a dash.
-_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 
 def set_current(message: Frame | Batch | None) -> None:
@@ -19,12 +17,20 @@ def set_current(message: Frame | Batch | None) -> None:
     _current.set(message)
 
 
+def current() -> Frame | Batch | None:
+    """Return the message that the current task is about, if it is about one."""
+    return _current.get()
+
+
 def trace_of(message: Frame | Batch | None) -> str | None:
-    """Return the trace id in `params._meta.traceparent` of a message, if it is one: 32 lowercase hex characters."""
+    """Return the id of a message's trace, else the one in its `params._meta.traceparent`, if it is one: 32 lowercase
+    hex characters."""
     if not isinstance(message, Request | Notification):
         return None
-    match = _TRACEPARENT.fullmatch(as_string(message.in_meta("traceparent")) or "")
-    return match[2] if match and not (match[1] == "00" and match[3]) else None
+    if isinstance(message, Request) and message.watcher is not None and message.watcher.trace_id is not None:
+        return message.watcher.trace_id
+    context = trace_context(as_string(message.in_meta("traceparent")) or "")
+    return context.trace_id if context is not None else None
 
 
 def trace_id() -> str | None:

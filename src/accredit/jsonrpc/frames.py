@@ -13,12 +13,12 @@ byte for byte. `decode_frame` applies, in this order (docs/reference/validation.
 
 from collections.abc import Collection, Mapping
 from copy import copy
-from typing import Self, cast
+from typing import Protocol, Self, cast
 
 from msgspec import Raw, Struct
 
 from accredit.base.caching import Once
-from accredit.errors import FrameError, MessageId
+from accredit.errors import AccreditError, FrameError, MessageId
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
 from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, opened_meta, unambiguous_members
@@ -127,12 +127,29 @@ class _Call:
         return edited
 
 
-_OF_AN_EDITED_CALL = frozenset({"id", "method", "size", "_given", "_came", "_envelope"})
+_OF_AN_EDITED_CALL = frozenset({"id", "method", "size", "watcher", "_given", "_came", "_envelope"})
 """What an edited call has of the one that it was made of; all else is read anew, from its own parts."""
 
 
+class Watcher(Protocol):
+    """Whoever is told what comes of a request, by the way: it changes nothing. `trace_id` is that of the trace which
+    the request belongs to, if one was begun for it."""
+
+    trace_id: str | None
+
+    def answered(self, response: "Response") -> None:
+        """Hear a good response to the request."""
+        ...
+
+    def failed(self, error: AccreditError) -> None:
+        """Hear why there will be none but the gateway's own."""
+        ...
+
+
 class Request(_Call):
-    """A call that is owed an answer."""
+    """A call that is owed an answer. Its `watcher`, if any, goes on with what is made of it by an edit."""
+
+    watcher: Watcher | None = None
 
     def __init__(
         self, id: MessageId, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None = None
@@ -144,6 +161,11 @@ class Request(_Call):
     def era(self) -> Era:
         """The era that its own metadata names."""
         return Era.LEGACY if self.in_meta(META_VERSION) is None else Era.MODERN
+
+    def failed(self, error: AccreditError) -> None:
+        """Tell whoever watches that there will be no answer but the gateway's own, and why."""
+        if self.watcher is not None:
+            self.watcher.failed(error)
 
     def with_id(self, id: MessageId) -> Self:
         """Return the request under another id."""

@@ -164,8 +164,10 @@ class Expected:
             edited = text if edit is None else at_one_go(edit(frame))
         except FrameError as error:
             raise AnswerError(error.detail, bound=error.bound) from None
-        self.open.clear()  # there was one
+        request = self.open.pop(frame.id)  # there was one
         self.edits.pop(frame.id, None)
+        if request.watcher is not None:
+            request.watcher.answered(frame)
         self.answers = Answers([(frame, edited)])
         return edited, frame
 
@@ -232,17 +234,21 @@ class Expected:
         one. Raises `FrameError` where one was taken back meanwhile."""
         if any(self.open.get(frame.id) is not request for frame, request, _ in judged if frame.id is not None):
             raise FrameError("a response to an id that was not asked for")
-        for frame, _, _ in judged:
+        for frame, request, _ in judged:
             if frame.id is not None:
                 self.open.pop(frame.id, None)
                 self.edits.pop(frame.id, None)
+            if request is not None and request.watcher is not None:
+                request.watcher.answered(frame)
         self.answers = Answers([(frame, text) for frame, _, text in judged], array=array)
 
     def _nameless(self, frame: Response) -> bytes:
         # Some clients wait for ever on an error without an id: where one request is open, it can only be that.
         if len(self.open) != 1 or len(frame.text) > MAX_SPLIT_BYTES:
             raise FrameError("an error without an id")
-        id, _ = self.open.popitem()
+        id, request = self.open.popitem()
+        if request.watcher is not None:
+            request.watcher.answered(frame)
         text = with_members(members(frame.text), {"id": id})
         self.answers.members.append((replace(frame, id=id), text))
         return text

@@ -7,6 +7,7 @@ before anything is started.
 import logging
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,12 +16,16 @@ import uvloop
 from accredit import __version__
 from accredit.app import (
     Alone,
+    Configured,
     Orders,
     Part,
     PidFile,
+    Ports,
     Reading,
     Reports,
     Start,
+    Watched,
+    Watching,
     Worker,
     address_of,
     allow_descriptors,
@@ -35,10 +40,10 @@ from accredit.app import (
 )
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.cli.command_line import values_of
-from accredit.config import Loaded, build_settings, load
+from accredit.config import Loaded, build_settings, build_watching, load
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
-from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
+from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.front.bootstrap import PATH
 from accredit.gateway.front.legacy_sse import SSE_PATH
 from accredit.gateway.front.wrap import run
@@ -99,6 +104,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
     gateway, servers = now.loaded.config.gateway, now.servers
     allow_descriptors()
     listener = open_listener(gateway.host, gateway.port)
+    watched = Watched(now.watching, workers) if now.watching is not None else None
     base = f"{'https' if now.tls else 'http'}://{address_of(listener)}"
     configure_logs(log_level, log_format)
     _log_start(now.loaded, servers)
@@ -107,15 +113,14 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # from now on it may come: it waits for who listens
     pid_file = _locked(start.file)
 
-    def announce() -> None:
-        for each in servers:
-            notice(f"listening on {base}{_path(each)} ({workers} worker{'s' if workers > 1 else ''})")
-
+    announce = partial(_announce, now, base, workers, watched)
     if workers == 1:
-        app = create_app(servers, **ports._asdict())
-        reloads = Alone(start, Part(start, app, now, ports), Reports(pid_file))
+        app, part, watching = _made(start, now, ports, watched, 0)
+        reloads = Alone(start, part, Reports(pid_file))
         try:
-            return serve(app, listener, tls=now.tls, ending=now.ending, announce=announce, reloads=reloads)
+            return serve(
+                app, listener, tls=now.tls, ending=now.ending, announce=announce, reloads=reloads, beside=watching
+            )
         finally:
             if pid_file is not None:
                 pid_file.end()
@@ -125,8 +130,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
         if orders.files is not None:
             mine = configured(start, ReadFiles.of(orders.files))
             own = next_ports(mine, ports)
-        app = create_app(mine.servers, **own._asdict())
-        part = Part(start, app, mine, own)
+        app, part, watching = _made(start, mine, own, watched, orders.number)
         if orders.files is not None or orders.problem is not None:
             part.tell(orders.problem)
         return serve(
@@ -137,6 +141,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
             lifeline=lifeline,
             announce=announce if first else None,
             reloads=Worker(part, orders.socket),
+            beside=watching,
         )
 
     code = run_workers(
@@ -149,6 +154,27 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
     if pid_file is not None:
         pid_file.end()
     return code
+
+
+def _announce(now: Configured, base: str, workers: int, watched: Watched | None) -> None:
+    if watched is not None and watched.listener is not None:
+        scheme = "https" if now.tls and watched.settings.outside else "http"
+        notice(f"metrics and health at {scheme}://{address_of(watched.listener)}/metrics")
+    for each in now.servers:
+        notice(f"listening on {base}{_path(each)} ({workers} worker{'s' if workers > 1 else ''})")
+
+
+def _made(
+    start: Start, now: Configured, ports: Ports, watched: Watched | None, number: int
+) -> tuple[Gateway, Part, Watching | None]:
+    """Return what one process serves with, its part in reloads, and how it is watched."""
+    watching = Watching(watched, number) if watched is not None else None
+    app = create_app(now.servers, **ports._asdict(), telemetry=watching.telemetry if watching is not None else None)
+    part = Part(start, app, now, ports)
+    if watching is not None:
+        watching.watch(now, ports, app)
+        part.watching = watching
+    return app, part, watching
 
 
 def _locked(configuration: Path | None) -> PidFile | None:
@@ -184,7 +210,11 @@ def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_fo
             f"wrap stands around a stdio server, and {settings.place}.url names one behind HTTP",
             "name a command after --, or use `accredit serve`",
         )
-    ports = assemble(loaded, settings.proofs)
+    ports, watching = assemble(loaded, settings.proofs), None
+    watched = build_watching(loaded)
+    if watched is not None:
+        watching = Watching(Watched(watched, listens=False))
+        watching.watch(None, ports)
     configure_logs(log_level, log_format)
     _log_start(loaded, [settings])
     return uvloop.run(
@@ -196,6 +226,7 @@ def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_fo
             records=ports.records,
             tasks=ports.tasks,
             token=os.environ.get(_TOKEN_VARIABLE),
+            watching=watching,
         )
     )
 
@@ -219,6 +250,7 @@ def _log_start(loaded: Loaded, servers: list[GatewaySettings]) -> None:
         tokens=loaded.config.tokens.mode,
         proofs=loaded.config.proofs.mode,
         records=loaded.config.attest.mode,
+        traces=bool(loaded.config.telemetry.endpoint) or None,
         pins="off" if settings.pins is None else "enforce" if settings.pins.enforced else "warn",
     )
     warn_of_observing(servers)

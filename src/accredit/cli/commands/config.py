@@ -88,6 +88,7 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
         build_records,
         build_rounds,
         build_tokens,
+        build_watching,
         check_exposure,
         tls_context,
     )
@@ -102,9 +103,10 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
     build_tokens(loaded)
     build_rounds(loaded)
     assemble(loaded, proofs)
+    build_watching(loaded)
     tls = tls_context(config.gateway) is not None
     try:
-        check_exposure(config.gateway)
+        check_exposure(config.gateway, config.admin)
     except ConfigurationError as error:
         exposed = error.what
     modes = {"tokens": config.tokens.mode, "proofs": config.proofs.mode, "records": config.attest.mode}

@@ -66,6 +66,7 @@ from accredit.policy import LISTS, is_guarded, looks_guarded, refusals
 from accredit.policy.lists import KINDS
 from accredit.policy.passing import Speaker, for_upstream, speaker_of
 from accredit.ports import ProofStore, Revocations, TaskStore
+from accredit.telemetry import Meter
 from accredit.tokens import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
@@ -114,10 +115,11 @@ class Gate:
         before: "Gate | None" = None,
         pinned: PinnedTools | None = None,
         strangers: Strangers | None = None,
+        meter: Meter | None = None,
     ) -> None:
         """`before` is that of the same server until now: what it knows of sessions, tasks and definitions counts.
         `pinned` takes the place of what holds one server to the pins of its settings. `strangers` is as for
-        `EarlyRefusals`."""
+        `EarlyRefusals`. `meter` counts decisions."""
         self._guards = settings.guards
         self._observes = settings.observes
         if pinned is None and settings.pins is not None:
@@ -132,6 +134,7 @@ class Gate:
         self._counters = counters
         self._bearer = bearer
         self._recorder = recorder
+        self._meter = meter
         self._tasks = Tasks(tasks, settings, counters, before._tasks if before is not None else None)
         self._sealer = RequestStateSealer(settings.rounds, settings.server)
         self._judge = Judge(settings, store, revocations, self._tasks, self._sealer, bearer, self._pinned)
@@ -195,6 +198,19 @@ class Gate:
         """Return the calls that a stream which is resumed in this session may answer."""
         return (self._recorder or self._tasks.unrecorded).in_session(session_id)
 
+    def refused_early(self, message: Frame | Batch | None, error: AccreditError) -> None:
+        """Count the decisions on a message that was refused before it came here. Of one that was not read for want of a
+        good token nobody knows what it holds: it counts as one."""
+        if message is None and self._meter is not None and isinstance(error, TokenError | KeysUnavailable):
+            self._meter.decided(None, error)
+        for frame in message.frames if isinstance(message, Batch) else (message,):
+            if isinstance(frame, Request) and not self._is_open:
+                self._count(frame, error)
+
+    def _count(self, request: Request, refused: AccreditError | None) -> None:
+        if self._meter is not None and is_guarded(request):
+            self._meter.decided(request.watcher, refused)
+
     def _named(self, method: str, client: Client) -> bool:
         """Apply rule 1: return whether the method may pass."""
         judged = self._guards or self._observes
@@ -241,6 +257,8 @@ class Gate:
                 admission = await self.admit(frame, client, (caller,), way)
             except RequestError as error:
                 self._counters.refused(error)
+                if isinstance(frame, Request):
+                    frame.failed(error)
                 replies.append(refusal(error).frame())
                 continue
             except BaseException:
@@ -284,7 +302,12 @@ class Gate:
             edit = await self._edit(request, client, case, leg, way)
         except _REFUSALS as error:
             refused = error
-        call = await self._recorded(request, client, case, leg, refused)
+        try:
+            call = await self._recorded(request, client, case, leg, refused)
+        except AccreditError as error:
+            self._count(request, error)
+            raise
+        self._count(request, refused)
         if refused is not None:
             raise refused
         if request.method == "tools/call":
@@ -354,6 +377,7 @@ class Gate:
 
     def _refused(self, request: Request, error: AccreditError) -> bytes:
         self._counters.refused(error, method=request.method)
+        request.failed(error)
         return refusal(error).frame(request.id)
 
 

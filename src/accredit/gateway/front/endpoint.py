@@ -32,6 +32,7 @@ from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, u
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.jsonrpc.requests import Batch
+from accredit.telemetry import Meter
 from accredit.tokens import VerifiedToken
 
 
@@ -45,8 +46,9 @@ class Endpoint(Intake[Exchange]):
         backend: Backend,
         sessions: Sessions,
         authenticator: HttpAuthenticator | None = None,
+        meter: Meter | None = None,
     ) -> None:
-        super().__init__(settings, gate)
+        super().__init__(settings, gate, meter)
         self._sessions = sessions
         self._authenticator = authenticator
         self._backend = backend
@@ -131,6 +133,9 @@ class Endpoint(Intake[Exchange]):
         else:
             self._sessions.enter(client, client.head, NOBODY)
         return message
+
+    def _traceparent(self, client: Exchange) -> bytes | None:
+        return client.head.headers.get(b"traceparent")
 
     def _way(self, client: Exchange, inbound: InboundRequest) -> Way:
         headers = self._forwarding.to_upstream(client.head.raw_headers, body=False)

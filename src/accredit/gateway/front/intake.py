@@ -20,8 +20,11 @@ knows the version or the session; that is its business.
 """
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Coroutine
+from time import perf_counter
+from typing import Any, ClassVar, Generic, TypeVar
 
+from accredit.errors import AccreditError
 from accredit.gateway.admission.bearer import Caller
 from accredit.gateway.admission.gate import Admission, Gate
 from accredit.gateway.admission.identity import check_single
@@ -34,28 +37,56 @@ from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.frames import Frame
 from accredit.jsonrpc.requests import Batch, decode_request, read_request
 from accredit.limits import SHORT_MESSAGE_BYTES
+from accredit.telemetry import Meter
 
 _C = TypeVar("_C")
 
 
 class Intake(ABC, Generic[_C]):
-    """A way in, one per gateway. `_C` is what brings a message and takes its answer: an exchange, or a line."""
+    """A way in, one per gateway. `_C` is what brings a message and takes its answer: an exchange, or a line.
 
-    def __init__(self, settings: GatewaySettings, gate: Gate) -> None:
+    `meter`, where somebody wants to know, measures each request, however it ends.
+    """
+
+    answers_later: ClassVar[bool] = False
+    """Whether a request's answer takes another way than the one that it came in."""
+
+    def __init__(self, settings: GatewaySettings, gate: Gate, meter: Meter | None = None) -> None:
         self._settings = settings
         self._gate = gate
+        self._meter = meter
 
-    async def take(self, client: _C, unread: Unread | None = None) -> None:
+    def take(self, client: _C, unread: Unread | None = None) -> Coroutine[Any, Any, None]:
         """Take a message from step 2 on. Raises the `AccreditError` that becomes its answer.
 
         `unread` is where the message still is if it is refused before it was read.
         """
         inbound = InboundRequest()
+        taking = self._take(client, unread, inbound)
+        return taking if self._meter is None else self._measured(self._meter, client, inbound, taking)
+
+    async def _measured(self, meter: Meter, client: _C, inbound: InboundRequest, taking: Awaitable[None]) -> None:
+        inbound.began, inbound.traceparent = perf_counter(), self._traceparent(client)
+        problem: BaseException | None = None
+        try:
+            await taking
+        except BaseException as error:
+            problem = error
+            raise
+        finally:
+            if inbound.message is None and isinstance(problem, AccreditError):
+                meter.unread(problem, inbound.began)
+            later = self.answers_later
+            meter.end(inbound.operations, problem, later=later, revision=inbound.revision, session=inbound.session)
+
+    async def _take(self, client: _C, unread: Unread | None, inbound: InboundRequest) -> None:
         try:
             message = await self._arrive(client, inbound)
         except REFUSALS as error:
             inbound.revision = inbound.revision or self._revision(client)
             await self._gate.early_refusals.of_request(unread, inbound, error)
+            if self._meter is not None:
+                self._gate.refused_early(inbound.message, error)
             raise
         callers = inbound.callers
         if callers is None and inbound.tokens:
@@ -75,6 +106,8 @@ class Intake(ABC, Generic[_C]):
             message = inbound.message = await in_turns(read_request(text, batch_allowed=batches))
         else:
             message = inbound.message = decode_request(text, batch_allowed=batches)
+        if self._meter is not None:
+            inbound.operations = self._meter.begin(message, inbound.began, inbound.traceparent)
         if self._settings.one_caller:
             check_single(message)
         set_current(message)
@@ -92,6 +125,10 @@ class Intake(ABC, Generic[_C]):
 
         Raises one of `REFUSALS`.
         """
+
+    def _traceparent(self, client: _C) -> bytes | None:
+        """Return the context of the trace that the HTTP request belongs to, if it says one."""
+        return None
 
     def _way(self, client: _C, inbound: InboundRequest) -> Way | None:
         """Return how the gateway asks the server on behalf of this caller, or None where there is no way."""

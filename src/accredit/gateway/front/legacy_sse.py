@@ -11,7 +11,7 @@ import secrets
 from typing import NamedTuple
 from urllib.parse import parse_qs, urljoin, urlsplit
 
-from accredit.errors import AnswerError, FrameError, RequestError
+from accredit.errors import AnswerError, FrameError, RequestError, UpstreamUnavailable
 from accredit.gateway.admission.gate import Admission, Gate
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
@@ -42,6 +42,7 @@ from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import MAX_OPEN_REQUESTS
+from accredit.telemetry import Meter, Operations
 
 SSE_PATH = "/sse"
 MESSAGES_PATH = "/messages"
@@ -66,6 +67,8 @@ class LegacySse(Intake[Exchange]):
     The stream is at the upstream's `url` if that ends in `/sse`, else beside it.
     """
 
+    answers_later = True
+
     def __init__(
         self,
         settings: GatewaySettings,
@@ -77,9 +80,10 @@ class LegacySse(Intake[Exchange]):
         authenticator: HttpAuthenticator | None = None,
         *,
         before: "LegacySse | None" = None,
+        meter: Meter | None = None,
     ) -> None:
         """`before` is that of the same server until now: its sessions go on."""
-        super().__init__(settings, gate)
+        super().__init__(settings, gate, meter)
         self._sessions_of_headers = sessions
         self._names = sessions_of(settings, live_here=True, before=before._names if before is not None else None)
         self._authenticator = authenticator
@@ -136,6 +140,8 @@ class LegacySse(Intake[Exchange]):
                     await self._relay.answers.standing.run(stream)
                 finally:
                     self._sessions.pop(session, None)
+                    for request in expected.open.values():
+                        request.failed(UpstreamUnavailable("the stream has ended"))
                     answer.close()
 
     async def message(self, exchange: Exchange) -> None:
@@ -171,6 +177,10 @@ class LegacySse(Intake[Exchange]):
                 await session.stream.write(encode_event(admission.answer))
             await client.reply(202)
             return
+        operations: Operations = ()
+        if self._meter is not None:
+            sent, operations = self._meter.sent(message)
+            message = sent
         if isinstance(message, Request):
             _ask(session.expected, message, admission.edits.get(message.id))
             # The answer may be there before the upstream says that it has accepted the request.
@@ -180,7 +190,15 @@ class LegacySse(Intake[Exchange]):
         if admission.proved:
             client.vouched = session.stream.vouched = True
             client.rooms.streams.recount()
-        await self._forward(client, message, session)
+        try:
+            await self._forward(client, message, session)
+        except BaseException as error:
+            if self._meter is not None:
+                self._meter.received(operations, error)
+            raise
+
+    def _traceparent(self, client: Exchange) -> bytes | None:
+        return client.head.headers.get(b"traceparent")
 
     def _session(self, exchange: Exchange) -> _Session:
         """Return the session that a request names. Raises `RequestError` (404)."""
@@ -257,7 +275,9 @@ def _ask(expected: Expected, request: Request, edit: Edit | None) -> None:
     try:
         if len(expected.open) >= MAX_OPEN_REQUESTS:
             raise FrameError("too many requests of this session are open")
-        expected.ask(Request(request.id, request.method, None, b""))
+        asked = Request(request.id, request.method, None, b"")
+        asked.watcher = request.watcher
+        expected.ask(asked)
         if edit is not None:
             expected.edits[request.id] = edit
     except FrameError as error:

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+from typing import Protocol
 
 from accredit.base.log_events import log_event
 from accredit.errors import (
@@ -49,8 +50,23 @@ from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.telemetry import Meter, Names, Telemetry, Transports
 
 _log = logging.getLogger("accredit.gateway.stdio")
+
+
+class Watching(Protocol):
+    """What measures, and sends what it has measured."""
+
+    telemetry: Telemetry
+
+    async def start(self) -> None:
+        """Begin."""
+        ...
+
+    async def stop(self) -> None:
+        """End."""
+        ...
 
 
 async def run(
@@ -62,21 +78,33 @@ async def run(
     records: Records | None = None,
     tasks: TaskStore | None = None,
     token: str | None = None,
+    watching: Watching | None = None,
 ) -> int:
     """Serve until the host or the child ends, or a signal comes; return the exit code.
 
     `store` and `revocations` are what proofs are judged by, `key_sets` what tokens are; `records` is the log, and
     `tasks` remembers whose each task is. All but the revocations are closed at the end. `token` is for messages that
-    carry none. Raises `ConfigurationError`.
+    carry none. What `watching` has measures, while this runs. Raises `ConfigurationError`.
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
-    counters = Counters()
+    telemetry = watching.telemetry if watching is not None else None
+    counters = Counters(invalid=telemetry.invalid if telemetry is not None else None)
+    names = Names(settings.named_tools, settings.methods)
+    meter = telemetry.meter("", names, Transports("pipe", "pipe")) if telemetry is not None else None
     recorder = recorder_of(settings, counters, records)
     tools = ToolDirectory()
     bearer = bearer_for(settings, key_sets, tools, token)
     gate = Gate(
-        settings, counters, tools, store=store, revocations=revocations, bearer=bearer, recorder=recorder, tasks=tasks
+        settings,
+        counters,
+        tools,
+        store=telemetry.timed(store) if telemetry is not None else store,
+        revocations=revocations,
+        bearer=bearer,
+        recorder=recorder,
+        tasks=tasks,
+        meter=meter,
     )
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -87,10 +115,12 @@ async def run(
         await _check_environment(bearer)
         if recorder is not None:
             await recorder.ready()  # calls that a dead process left open are closed now
+        if watching is not None:
+            await watching.start()
         child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
         try:
             host = Host()
-            code = await Wrap(settings, gate, child, host, counters, bearer).serve(stopping)
+            code = await Wrap(settings, gate, child, host, counters, bearer, meter).serve(stopping)
             if recorder is not None:
                 await recorder.drain()
             with contextlib.suppress(TimeoutError):
@@ -103,6 +133,8 @@ async def run(
         log_event(_log, logging.ERROR, "upstream_failed", detail=error.detail)
         return 1
     finally:
+        if watching is not None:
+            await watching.stop()
         for held in (guard, recorder, store, tasks, key_sets):
             if held is not None:
                 await held.aclose()
@@ -124,6 +156,8 @@ async def _check_environment(bearer: Bearer | None) -> None:
 class Wrap(Intake[bytes]):
     """The host's side and the child's side."""
 
+    answers_later = True
+
     def __init__(
         self,
         settings: GatewaySettings,
@@ -132,8 +166,9 @@ class Wrap(Intake[bytes]):
         host: Host,
         counters: Counters,
         bearer: Bearer | None = None,
+        meter: Meter | None = None,
     ) -> None:
-        super().__init__(settings, gate)
+        super().__init__(settings, gate, meter)
         self._bearer = bearer
         self._child = child
         self._host = host
@@ -210,7 +245,18 @@ class Wrap(Intake[bytes]):
         if admission.replies:
             self._tell(admission.answer)
         if admission.message is not None:
-            await self._backend.post(admission.message, admission.calls, admission.edits)  # 8
+            await self._post(admission.message, admission)  # 8
+
+    async def _post(self, message: Frame | Batch, admission: Admission) -> None:
+        if self._meter is None:
+            await self._backend.post(message, admission.calls, admission.edits)
+            return
+        message, operations = self._meter.sent(message)
+        try:
+            await self._backend.post(message, admission.calls, admission.edits)
+        except BaseException as error:
+            self._meter.received(operations, error)
+            raise
 
     def _tell(self, message: bytes) -> None:
         self._host.send(encode_line(message))

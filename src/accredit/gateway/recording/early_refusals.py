@@ -36,6 +36,7 @@ from accredit.limits import (
     STRANGER_RECORDS_PER_SECOND,
 )
 from accredit.policy import GUARDED
+from accredit.telemetry import Operations
 from accredit.tokens import VerifiedToken
 
 REFUSALS = (RequestError, TokenError, KeysUnavailable)
@@ -47,6 +48,9 @@ class InboundRequest(Struct):
 
     `header` is the good token of the request's header, `tokens` are those of its messages, as far as they were judged;
     `callers` are their senders, where that is more than a token. `session` is its session's id, or "".
+
+    Of one that is measured `began` is when it came, `operations` are those of its requests, and `traceparent` is what
+    its HTTP request says of a trace (`telemetry`).
     """
 
     revision: str | None = ""
@@ -56,6 +60,9 @@ class InboundRequest(Struct):
     header: VerifiedToken | None = None
     tokens: list[VerifiedToken | None] = []
     callers: list[Caller] | None = None
+    began: float = 0.0
+    operations: Operations = ()
+    traceparent: bytes | None = None
 
 
 class Unread(Protocol):

@@ -70,6 +70,9 @@ class _Waiting(NamedTuple):
 NOT_FORWARDED = Outcome(status="error", detail="the log had not answered in time: it was not forwarded")
 
 
+def _untimed(seconds: float) -> None: ...
+
+
 class QueuedRecords:
     """One writer of a log. Nothing is opened before the first call: processes may fork until then.
 
@@ -115,6 +118,13 @@ class QueuedRecords:
         self._problem: str | None = None
         self._unready_until = 0.0
         self._closed = False
+        self.on_turn: Callable[[float], None] = _untimed
+        """Is told how many seconds each turn took that was written."""
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait to be written."""
+        return len(self._queue) + len(self._kept)
 
     async def start(self) -> None:
         """Begin this writer's life, and close the calls of dead writers. Raises `StoreUnavailable`."""
@@ -323,6 +333,7 @@ class QueuedRecords:
         """Append records. If that fails, raise `StoreUnavailable` for a durable log; otherwise retry until it
         succeeds."""
         while True:
+            began = time.monotonic()
             try:
                 texts = await self._as_writer(lambda writer: Turn(writer, self._turn, events))
             except StoreUnavailable:
@@ -332,6 +343,7 @@ class QueuedRecords:
                 await asyncio.sleep(RECORD_RETRY_SECONDS)
             else:
                 self._unready_until, self._problem = 0.0, None
+                self.on_turn(time.monotonic() - began)
                 return [None if text is None else AttestationError(text) for text in texts]
 
     def _tell_waiting(self, errors: Sequence[AccreditError | None]) -> None:

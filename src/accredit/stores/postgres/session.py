@@ -87,8 +87,8 @@ async def open_session(database: PostgresDatabase, latest_timeline: int = 0) -> 
     return latest
 
 
-async def check(database: PostgresDatabase, connection: Connection) -> None:
-    """Apply rules 4 to 7. Raises `StoreUnavailable`."""
+async def check(database: PostgresDatabase, connection: Connection) -> float:
+    """Apply rules 4 to 7. Return by how many seconds the clocks differ, at least. Raises `StoreUnavailable`."""
     await check_schema(connection)
     if database.replicas == "required":
         fsync, full_pages, standbys = (await connection.fetch(_SAFETY))[0]
@@ -102,12 +102,14 @@ async def check(database: PostgresDatabase, connection: Connection) -> None:
         await connection.fetch("SET synchronous_commit = on")
     before = unix_ms()
     ((there, not_before),) = await connection.fetch(_STATE)
-    _check_clock(database, max(before - there, there - unix_ms(), 0))
+    off = max(before - there, there - unix_ms(), 0) / 1000
+    _check_clock(database, off)
     if not_before is not None and there < not_before * 1000:
         raise StoreUnavailable(
             f"{database.name} was restored from a copy: what was spent after it was made is good again until"
             f" {not_before} (unix seconds)"
         )
+    return off
 
 
 async def check_schema(connection: Connection) -> None:
@@ -145,9 +147,8 @@ async def schema_version(connection: Connection) -> int | None:
     return rows[0][0] if len(rows) == 1 else None
 
 
-def _check_clock(database: PostgresDatabase, off_ms: int) -> None:
-    """Judge the time by which the database's clock is before or after all that ours showed meanwhile."""
-    off = off_ms / 1000
+def _check_clock(database: PostgresDatabase, off: float) -> None:
+    """Judge the seconds by which the database's clock is before or after all that ours showed meanwhile."""
     if off > CLOCK_SKEW_SECONDS:
         raise StoreUnavailable(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s")
     if off > CLOCK_SKEW_WARN_SECONDS:

@@ -70,6 +70,8 @@ class Worker:
         self._working: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._timeline = 0
+        self.skew_seconds = 0.0
+        """By how much the database's clock and this machine's differed at the last look, at least."""
         self._checked_at = self._tended_at = float("-inf")
         self._failures = 0
         self._pause_until = float("-inf")
@@ -170,7 +172,7 @@ class Worker:
             self._checked_at = self._tended_at = float("-inf")
         is_due = self._now() - self._checked_at >= STORE_CHECK_SECONDS
         if is_due:
-            await check(self._database, self._connection)
+            self.skew_seconds = await check(self._database, self._connection)
             self._checked_at = self._now()
         if self._tend is not None and (is_due or self._now() - self._tended_at >= STORE_TEND_SECONDS):
             sooner = STORE_TEND_SECONDS - STORE_TEND_AGAIN_SECONDS

@@ -105,6 +105,8 @@ class AnswerRelay:
             headers = [*self._passed_on(answer), *said, *coding]
         except AnswerError as error:
             outcome = outcome_of_end(error)
+            for request in requests:
+                request.failed(error)
             if self._settings.enforce or error.bound:
                 self._counters.refused(error)
                 self._sender.disown(reply, answer, requests)
@@ -185,6 +187,8 @@ class AnswerRelay:
         except AnswerError as error:
             self._observe(error)
             headers = self._forwarding.unread_to_client(answer.headers)
+            for request in requests:
+                request.failed(error)
             await reply.calls.fail(outcome_of_end(error))
         await reply.reply(answer.status, text, headers)
 

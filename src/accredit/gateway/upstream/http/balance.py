@@ -103,6 +103,10 @@ class Balance:
         """Return whether any replica takes a request."""
         return any(replica.takes(now) for replica in self._replicas.values())
 
+    def left_out(self, now: float) -> int:
+        """Return how many replicas take no request."""
+        return sum(not replica.takes(now) for replica in self._replicas.values())
+
     def leave_out(self, replica: Replica, now: float) -> None:
         """Leave a replica out for a while (rule 3)."""
         jitter = (2 * self._lot() - 1) * BREAKER_JITTER

@@ -129,6 +129,10 @@ class UpstreamClient:
             raise
         return Answer(connection, response, response.head)
 
+    def left_out(self) -> int | None:
+        """Return how many replicas are left out for now; None where none ever is, as there is but one."""
+        return None
+
     async def reachable(self) -> bool:
         """Return whether the upstream accepts connections: an idle one is usable, or a new one succeeds."""
         try:

@@ -126,6 +126,10 @@ class ReplicatedClient(UpstreamClient):
                 turn = following
             route.repeated()
 
+    def left_out(self) -> int:
+        """Return how many replicas are left out for now."""
+        return self._balance.left_out(asyncio.get_running_loop().time())
+
     async def reachable(self) -> bool:
         """Return whether any replica accepts connections."""
         return any(await asyncio.gather(*(client.reachable() for client in self._each.values())))

@@ -66,6 +66,9 @@ def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> R
             frame = decode_error(body)
             if frame.id is not None and frame.id not in expected.open:
                 raise FrameError("an error for an id that was not asked for")
+            for request in expected.open.values():
+                if request.watcher is not None:
+                    request.watcher.answered(frame)
         else:
             check_utf8(body)
     except FrameError as error:

@@ -144,6 +144,8 @@ class EventRelay:
     async def fail(self, error: AccreditError) -> None:
         """Tell the client, for each open request, why no response comes."""
         self._counters.refused(error)
+        for request in self._expected.open.values():
+            request.failed(error)
         refused = refusal(error)
         instead = await self._reply.calls.end(outcome_of_end(error))
         frames = [encode_event(instead.get(id) or refused.frame(id)) for id in self._expected.open]
@@ -259,6 +261,8 @@ class EventRelay:
                 raise
             self._counters.refused(error, observed=True)
             self._observed = error
+            for request in self._expected.open.values():
+                request.failed(error)
             return event.raw
         return self._forwarded(event, text, frame)
 

@@ -27,7 +27,6 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import about, in_turns
-from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE, MergedLists, answers_of_all, kept_of, opened, strictest
 from accredit.gateway.upstream.merged.member import ONE_SERVER, MemberReply, MergedMember
@@ -64,16 +63,16 @@ class MergedBackend:
         settings: GatewaySettings,
         servers: Mapping[str, MergedMember],
         counters: Counters,
-        before: Backend | None = None,
+        before: "MergedBackend | None" = None,
     ) -> None:
         """`before` is what did the same until a reload, with the same servers: what it has begun goes on."""
         self._servers = servers
         self._lists = MergedLists(servers)
         self._info = {"name": _own_name(settings), "version": __version__}
-        begun = before._stateful if isinstance(before, MergedBackend) else None
+        begun = before._stateful if before is not None else None
         self._ways = Ways(settings, servers, counters)
         self._stateful = Stateful(self._ways, self._info, begun)
-        self._older: set[str] = before._older if isinstance(before, MergedBackend) else set()
+        self._older: set[str] = before._older if before is not None else set()
         """The servers that speak none but the legacy revisions, as far as is known."""
         self._finding_out = {name: asyncio.Lock() for name in servers}
         self._silent: dict[str, float] = {}
@@ -210,6 +209,8 @@ class MergedBackend:
     async def _answer(self, reply: Reply, request: Request, result: bytes, edit: Edit | None) -> None:
         """Answer a request here. Raises `AnswerError`."""
         response = Success(request.id, Raw(result), _response(request, result))
+        if request.watcher is not None:
+            request.watcher.answered(response)  # whatever each of the servers has said
         try:
             text = await in_turns(edit(response)) if edit is not None else response.text
         except FrameError as error:

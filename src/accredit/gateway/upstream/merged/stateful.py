@@ -188,6 +188,8 @@ class Stateful:
                 request.id, Raw(result), to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
             )
             text = await in_turns(edit(response)) if edit is not None else response.text
+            if request.watcher is not None:
+                request.watcher.answered(response)  # whatever each of the servers has said
             own = packed(sessions, secrets.token_bytes(NONCE_BYTES))
             reply.negotiated(own, revision)
             begun = True
@@ -245,8 +247,11 @@ class Stateful:
         if not good:
             raise _none_of(asides)
         missing = sorted(self._members.keys() - {name for name, answer in answers.items() if _has_answered(answer)})
-        result = {"_meta": {UNAVAILABLE: missing}} if missing else {}
-        await reply.reply(200, to_json({"jsonrpc": "2.0", "id": request.id, "result": result}), [JSON])
+        result = to_json({"_meta": {UNAVAILABLE: missing}} if missing else {})
+        text = to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
+        if request.watcher is not None:
+            request.watcher.answered(Success(request.id, Raw(result), text))  # whatever each of the servers has said
+        await reply.reply(200, text, [JSON])
 
     async def _told(self, reply: Reply, message: Notification | Success | Failure) -> None:
         """Pass on what is owed no answer (rules 2 to 4)."""

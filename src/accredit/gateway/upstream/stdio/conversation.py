@@ -105,6 +105,7 @@ class Conversation(ABC, Generic[_S]):
 
     def _fail(self, call: _S, error: AccreditError) -> None:
         set_current(call.request)
+        call.request.failed(error)
         if isinstance(error, UpstreamError):
             self._counters.refused(error, method=call.request.method)
         self._settled(call, outcome_of_end(error), lambda: call.stream.fail(call.request.id, error))

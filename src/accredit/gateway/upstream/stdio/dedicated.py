@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
-from accredit.errors import FrameError, LineTooLong, MessageId, RequestError, UpstreamError, UpstreamTimeout
+from accredit.errors import ClientGone, FrameError, LineTooLong, MessageId, RequestError, UpstreamError, UpstreamTimeout
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCalls, outcome_of_end
 from accredit.gateway.replies import refusal
@@ -142,6 +142,7 @@ class DedicatedChild:
                 self._fail(call, error)
                 continue
             self._pending.close(call)
+            call.request.failed(error)
             self._counters.refused(error, method=call.request.method)
             if call.record is not None:
                 call.record.settle_later(outcome_of_end(error))
@@ -171,6 +172,7 @@ class DedicatedChild:
             call = self._pending.calls.get(id) if id is not None else None
             if call is not None:
                 self._pending.give_up(call)
+                call.request.failed(ClientGone())
                 if call.record is not None:
                     call.record.settle_later(Outcome(status="cancelled"))
 
@@ -212,5 +214,6 @@ class DedicatedChild:
     def _fail(self, call: Call, error: UpstreamError) -> None:
         set_current(call.request)
         self._pending.close(call)
+        call.request.failed(error)
         self._counters.refused(error, method=call.request.method)
         self._settled(call, outcome_of_end(error), refusal(error).frame(call.id))

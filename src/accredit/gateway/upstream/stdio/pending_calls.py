@@ -287,6 +287,7 @@ class PendingCalls(Generic[_C]):
         calls = [self.calls[id] for id in ids if id in self.calls] if ids else self._possible(line, error)
         for call in calls:
             self.close(call)
+            call.request.failed(error)
         observed = isinstance(line, bytes) and not self.settings.enforce and not error.bound
         method = calls[0].request.method if calls else None
         set_current(calls[0].request if calls else None)

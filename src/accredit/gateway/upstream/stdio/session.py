@@ -187,6 +187,7 @@ class Session(Conversation[_SessionCall]):
 
     def _withdraw(self, call: _SessionCall) -> None:
         self._pending.give_up(call)
+        call.request.failed(ClientGone())
         cancelled = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
         self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(cancelled))
 

@@ -1,0 +1,134 @@
+"""The admin listener: `/metrics`, `/healthz` and `/readyz`, for whoever runs the gateway. Runs in the event loop.
+
+Whoever reaches it reads it: there is no other secret in it than what is called here, and how often. First failure wins:
+
+1. its connections have the bounds of all clients' (`edge`), and there are few;
+2. `Host` is an address, or one of the names that the configuration has: a page of a rebound name sends that name. Nor
+   may a page of another origin ask: 403;
+3. the path is one of the three (404), and the method GET or HEAD (405).
+
+Any worker answers for all of them (`telemetry.board`). To write the metrics is work for a thread, and one at a time; in
+proportion to what that took, they are shown again as they are.
+"""
+
+import asyncio
+import socket
+import ssl
+from time import monotonic
+
+from uvicorn.server import ServerState
+
+from accredit.app.edge import EdgeProtocol
+from accredit.app.handshakes import TlsListener
+from accredit.app.server import server_config
+from accredit.base.addresses import is_address
+from accredit.errors import AccreditError, ClientGone, RequestError
+from accredit.gateway.app import Gateway
+from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
+from accredit.gateway.front.health import ALIVE, READY
+from accredit.gateway.headers import JSON, host_allowed, origin_allowed
+from accredit.gateway.replies import refusal
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.limits import MAX_ADMIN_CONNECTIONS, SCRAPE_SHARE
+from accredit.telemetry import Board
+from accredit.telemetry.exposition import CONTENT_TYPE, text_of
+
+METRICS = "/metrics"
+
+
+class AdminApp:
+    """The application, for `gateway`. `host` is where it listens."""
+
+    def __init__(self, gateway: Gateway, board: Board, host: str) -> None:
+        self._gateway = gateway
+        self._board = board
+        self._host = host
+        self._writing = asyncio.Lock()
+        self._text = b""
+        self._good_until = float("-inf")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope."""
+        if scope["type"] != "http":
+            return
+        routes = self._gateway.routes
+        exchange = AsgiExchange(scope, receive, send, routes.rooms)
+        try:
+            await self._serve(exchange)
+        except ClientGone:
+            pass
+        except AccreditError as error:
+            answer = refusal(error)
+            await exchange.reply(answer.status, answer.frame(), [JSON, *answer.headers])
+
+    async def _serve(self, exchange: AsgiExchange) -> None:
+        head, routes = exchange.head, self._gateway.routes
+        host, origin = head.headers.get(b"host"), head.headers.get(b"origin")
+        if not (_is_address(host) or host_allowed(host, (self._host, *routes.settings.allowed_hosts))):
+            raise RequestError(INVALID_REQUEST, "Forbidden: this Host is not allowed", status=403)
+        if origin is not None and not origin_allowed(origin, host, ()):
+            raise RequestError(INVALID_REQUEST, "Forbidden: this Origin is not allowed", status=403)
+        if head.path in (ALIVE, READY):
+            if routes.settings.tokens is not None:
+                exchange.take_credentials()
+            await routes.health.serve(exchange, head.path)
+            return
+        if head.path != METRICS:
+            raise RequestError(INVALID_REQUEST, "Not found", status=404)
+        if head.method not in ("GET", "HEAD"):
+            raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+        await exchange.reply(200, await self._metrics(), [(b"content-type", CONTENT_TYPE)])
+
+    async def _metrics(self) -> bytes:
+        async with self._writing:
+            began = monotonic()
+            if began >= self._good_until:
+                self._text = await asyncio.to_thread(text_of, self._board)
+                now = monotonic()
+                self._good_until = now + SCRAPE_SHARE * (now - began)
+            return self._text
+
+
+class AdminListener:
+    """Serves the application on a socket, over TLS if there is some."""
+
+    def __init__(self, app: AdminApp, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
+        self._listener = listener
+        self._config = server_config(app, protocol=AdminProtocol)
+        self._config.load()
+        self._state = ServerState()
+        self._tls = tls
+        self._server: asyncio.Server | TlsListener | None = None
+
+    async def start(self) -> None:
+        """Accept connections."""
+        if self._tls is not None:
+            self._server = TlsListener(self._listener, self._tls, self._protocol)
+        else:
+            self._server = await asyncio.get_running_loop().create_server(self._protocol, sock=self._listener)
+
+    def take(self, tls: ssl.SSLContext | None) -> None:
+        """Do the next handshake with this."""
+        if isinstance(self._server, TlsListener) and tls is not None:
+            self._server.tls = tls
+
+    def close(self) -> None:
+        """Accept no more, and drop what is open."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+
+    def _protocol(self) -> "AdminProtocol":
+        return AdminProtocol(config=self._config, server_state=self._state, app_state={})
+
+
+class AdminProtocol(EdgeProtocol):
+    """One connection. There are few."""
+
+    def _most(self) -> int:
+        return MAX_ADMIN_CONNECTIONS
+
+
+def _is_address(host: bytes | None) -> bool:
+    return host is not None and is_address(host.decode("latin-1"))

@@ -1,0 +1,120 @@
+"""How one process is watched: what it measures with, its admin listener, and what it sends. Runs in the event loop.
+
+`Watched` is what all workers share, and made before they are forked. Each has a `Watching` of its own, by the number of
+its place.
+"""
+
+import asyncio
+import ssl
+from functools import partial
+
+from accredit.app.admin import AdminApp, AdminListener
+from accredit.app.assemble import Ports
+from accredit.app.configured import Configured
+from accredit.app.listener import open_listener
+from accredit.base.random_ids import RandomIds
+from accredit.config import WatchSettings, policy_digest
+from accredit.gateway.app import Gateway
+from accredit.keys import reading
+from accredit.limits import GAUGES_SECONDS
+from accredit.stores.audit_log.queue import QueuedRecords
+from accredit.stores.postgres.store import PostgresStore
+from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
+from accredit.telemetry.export import Collector, Exporter
+
+_DIGEST_DIGITS = 12
+"""As many as a number holds exactly, by which configurations are told apart."""
+
+
+class Watched:
+    """What all workers share: the counts, and the socket of the admin listener, if there is one."""
+
+    def __init__(self, settings: WatchSettings, workers: int = 1, *, listens: bool = True) -> None:
+        """Raises `ConfigurationError` for what can't be listened on. `accredit wrap` listens nowhere."""
+        self.settings = settings
+        self.board = Board(workers)
+        self.instance = RandomIds().draw()
+        self.listener = open_listener(*settings.admin, "admin") if settings.admin is not None and listens else None
+
+
+class Watching:
+    """One process's. `telemetry` is what it measures with."""
+
+    def __init__(self, watched: Watched, number: int = 0) -> None:
+        settings = watched.settings
+        self._watched = watched
+        self._metrics = metrics = Metrics(watched.board.slot(number))
+        tracer: Tracer | None = None
+        self._exporter: Exporter | None = None
+        if settings.endpoint:
+            queue = SpanQueue(metrics.spans)
+            tracer = Tracer(settings.sample, queue, metrics.spans)
+            collector, instance = partial(_collector, settings.endpoint), f"{watched.instance}-{number}"
+            self._exporter = Exporter(metrics, queue, collector, settings.service_name, instance)
+        self.telemetry = Telemetry(metrics, tracer)
+        self._gateway: Gateway | None = None
+        self._admin: AdminListener | None = None
+        self._ports = Ports()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, now: Configured | None, ports: Ports, gateway: Gateway | None = None) -> None:
+        """Say what is watched, before it begins, and what it goes by."""
+        self._gateway = gateway
+        if isinstance(ports.records, QueuedRecords):
+            ports.records.on_turn = self._metrics.log_turn_seconds
+        self._ports = ports
+        if now is None:
+            return
+        self.goes_by(now, ports)
+        listener, settings = self._watched.listener, self._watched.settings
+        if gateway is not None and listener is not None and settings.admin is not None:
+            app = AdminApp(gateway, self._watched.board, settings.admin[0])
+            self._admin = AdminListener(app, listener, now.tls if settings.outside else None)
+
+    def goes_by(self, now: Configured, ports: Ports) -> None:
+        """Say what is gone by from now on."""
+        self._ports = ports
+        with reading(now.files):
+            digest = policy_digest(now.loaded)
+        self._metrics.config_digest.set(float(int(digest[:_DIGEST_DIGITS], 16)))
+
+    async def start(self) -> None:
+        """Begin."""
+        if self._admin is not None:
+            await self._admin.start()
+        if self._exporter is not None:
+            self._exporter.start()
+        self._look()
+
+    def take(self, tls: ssl.SSLContext | None) -> None:
+        """Do the next handshake with this."""
+        if self._admin is not None:
+            self._admin.take(tls)
+
+    async def stop(self) -> None:
+        """End; what is left to send has a moment."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._admin is not None:
+            self._admin.close()
+        if self._exporter is not None:
+            await self._exporter.stop()
+
+    def _look(self) -> None:
+        """Measure what is not counted, now and every few seconds."""
+        metrics, ports = self._metrics, self._ports
+        if isinstance(ports.records, QueuedRecords):
+            metrics.log_queue.set(ports.records.waiting)
+        if isinstance(ports.store, PostgresStore):
+            metrics.store_skew.set(ports.store.worker.skew_seconds)
+        for server in self._gateway.routes.servers if self._gateway is not None else ():
+            left_out = server.left_out
+            if left_out is not None:
+                metrics.breakers.set(left_out, (server.name,))
+        self._timer = asyncio.get_running_loop().call_later(GAUGES_SECONDS, self._look)
+
+
+def _collector(url: str) -> Collector:
+    from accredit.net import otlp  # noqa: PLC0415 - httpx2 costs 2 MiB, and only who sends telemetry needs it
+
+    return otlp.Collector(url)

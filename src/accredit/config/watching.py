@@ -1,0 +1,65 @@
+"""From `[admin]` and `[telemetry]` to how a gateway is watched. Looks whether libraries are installed.
+
+Each failure is a `ConfigurationError` that names its key.
+"""
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from accredit.base.addresses import is_loopback_host
+from accredit.config.load import Loaded
+from accredit.errors import ConfigurationError
+
+_ADMIN = ("prometheus_client",)
+_TELEMETRY = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.common")
+
+
+class WatchSettings(NamedTuple):
+    """How one is watched. `admin` is where it listens for that, if it does; `endpoint` is the collector's URL, or
+    ""."""
+
+    admin: tuple[str, int] | None
+    endpoint: str
+    sample: float
+    service_name: str
+
+    @property
+    def outside(self) -> bool:
+        """Whether other machines can reach the admin listener."""
+        return self.admin is not None and not is_loopback_host(self.admin[0])
+
+
+def build_watching(loaded: Loaded) -> WatchSettings | None:
+    """Return how a gateway is watched, or None if it is not. Raises `ConfigurationError`."""
+    admin, telemetry = loaded.config.admin, loaded.config.telemetry
+    endpoint = telemetry.endpoint or ""
+    if "?" in endpoint:
+        raise ConfigurationError(
+            "telemetry.endpoint has a query, and /v1/traces and /v1/metrics are put behind it",
+            "name the collector's base URL, such as http://127.0.0.1:4318",
+        )
+    _check_installed("admin.port", _ADMIN if admin.port is not None else ())
+    _check_installed("telemetry.endpoint", _TELEMETRY if endpoint else ())
+    if admin.port is None and not endpoint:
+        return None
+    return WatchSettings(
+        (admin.host, admin.port) if admin.port is not None else None,
+        endpoint.rstrip("/"),
+        telemetry.sample,
+        telemetry.service_name,
+    )
+
+
+def _check_installed(key: str, modules: tuple[str, ...]) -> None:
+    for module in modules:
+        if not _is_installed(module):
+            library = module.partition(".")[0].replace("_", "-")
+            what = f"{key} is set, and {library} is not installed"
+            raise ConfigurationError(what, "pip install 'accredit[telemetry]'")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # what it is in is not there, or was taken away
+        return False

@@ -1,0 +1,68 @@
+"""A backend whose requests are measured, whatever it is: only there where somebody wants to know. No own I/O.
+
+It is around what leads to one server, so what the merged endpoint asks several servers is measured at each of them.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+from accredit.errors import MessageId
+from accredit.gateway.trace import current
+from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.reply import Reply
+from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
+from accredit.telemetry import Meter
+
+
+class MeasuredBackend:
+    """`backend`, and what it is measured by."""
+
+    def __init__(self, backend: Backend, meter: Meter) -> None:
+        self._backend = backend
+        self._meter = meter
+
+    async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+        """Answer a client's message."""
+        message, operations = self._meter.sent(message)
+        try:
+            await self._backend.post(reply, message, era, edits)
+        except BaseException as error:
+            self._meter.received(operations, error)
+            raise
+        self._meter.received(operations)
+
+    async def get(self, reply: Reply, otherwise: Edit | None) -> None:
+        """Serve a long-lived stream, or resume one."""
+        await self._backend.get(reply, otherwise)
+
+    async def delete(self, reply: Reply) -> None:
+        """End a session."""
+        await self._backend.delete(reply)
+
+    async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
+        """Send a request of the gateway's own: it belongs to the message that it is sent for."""
+        message = current()
+        parent = message.watcher if isinstance(message, Request) else None
+        sent, operations = self._meter.sent(request, parent)
+        try:
+            answer = await self._backend.ask(reply, era, cast("Request", sent), most)
+        except BaseException as error:
+            self._meter.received(operations, error)
+            raise
+        self._meter.received(operations)
+        return answer
+
+    async def ready(self) -> bool:
+        """Return whether the upstream answers."""
+        return await self._backend.ready()
+
+    def drain(self) -> None:
+        """End the long-lived streams."""
+        self._backend.drain()
+
+    async def aclose(self) -> None:
+        """Release all resources."""
+        await self._backend.aclose()

@@ -1,0 +1,235 @@
+"""Sends spans and metrics to a collector: OTLP over HTTP. I/O: a thread of its own, and what it is given to send with.
+
+The OpenTelemetry SDK, which comes with `accredit[telemetry]`, has the data model and the encoding; it is asked in the
+thread alone. No call waits for that. What a collector does not take is dropped and counted, metrics come again with the
+next ones: so one that is slow, away or hostile costs no memory beyond the bounded queue.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from accredit import __version__
+from accredit.base.clock import unix_ns
+from accredit.base.deferred import Deferred
+from accredit.base.log_events import log_event
+from accredit.errors import CollectorError
+from accredit.limits import (
+    EXPORT_LAST_SECONDS,
+    EXPORT_METRICS_SECONDS,
+    EXPORT_SECONDS,
+    EXPORT_SPANS_SECONDS,
+)
+from accredit.telemetry.board import Labels
+from accredit.telemetry.families import Family
+from accredit.telemetry.metrics import Metrics
+from accredit.telemetry.tracing import Span, SpanQueue, TraceContext
+
+if TYPE_CHECKING:
+    from opentelemetry import trace
+    from opentelemetry.exporter.otlp.proto.common import metrics_encoder, trace_encoder
+    from opentelemetry.sdk import resources
+    from opentelemetry.sdk import trace as sdk
+    from opentelemetry.sdk.metrics import export as measured
+    from opentelemetry.sdk.util import instrumentation
+else:
+    trace = Deferred("opentelemetry.trace")
+    trace_encoder = Deferred("opentelemetry.exporter.otlp.proto.common.trace_encoder")
+    metrics_encoder = Deferred("opentelemetry.exporter.otlp.proto.common.metrics_encoder")
+    resources = Deferred("opentelemetry.sdk.resources")
+    sdk = Deferred("opentelemetry.sdk.trace")
+    measured = Deferred("opentelemetry.sdk.metrics.export")
+    instrumentation = Deferred("opentelemetry.sdk.util.instrumentation")
+
+_log = logging.getLogger("accredit.telemetry")
+_SAMPLED = 1
+_SCOPE = "accredit"
+
+
+class Collector(Protocol):
+    """Where it goes. Belongs to one event loop."""
+
+    async def send(self, path: str, body: bytes, timeout: float) -> None:
+        """Send a message. Raises `CollectorError`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        ...
+
+
+class Exporter:
+    """One per process. `collector` is called in the exporter's thread; `instance` tells this process from others."""
+
+    def __init__(
+        self, metrics: Metrics, queue: SpanQueue, collector: Callable[[], Collector], service: str, instance: str
+    ) -> None:
+        self._metrics = metrics
+        self._queue = queue
+        self._collector = collector
+        self._service = (service, instance)
+        self._wake = threading.Event()
+        self._stopping = False
+        self._failing = False
+        self._thread = threading.Thread(target=self._run, name="accredit-telemetry", daemon=True)
+        queue.wake = self._wake.set
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Send what is left, as far as that is quick, and end."""
+        self._stopping = True
+        self._wake.set()
+        await asyncio.to_thread(self._thread.join, EXPORT_LAST_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                self._serve(runner)
+        except Exception as error:  # calls go on without it
+            log_event(_log, logging.CRITICAL, "telemetry is sent no more", exc_info=error)
+
+    def _serve(self, runner: asyncio.Runner) -> None:
+        collector = runner.run(_made(self._collector))
+        encoding = Encoding(*self._service, self._metrics.slot.started)
+        metrics_due = monotonic() + EXPORT_METRICS_SECONDS
+        while not self._stopping:
+            self._wake.wait(min(EXPORT_SPANS_SECONDS, max(metrics_due - monotonic(), 0.0)))
+            self._wake.clear()
+            self._send_spans(runner, collector, encoding, EXPORT_SECONDS)
+            if monotonic() >= metrics_due:
+                metrics_due = monotonic() + EXPORT_METRICS_SECONDS
+                self._send_metrics(runner, collector, encoding, EXPORT_SECONDS)
+        # Each has half of what is left, and there may be more spans than one message holds: these are dropped.
+        self._send_metrics(runner, collector, encoding, EXPORT_LAST_SECONDS / 2)
+        self._send_spans(runner, collector, encoding, EXPORT_LAST_SECONDS / 2)
+        with contextlib.suppress(Exception):
+            runner.run(collector.aclose())
+
+    def _send_spans(self, runner: asyncio.Runner, collector: Collector, encoding: "Encoding", timeout: float) -> None:
+        while spans := self._queue.take():
+            taken = self._send(runner, collector, "/v1/traces", encoding.of_spans(spans), timeout)
+            self._metrics.spans.add(("sent" if taken else "failed",), len(spans))
+            if not taken or self._stopping:
+                return
+
+    def _send_metrics(self, runner: asyncio.Runner, collector: Collector, encoding: "Encoding", timeout: float) -> None:
+        self._send(runner, collector, "/v1/metrics", encoding.of_metrics(self._metrics.slot.mine()), timeout)
+
+    def _send(self, runner: asyncio.Runner, collector: Collector, path: str, body: bytes, timeout: float) -> bool:
+        try:
+            runner.run(collector.send(path, body, timeout))
+        except CollectorError as error:
+            if not self._failing:
+                log_event(_log, logging.WARNING, "the collector takes no telemetry", reason=str(error))
+            self._failing = True
+            return False
+        if self._failing:
+            log_event(_log, logging.INFO, "the collector takes telemetry again")
+        self._failing = False
+        return True
+
+
+class Encoding:
+    """What is sent, as the SDK has it: of `service`, in the process `instance`, which counts since `started`."""
+
+    def __init__(self, service: str, instance: str, started: int) -> None:
+        named = {"service.name": service, "service.version": __version__, "service.instance.id": instance}
+        self._resource = resources.Resource(named)  # as it is made here nothing comes from the environment
+        self._scope = instrumentation.InstrumentationScope(_SCOPE, __version__)
+        self._started = started
+
+    def of_spans(self, spans: Sequence[Span]) -> bytes:
+        """Return an `ExportTraceServiceRequest`."""
+        return _text(trace_encoder.encode_spans([self._span(each) for each in spans]))
+
+    def of_metrics(self, series: Iterable[tuple[Family, Labels, list[float]]]) -> bytes:
+        """Return an `ExportMetricsServiceRequest`."""
+        now = unix_ns()
+        points: dict[Family, list[Any]] = {}
+        for family, labels, numbers in series:
+            attributes = {_attribute(family, name): value for name, value in zip(family.labels, labels, strict=True)}
+            named = {name: value for name, value in attributes.items() if value}
+            points.setdefault(family, []).append(self._point(family, named, numbers, now))
+        metrics = [self._metric(family, each) for family, each in points.items()]
+        scope = measured.ScopeMetrics(self._scope, metrics, "")
+        return _text(
+            metrics_encoder.encode_metrics(
+                measured.MetricsData([measured.ResourceMetrics(self._resource, [scope], "")])
+            )
+        )
+
+    def _span(self, span: Span) -> "sdk.ReadableSpan":
+        from_client = span.kind == "server"
+        parent = TraceContext(span.context.trace_id, span.parent_id, True) if span.parent_id is not None else None
+        return sdk.ReadableSpan(
+            span.name,
+            _context(span.context),
+            _context(parent, remote=from_client) if parent is not None else None,
+            self._resource,
+            span.attributes,
+            links=[trace.Link(_context(span.link, remote=True))] if span.link is not None else (),
+            kind=trace.SpanKind.SERVER if from_client else trace.SpanKind.CLIENT,
+            status=trace.Status(trace.StatusCode.ERROR if span.error else trace.StatusCode.UNSET),
+            start_time=span.start_ns,
+            end_time=span.end_ns,
+            instrumentation_scope=self._scope,
+        )
+
+    def _point(self, family: Family, attributes: dict[str, str], numbers: list[float], now: int) -> object:
+        if family.kind != "histogram":
+            return measured.NumberDataPoint(attributes, self._started, now, numbers[0])
+        *buckets, total = numbers
+        counts, unknown = [*map(int, buckets)], cast("Any", None)  # the least and the most are not kept
+        return measured.HistogramDataPoint(
+            attributes, self._started, now, sum(counts), total, counts, family.bounds, unknown, unknown
+        )
+
+    def _metric(self, family: Family, points: list[Any]) -> "measured.Metric":
+        cumulative = measured.AggregationTemporality.CUMULATIVE
+        data: Any
+        if family.kind == "histogram":
+            data = measured.Histogram(points, cumulative)
+        elif family.kind == "counter":
+            data = measured.Sum(points, cumulative, True)
+        else:
+            data = measured.Gauge(points)
+        return measured.Metric(_name(family), family.help, "s" if "seconds" in family.name else "1", data)
+
+
+async def _made(collector: Callable[[], Collector]) -> Collector:
+    return collector()
+
+
+def _text(message: Any) -> bytes:
+    return bytes(message.SerializeToString())
+
+
+def _context(context: TraceContext, *, remote: bool = False) -> "trace.SpanContext":
+    flags = trace.TraceFlags(_SAMPLED if context.sampled else 0)
+    return trace.SpanContext(int(context.trace_id, 16), int(context.span_id, 16), is_remote=remote, trace_flags=flags)
+
+
+def _name(family: Family) -> str:
+    """Return the name by which OTLP knows a metric."""
+    if family.otel:
+        return family.otel
+    return family.name.removesuffix("_total").removesuffix("_seconds").replace("accredit_", "accredit.", 1)
+
+
+_ATTRIBUTES = {
+    "mcp_method_name": "mcp.method.name",
+    "gen_ai_tool_name": "gen_ai.tool.name",
+    "error_type": "error.type",
+    "server": "accredit.server",
+}
+
+
+def _attribute(family: Family, label: str) -> str:
+    return _ATTRIBUTES.get(label, f"accredit.{label}") if family.labels else label

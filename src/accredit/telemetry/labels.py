@@ -1,0 +1,135 @@
+"""Values of labels, all of them from lists of ours: nobody else can make a series. No I/O.
+
+What is on no list is `_other`; of errors `_OTHER`, as the conventions have it.
+"""
+
+import re
+from asyncio import CancelledError
+from collections.abc import Collection
+
+from accredit.errors import (
+    AccreditError,
+    AnswerError,
+    ClientGone,
+    FrameError,
+    KeysUnavailable,
+    ProofRefused,
+    RequestError,
+    TokenError,
+    UpstreamError,
+    UpstreamLeftOut,
+    UpstreamTimeout,
+)
+from accredit.jsonrpc import encode
+from accredit.jsonrpc.frames import Request, Response, Success
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, METHODS, MODERN_REVISIONS
+from accredit.jsonrpc.objects import is_object, members
+from accredit.limits import MAX_LABEL_CHARS, SHORT_MESSAGE_BYTES
+from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, CODES
+from accredit.telemetry.board import OTHER
+
+OTHER_ERROR = "_OTHER"
+TOOL_ERROR = "tool_error"
+UPSTREAM_INVALID, UPSTREAM_TIMEOUT, UPSTREAM_BUSY = "upstream_invalid", "upstream_timeout", "upstream_left_out"
+UPSTREAM_UNAVAILABLE, CANCELLED = "upstream_unavailable", "cancelled"
+REVISIONS = frozenset({*LEGACY_REVISIONS, *MODERN_REVISIONS})
+
+_MCP_CODES = range(-32_042, -31_999)
+"""Those that MCP, its SDKs and JSON-RPC's servers have given a meaning."""
+_JSONRPC_CODES = frozenset(
+    {
+        encode.PARSE_ERROR, encode.INVALID_REQUEST, encode.METHOD_NOT_FOUND, encode.INVALID_PARAMS,
+        encode.INTERNAL_ERROR, -32800,
+    }
+)  # fmt: skip
+_WORDS = {encode.HEADER_MISMATCH: "header_mismatch", encode.INVALID_PARAMS: "invalid_params"}
+_EARLY_WORDS = frozenset({"session_not_found", *_WORDS.values(), "invalid_request", "keys_unavailable"})
+_IS_ERROR = re.compile(rb'"isError"\s*:\s*true')
+
+
+class Names:
+    """The names of one server's that may be labels: `tools` are those of the catalog, `methods` those that the
+    configuration adds."""
+
+    __slots__ = ("_methods", "_tools")
+
+    def __init__(self, tools: Collection[str] = (), methods: Collection[str] = ()) -> None:
+        self._tools = {name: name for name in tools if len(name) <= MAX_LABEL_CHARS}
+        self._methods = {name: name for name in (*METHODS, *methods) if len(name) <= MAX_LABEL_CHARS}
+
+    def of(self, request: Request) -> tuple[str, str]:
+        """Return the labels of a request: its method, and its tool, "" if it is about none."""
+        method = self._methods.get(request.method, OTHER)
+        if method != "tools/call":
+            return method, ""
+        try:
+            return method, self._tools.get(request.target or "", OTHER)
+        except FrameError:
+            return method, OTHER
+
+
+def code_label(code: int) -> str:
+    """Return the label of a JSON-RPC error: its code, if that has a meaning which everybody knows."""
+    return str(code) if code in _JSONRPC_CODES or code in CODES or code in _MCP_CODES else OTHER_ERROR
+
+
+def error_of_response(response: Response, *, of_tool: bool) -> str:
+    """Return the label of what a response says, "" if that is no error. Of a tool's result of more than
+    `SHORT_MESSAGE_BYTES` nobody looks whether it is one."""
+    if not isinstance(response, Success):
+        return code_label(response.code)
+    result = bytes(response.result) if of_tool and len(response.result) <= SHORT_MESSAGE_BYTES else b""
+    if b'"isError"' not in result or _IS_ERROR.search(result) is None:
+        return ""
+    try:
+        told = members(response.result).get("isError") if is_object(response.result) else None
+    except FrameError:
+        return ""
+    return TOOL_ERROR if told is not None and bytes(told) == b"true" else ""
+
+
+def error_of(error: BaseException | None) -> str:
+    """Return the label of what ended a request: a refusal's word, or what went wrong on the way."""
+    match error:
+        case None:
+            return ""
+        case ProofRefused() | TokenError():
+            return word_of(error)
+        case KeysUnavailable():
+            return "keys_unavailable"
+        case RequestError():
+            return error.word if error.word in _EARLY_WORDS else code_label(error.code)
+        case AnswerError():
+            return UPSTREAM_INVALID
+        case UpstreamTimeout():
+            return UPSTREAM_TIMEOUT
+        case UpstreamLeftOut():
+            return UPSTREAM_BUSY
+        case UpstreamError():
+            return UPSTREAM_UNAVAILABLE
+        case ClientGone() | CancelledError():
+            return CANCELLED
+        case _:
+            return OTHER_ERROR
+
+
+def decision_of(error: AccreditError | None) -> tuple[str, str]:
+    """Return the verdict of a decision and its error, as records have them: `data.error` of a refusal."""
+    if error is None:
+        return "allow", ""
+    challenges = isinstance(error, ProofRefused) and error.code == CHALLENGE_REQUIRED
+    return "challenge" if challenges else "deny", word_of(error)
+
+
+def word_of(error: AccreditError) -> str:
+    """Return the word for what refused a call."""
+    match error:
+        case ProofRefused() | TokenError():
+            return error.error if error.error in BY_WORD else OTHER_ERROR
+        case KeysUnavailable():
+            return "keys_unavailable"
+        case RequestError():
+            word = error.word or _WORDS.get(error.code, "invalid_request")
+            return word if word in _EARLY_WORDS else OTHER_ERROR
+        case _:
+            return OTHER_ERROR

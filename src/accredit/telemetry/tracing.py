@@ -1,0 +1,154 @@
+"""Which calls are traced, and what is kept of them until somebody sends it. Reads randomness and a clock.
+
+1. It is decided before a library is asked, when a message has been read: a call that is not traced costs a look at its
+   `_meta` and a counter.
+2. A parent (`params._meta.traceparent`, SEP-414) decides: one that is sampled has its trace go on, one that is not has
+   none here. But a flag that anybody may set does not make the gateway work without bound: beyond
+   `PARENT_SAMPLED_PER_SECOND` the rate decides, as it does for a call without a parent.
+3. A span is a tuple in a bounded queue (`SpanQueue`): what does not fit is dropped and counted. Nobody waits.
+"""
+
+import math
+import re
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Literal, NamedTuple
+
+from accredit.base.random_ids import RandomIds
+from accredit.limits import (
+    MAX_PARENT_SAMPLED,
+    MAX_WAITING_SPANS,
+    PARENT_SAMPLED_PER_SECOND,
+    SPANS_AT_ONCE,
+)
+from accredit.telemetry.metrics import Number
+
+# W3C Trace Context, section 3.2.2: version, trace id, parent id, flags. No id is all zeros, there is no version ff, and
+# only a version after 00 may have more, behind a dash.
+_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_SPAN_DIGITS = 16
+
+SpanKind = Literal["server", "client"]
+
+
+class TraceContext(NamedTuple):
+    """What a `traceparent` says."""
+
+    trace_id: str
+    span_id: str
+    sampled: bool
+
+
+def trace_context(traceparent: str) -> TraceContext | None:
+    """Return what a `traceparent` says, or None if it is none."""
+    match = _TRACEPARENT.fullmatch(traceparent)
+    if match is None or (match[1] == "00" and match[5]):
+        return None
+    return TraceContext(match[2], match[3], bool(int(match[4], 16) & 1))
+
+
+class Span(NamedTuple):
+    """One that is over. Times are in unix nanoseconds. `links` are contexts that it is related to."""
+
+    kind: SpanKind
+    name: str
+    context: TraceContext
+    parent_id: str | None
+    start_ns: int
+    end_ns: int
+    attributes: Mapping[str, str | int]
+    error: bool
+    link: TraceContext | None
+
+
+class SpanQueue:
+    """Spans that wait to be sent. One thread puts, another one takes."""
+
+    def __init__(self, counted: Number, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake` is called when there are as many as are sent at once."""
+        self._spans = deque[Span]()
+        self._counted = counted
+        self.wake = wake
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def put(self, span: Span) -> None:
+        """Add one, or drop it."""
+        if len(self._spans) >= MAX_WAITING_SPANS:
+            self._counted.add(("dropped",))
+            return
+        self._spans.append(span)
+        if len(self._spans) == SPANS_AT_ONCE:
+            self.wake()
+
+    def take(self) -> list[Span]:
+        """Remove and return the first ones, as many as are sent at once."""
+        return [self._spans.popleft() for _ in range(min(len(self._spans), SPANS_AT_ONCE))]
+
+
+class Tracer:
+    """One per process. `rate` is from 0 to 1; `lot` returns a number from 0 up to 1, without 1."""
+
+    def __init__(
+        self,
+        rate: float,
+        queue: SpanQueue,
+        counted: Number,
+        *,
+        lot: Callable[[], float] | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.queue = queue
+        self._rate = rate
+        self._lot = lot if lot is not None else secrets.SystemRandom().random
+        self._counted = counted
+        self._clock = clock
+        self._ids = RandomIds()
+        self._left = self._gap()
+        self._room, self._filled = float(MAX_PARENT_SAMPLED), clock()
+
+    def begin(self, parent: TraceContext | None) -> TraceContext | None:
+        """Return the context of the span for a call with this parent, or None if it is not traced."""
+        if parent is None:
+            return self._root() if self._by_rate() else None
+        if not parent.sampled:
+            return None
+        if not self._forced():
+            self._counted.add(("not_forced",))
+            if not self._by_rate():
+                return None
+        return self.child(parent)
+
+    def child(self, parent: TraceContext) -> TraceContext:
+        """Return the context of a span below another one."""
+        return TraceContext(parent.trace_id, self._ids.draw()[:_SPAN_DIGITS], True)
+
+    def _root(self) -> TraceContext:
+        return TraceContext(self._ids.draw(), self._ids.draw()[:_SPAN_DIGITS], True)
+
+    def _by_rate(self) -> bool:
+        # How many calls to pass over is drawn once for all of them: that is the same as to draw for each.
+        self._left -= 1
+        if self._left > 0:
+            return False
+        self._left = self._gap()
+        return True
+
+    def _gap(self) -> float:
+        if self._rate <= 0:
+            return math.inf
+        if self._rate >= 1:
+            return 1.0
+        return 1.0 + math.floor(math.log1p(-self._lot()) / math.log1p(-self._rate))
+
+    def _forced(self) -> bool:
+        now = self._clock()
+        more = (now - self._filled) * PARENT_SAMPLED_PER_SECOND
+        self._room, self._filled = min(self._room + more, MAX_PARENT_SAMPLED), now
+        if self._room < 1:
+            return False
+        self._room -= 1
+        return True
