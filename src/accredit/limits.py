@@ -1606,6 +1606,7 @@ UP_MARGIN_SECONDS = 5.0
 
 UP_AGAIN_SECONDS = 1.0
 """How long after a signal to end another one counts as the same: a terminal's Ctrl-C may come by two ways."""
+
 # --- watching it run ---------------------------------------------------------------------------------
 
 MAX_SERIES = 4_096
