@@ -6,7 +6,9 @@ its place.
 
 import asyncio
 import ssl
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any
 
 from accredit.app.admin import AdminApp, AdminListener
 from accredit.app.assemble import Ports
@@ -77,6 +79,14 @@ class Watching:
         with reading(now.files):
             digest = policy_digest(now.loaded)
         self._metrics.config_digest.set(float(int(digest[:_DIGEST_DIGITS], 16)))
+
+    async def during(self, serving: Coroutine[Any, Any, int]) -> int:
+        """Watch while somebody serves; return what they return."""
+        await self.start()
+        try:
+            return await serving
+        finally:
+            await self.stop()
 
     async def start(self) -> None:
         """Begin."""

@@ -120,10 +120,13 @@ class Server:
         self._sse: LegacySse | None = None
         self._stdio: StdioBackend | None = None
         self._merged_backend: MergedBackend | None = None
-        self.backend = self._reach(settings, before, shared.access_tokens)
-        if self._meter is not None and self._merged_backend is None:
-            self.backend = MeasuredBackend(self.backend, self._meter)
+        self.backend = self._measured(self._reach(settings, before, shared.access_tokens))
         self.endpoint = Endpoint(settings, gate, self.backend, sessions, self.authenticator, self._meter)
+
+    def _measured(self, backend: Backend) -> Backend:
+        if self._meter is None or backend is self._merged_backend:
+            return backend
+        return MeasuredBackend(backend, self._meter)
 
     def _reach(self, settings: GatewaySettings, before: "Server | None", tokens: AccessTokensFor | None) -> Backend:
         """Return what answers for the server, and make the rest of what leads there."""

@@ -217,18 +217,17 @@ def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_fo
         watching.watch(None, ports)
     configure_logs(log_level, log_format)
     _log_start(loaded, [settings])
-    return uvloop.run(
-        run(
-            settings,
-            store=ports.store,
-            revocations=ports.revocations,
-            key_sets=ports.key_sets,
-            records=ports.records,
-            tasks=ports.tasks,
-            token=os.environ.get(_TOKEN_VARIABLE),
-            watching=watching,
-        )
+    serving = run(
+        settings,
+        store=ports.store,
+        revocations=ports.revocations,
+        key_sets=ports.key_sets,
+        records=ports.records,
+        tasks=ports.tasks,
+        token=os.environ.get(_TOKEN_VARIABLE),
+        telemetry=watching.telemetry if watching is not None else None,
     )
+    return uvloop.run(serving if watching is None else watching.during(serving))
 
 
 def _log_start(loaded: Loaded, servers: list[GatewaySettings]) -> None:

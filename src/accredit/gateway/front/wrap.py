@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-from typing import Protocol
 
 from accredit.base.log_events import log_event
 from accredit.errors import (
@@ -55,20 +54,6 @@ from accredit.telemetry import Meter, Names, Telemetry, Transports
 _log = logging.getLogger("accredit.gateway.stdio")
 
 
-class Watching(Protocol):
-    """What measures, and sends what it has measured."""
-
-    telemetry: Telemetry
-
-    async def start(self) -> None:
-        """Begin."""
-        ...
-
-    async def stop(self) -> None:
-        """End."""
-        ...
-
-
 async def run(
     settings: GatewaySettings,
     *,
@@ -78,20 +63,19 @@ async def run(
     records: Records | None = None,
     tasks: TaskStore | None = None,
     token: str | None = None,
-    watching: Watching | None = None,
+    telemetry: Telemetry | None = None,
 ) -> int:
     """Serve until the host or the child ends, or a signal comes; return the exit code.
 
     `store` and `revocations` are what proofs are judged by, `key_sets` what tokens are; `records` is the log, and
     `tasks` remembers whose each task is. All but the revocations are closed at the end. `token` is for messages that
-    carry none. What `watching` has measures, while this runs. Raises `ConfigurationError`.
+    carry none, `telemetry` what is measured with. Raises `ConfigurationError`.
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
-    telemetry = watching.telemetry if watching is not None else None
     counters = Counters(invalid=telemetry.invalid if telemetry is not None else None)
-    names = Names(settings.named_tools, settings.methods)
-    meter = telemetry.meter("", names, Transports("pipe", "pipe")) if telemetry is not None else None
+    names, transports = Names(settings.named_tools, settings.methods), Transports("pipe", "pipe")
+    meter = telemetry.meter("", names, transports) if telemetry is not None else None
     recorder = recorder_of(settings, counters, records)
     tools = ToolDirectory()
     bearer = bearer_for(settings, key_sets, tools, token)
@@ -106,17 +90,11 @@ async def run(
         tasks=tasks,
         meter=meter,
     )
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    guard = OrphanGuard()
+    stopping, guard = _told_to_stop(), OrphanGuard()
     try:
         await _check_environment(bearer)
         if recorder is not None:
             await recorder.ready()  # calls that a dead process left open are closed now
-        if watching is not None:
-            await watching.start()
         child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
         try:
             host = Host()
@@ -133,11 +111,17 @@ async def run(
         log_event(_log, logging.ERROR, "upstream_failed", detail=error.detail)
         return 1
     finally:
-        if watching is not None:
-            await watching.stop()
         for held in (guard, recorder, store, tasks, key_sets):
             if held is not None:
                 await held.aclose()
+
+
+def _told_to_stop() -> asyncio.Event:
+    """Return what is set when a signal comes."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    return stopping
 
 
 async def _check_environment(bearer: Bearer | None) -> None:
