@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -147,6 +147,44 @@ def test_wrong_use_is_told_before_anybody_is_asked(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("error: ")
+
+
+def test_a_gateway_that_is_not_there_is_told_with_the_command_that_starts_it(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    home = tmp_path / "my gateways"
+    home.mkdir()
+    files = agent_files(home, Trust())
+    text = files.folder.joinpath("accredit.toml").read_text("utf-8")
+    (home / "accredit.toml").write_text(text.replace("[gateway]", f"[gateway]\nport = {port}"), "utf-8")
+    (tmp_path / "accredit.toml").write_bytes((home / "accredit.toml").read_bytes())  # nobody has named this one
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+    def told(where: str = url) -> str:
+        done = accredit("call", "list_inbox", "--url", where, folder=tmp_path, env=env)
+        assert (done.returncode, done.stdout) == (1, "")
+        what, remedy = done.stderr.splitlines()
+        assert "can't be reached" in what
+        return remedy
+
+    assert told() == "help: start it with `accredit up`, or `accredit serve --config FILE`, which print its URL"
+    (tmp_path / "config" / "accredit").mkdir(parents=True)
+    known = tmp_path / "config" / "accredit" / "configurations.json"
+    known.write_text(json.dumps([str(tmp_path / "gone.toml"), str(home / "accredit.toml")]))
+    for where in (url, f"{url}/mail"):
+        assert told(where) == f"help: start it: accredit serve --config '{home}/accredit.toml'"
+    assert "accredit up" in told("http://127.0.0.1:9/mcp")  # it is another's
+    command = shlex.split(told().partition(": start it: accredit ")[2])
+    with Serving(*command[1:], folder=tmp_path) as serving:
+        done = accredit("call", "list_inbox", "--url", serving.url, *files.options, folder=tmp_path, env=env)
+        assert done.returncode == 0, done.stderr
+    known.unlink()
+    env["ACCREDIT_CONFIG"] = str(home / "accredit.toml")
+    assert "my gateways" in told()
+    home.chmod(0o777)  # whoever can write there could have somebody start what they like
+    assert "my gateways" not in told()
 
 
 def test_a_server_that_is_not_there_is_an_error_without_a_trace(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, SILENCE_SECONDS
 from accredit.refusals import INVALID_TOKEN, MISSING_TOKEN, SESSION_LOST
 
 BROKEN_OFF = "the gateway broke its answer off"
+NOT_REACHED = "can't be reached: is it running, and is the URL right?"
 
 _SESSION_HEADER = "mcp-session-id"
 _OF_A_SESSION = re.compile(r"session|not initialized", re.IGNORECASE)
@@ -193,7 +194,7 @@ def _why_not(error: httpx2.RequestError) -> str:
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, httpx2.ReadError | httpx2.WriteError | httpx2.RemoteProtocolError):
         return "broke the connection off before the answer came: whether this was done is not known"
-    return "can't be reached: is it running, and is the URL right?"
+    return NOT_REACHED
 
 
 def _place(request: httpx2.Request) -> str:

@@ -5,6 +5,7 @@ What a tool says goes to stdout as it is; on a terminal it can't steer it. What 
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -19,13 +20,14 @@ from msgspec import Struct
 
 from accredit.base.log_events import configure_logs
 from accredit.base.text import excerpt, one_line, two_lines
-from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way
+from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way, how_to_start
 from accredit.cli.actions.output import print_json, tell
 from accredit.cli.actions.tool_arguments import json_object, typed
 from accredit.cli.actions.wording import several
 from accredit.cli.asking.server import first_of
 from accredit.cli.reaching import Reach
 from accredit.client import AccreditedClient, ProofPresenter
+from accredit.client.http import NOT_REACHED
 from accredit.client.refusals import explained
 from accredit.errors import (
     AccreditError,
@@ -84,7 +86,7 @@ def call_tool(request: Request, *, as_json: bool) -> int:
     try:
         outcome = asyncio.run(_called(request, given))
     except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
-        outcome = _trouble(first_of(error), None)
+        outcome = _trouble(first_of(error), None, request.url)
     if isinstance(outcome, _Trouble):
         _tell(outcome)
         return _NEGATIVE
@@ -113,7 +115,7 @@ async def _called(request: Request, given: dict[str, object]) -> CallToolResult 
                 return _unknown(request.tool, tools)
             return await client.call_tool(tool.name, typed(tool.name, request.args, given, tool.input_schema))
         except Exception as error:  # here the presenter is known, which the advice is about
-            return _trouble(first_of(error), presenter)
+            return _trouble(first_of(error), presenter, request.url)
 
 
 async def _tools(client: AccreditedClient) -> dict[str, Tool]:
@@ -135,7 +137,7 @@ def _unknown(name: str, tools: Iterable[str]) -> _Trouble:
     return _Trouble(f"no tool {name} is listed", (f"{hint}listed are: {listed}; {_NOT_LISTED}",))
 
 
-def _trouble(error: BaseException, presenter: ProofPresenter | None) -> _Trouble:
+def _trouble(error: BaseException, presenter: ProofPresenter | None, url: str | None) -> _Trouble:
     """Return what went wrong, in words. Raises `ConfigurationError` as it is: the command line is wrong then."""
     match error:
         case ConfigurationError():
@@ -147,6 +149,8 @@ def _trouble(error: BaseException, presenter: ProofPresenter | None) -> _Trouble
             data = error.error.data
             detail = f": {excerpt(data, MAX_TOLD_REASON_CHARS)}" if isinstance(data, str) else ""
             what = excerpt(error.error.message, MAX_TOLD_REASON_CHARS)
+            if url is not None and detail.endswith(NOT_REACHED):
+                return _Trouble(f"{what}{detail}", (how_to_start(url, os.environ),))
             return _Trouble(f"{what}{detail}", (_NOT_THERE if what.startswith("Not found: ") else _REFUSED,))
         case RequestTimeout():
             return _Trouble(str(error), ("give it more time with --timeout",))

@@ -4,13 +4,15 @@ I/O: HTTP; with a configuration also what that names: a child, the store, the lo
 """
 
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import shlex
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from accredit.app import assemble
+from accredit.cli.actions.own_files import fault_of_file
 from accredit.cli.asking.in_process import InProcess
 from accredit.cli.reaching import Reach, endpoint_of, id_at
 from accredit.client import AccreditedClient, ProofPresenter
@@ -21,8 +23,11 @@ from accredit.client.streams import ProvingTransport
 from accredit.client.ways import over_http
 from accredit.config import build_all_settings, build_settings, load
 from accredit.config.attest import gateway_id
+from accredit.config.listen import leads_to
+from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
+from accredit.keys.places import config_folder
 
 
 class Agent(NamedTuple):
@@ -76,6 +81,22 @@ async def at_gate(
     finally:
         app.end_streams()
         await app.aclose()
+
+
+def how_to_start(url: str, environ: Mapping[str, str]) -> str:
+    """Return what to do where nobody listens at a URL: the command, if the configuration of a gateway there is known.
+    That is one which the person has named, keeps in their own folder, or has used with `accredit up`; a file that only
+    lies in the current folder may be anybody's."""
+    from accredit.cli.actions.up_place import known_files  # noqa: PLC0415 - who is answered needs none of it
+
+    named = [environ["ACCREDIT_CONFIG"]] if environ.get("ACCREDIT_CONFIG") else []
+    with suppress(ConfigurationError):
+        named += [str(config_folder(environ) / DEFAULT_FILE), *known_files(environ)]
+    for file in dict.fromkeys(named):
+        with suppress(ConfigurationError, ValueError):  # the latter: of a port that is none
+            if fault_of_file(Path(file)) is None and leads_to(load(Path(file), environ, {}).config.gateway, url):
+                return f"start it: accredit serve --config {shlex.quote(file)}"
+    return "start it with `accredit up`, or `accredit serve --config FILE`, which print its URL"
 
 
 def _presenter(agent: Agent | None) -> ProofPresenter | None:

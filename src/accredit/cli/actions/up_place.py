@@ -88,12 +88,12 @@ def _check_file(file: Path) -> None:
 
 def is_known(file: Path, environ: Mapping[str, str]) -> bool:
     """Return whether a file is one that `up` has made, or was told to use. Raises `ConfigurationError`."""
-    return os.path.realpath(file) in _known(environ)
+    return os.path.realpath(file) in known_files(environ)
 
 
 def remember(file: Path, environ: Mapping[str, str]) -> None:
     """Remember that a file is this person's. Raises `ConfigurationError`."""
-    known, path = _known(environ), os.path.realpath(file)
+    known, path = known_files(environ), os.path.realpath(file)
     if path not in known:
         text = msgspec.json.format(msgspec.json.encode([*known, path][-MAX_KNOWN_CONFIGURATIONS:]))
         write_file(own_config_folder(environ) / KNOWN, text + b"\n", private=True, replace=True)
@@ -136,7 +136,8 @@ def _is_of(loaded: Loaded, plan: Plan) -> bool:
     return isinstance(door.upstream, HttpUpstream) and door.upstream.url in urls
 
 
-def _known(environ: Mapping[str, str]) -> list[str]:
+def known_files(environ: Mapping[str, str]) -> list[str]:
+    """Return the paths of the files that are this person's. Raises `ConfigurationError`."""
     file = config_folder(environ) / KNOWN
     if not os.path.lexists(file):
         return []
