@@ -25,6 +25,7 @@ from accredit.errors import ProofRefused
 
 pytestmark = [
     pytest.mark.holds("cli/actions/init"),
+    pytest.mark.holds("cli/commands/init"),
     pytest.mark.holds("cli/commands/check"),
     pytest.mark.holds("cli/asking/listing"),
     pytest.mark.holds("cli/asking/hosts"),

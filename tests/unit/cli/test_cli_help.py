@@ -1,5 +1,7 @@
 """What holds for every command and every group of commands."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,3 +61,11 @@ def test_tables_that_it_names_are_not_taken_for_markup(
 def test_what_prints_data_prints_json(words: tuple[str, ...]) -> None:
     done = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
     assert "--json" in done.output
+
+
+def test_json_is_one_object_wherever_it_is_printed() -> None:
+    """`print_json` takes nothing else, and nobody prints JSON by other means but for a log: an object a line."""
+    actions = Path(application.__file__).parent
+    found = {path.stem for path in actions.rglob("*.py") if re.search(r"echo\(json\.dumps", path.read_text("utf-8"))}
+    assert found == {"output", "log_list"}
+    assert "def print_json(value: Mapping[str, object])" in (actions / "actions" / "output.py").read_text("utf-8")

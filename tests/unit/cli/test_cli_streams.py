@@ -19,7 +19,7 @@ from accredit.config import load
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key, read_file
 
-pytestmark = pytest.mark.holds("base/standard")
+pytestmark = [pytest.mark.holds("base/standard"), pytest.mark.holds("cli/standard")]
 
 READS, SECRET, WRITES, FILE = "stdin", "stdin, but no terminal", "stdout", "only a file"
 
@@ -76,6 +76,7 @@ TABLE = {
     "store migrate --config": READS,
     "store restored --config": READS,
     "store status --config": READS,
+    "suggest --config": READS,
     "token issue --key": SECRET,
     "token issue --out": WRITES,
     "token issue --policy": READS,
@@ -166,6 +167,7 @@ def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
         yield call
 
 
+@pytest.mark.holds("base/standard", 1)
 def test_without_a_command_line_that_says_so_it_is_a_file_like_any_other(
     monkeypatch: pytest.MonkeyPatch, send: Send, tmp_path: Path
 ) -> None:
@@ -178,6 +180,7 @@ def test_without_a_command_line_that_says_so_it_is_a_file_like_any_other(
     assert sent.read() == b"secret"
 
 
+@pytest.mark.holds("base/standard", 3)
 def test_it_is_bounded_and_comes_again_whole(send: Send) -> None:
     send(b"x" * 10)
     with standard_input("--key"):
@@ -194,6 +197,7 @@ def test_bytes_are_not_taken_for_text(send: Send) -> None:
         assert read_file(STDIN, 1_000).data == every
 
 
+@pytest.mark.holds("base/standard", 2)
 def test_two_options_cannot_both_have_it(send: Send) -> None:
     send(b"")
     with (
@@ -206,6 +210,7 @@ def test_two_options_cannot_both_have_it(send: Send) -> None:
         pass
 
 
+@pytest.mark.holds("base/standard", 4)
 def test_a_secret_is_not_typed_where_it_shows(send: Send) -> None:
     send(b"", is_terminal=True)
     with standard_input("FILE"):

@@ -28,12 +28,11 @@ def show_call(store: LogStore, call_id: str, keys: Sequence[Path], names: Names,
         records = records_of(log, whole_id)
     faults = [_fault(envelope, trusted) for _, envelope in records]
     if as_json:
-        print_json(
-            [
-                {"statement": msgspec.json.decode(envelope.payload), "signatures_good": _good(fault, trusted)}
-                for (_, envelope), fault in zip(records, faults, strict=True)
-            ]
-        )
+        statements = [
+            {"statement": msgspec.json.decode(envelope.payload), "signatures_good": _good(fault, trusted)}
+            for (_, envelope), fault in zip(records, faults, strict=True)
+        ]
+        print_json({"call": whole_id, "statements": statements})
     else:
         for (record, _), fault in zip(records, faults, strict=True):
             print_record(record, _verdict(fault, trusted), names)

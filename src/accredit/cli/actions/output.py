@@ -36,8 +36,8 @@ class Words(NamedTuple):
     style: str = ""
 
 
-def print_json(value: object) -> None:
-    """Print one JSON value, for programs."""
+def print_json(value: Mapping[str, object]) -> None:
+    """Print one JSON object, for programs."""
     typer.echo(json.dumps(value, indent=2))
 
 

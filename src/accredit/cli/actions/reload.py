@@ -5,7 +5,6 @@ of the user whose file that is. So an id that belongs to another process by now 
 user's.
 """
 
-import json
 import os
 import signal
 import time
@@ -16,6 +15,7 @@ import typer
 
 from accredit.app.pid_file import PID_FILE, Found, find, is_same, place
 from accredit.base.text import two_lines
+from accredit.cli.actions.output import print_json
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.limits import RELOAD_LOOK_SECONDS, RELOAD_WAIT_SECONDS
@@ -32,7 +32,7 @@ def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ,
     told = done.reloads
     if as_json:
         outcome = {"pid": done.pid, "in_force": not told.problem, "changed": told.changed or None}
-        typer.echo(json.dumps({**outcome, "problem": told.problem or None, "help": told.remedy or None}))
+        print_json({**outcome, "problem": told.problem or None, "help": told.remedy or None})
         return 1 if told.problem else 0
     if told.problem:
         return _refused(told.problem, told.remedy)

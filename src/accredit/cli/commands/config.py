@@ -37,6 +37,7 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
     accredit config check --config accredit.toml
     """
+    from accredit.cli.actions.output import print_json
     from accredit.config import load
 
     loaded = load(config, os.environ, {})
@@ -46,7 +47,7 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         )
     parts = _examined(loaded)  # only now something is printed: nothing that raises comes after it
     if as_json:
-        typer.echo(json.dumps(parts, indent=2))
+        print_json(parts)
         return
     upstream = parts["upstream"]
     typer.echo(f"ok: {loaded.file} is valid")
@@ -142,6 +143,7 @@ def show(
 
     accredit config show --json --port 9000 -- python server.py
     """
+    from accredit.cli.actions.output import print_json
     from accredit.cli.command_line import values_of
     from accredit.config import load, shown
 
@@ -152,7 +154,7 @@ def show(
         for row in rows:
             members = {"value": row.value, "origin": row.origin, "source": row.source}
             tables.setdefault(row.section, {})[row.key] = members
-        typer.echo(json.dumps(tables, indent=2))
+        print_json(tables)
         return
     for row in rows:
         for key, value, origin in _lines(row):
@@ -199,7 +201,8 @@ def schema(_json: JsonAnywayOption = False) -> None:
 
     accredit config schema > accredit.schema.json
     """
+    from accredit.cli.actions.output import print_json
     from accredit.config import json_schema
 
     dialect = "https://json-schema.org/draft/2020-12/schema"  # without it an editor has to guess
-    typer.echo(json.dumps({"$schema": dialect, **json_schema()}, indent=2))
+    print_json({"$schema": dialect, **json_schema()})

@@ -10,7 +10,7 @@ from tests.world.in_process import Refused, Run
 
 from accredit.keys import load_signing_key, read_key
 
-pytestmark = pytest.mark.holds("cli/actions/keys")
+pytestmark = [pytest.mark.holds("cli/actions/keys"), pytest.mark.holds("cli/commands/keys")]
 
 
 @pytest.mark.parametrize("kind", ["human", "agent", "gateway"])

@@ -78,6 +78,7 @@ def log_of(folder: Path, world: World, *cert_ids: str, forged: str | None = None
     asyncio.run(make())
 
 
+@pytest.mark.holds("cli/actions/revoke", 1)
 def test_a_certificate_that_calls_came_with_is_named_by_how_its_id_begins(run: Run, folder: Path, world: World) -> None:
     one, two = "0a" * 8 + "1" * 16, "0a" * 8 + "2" * 16
     log_of(folder, world, one, two)
@@ -93,6 +94,7 @@ def test_a_certificate_that_calls_came_with_is_named_by_how_its_id_begins(run: R
     assert done.err.startswith("error: no record of certificate 0c0c0c0c\nhelp: write the whole id")
 
 
+@pytest.mark.holds("cli/actions/revoke", 3)
 def test_the_beginning_of_an_id_revokes_nothing_before_somebody_saw_what_it_belongs_to(
     run: Run, folder: Path, world: World
 ) -> None:
@@ -104,6 +106,7 @@ def test_the_beginning_of_an_id_revokes_nothing_before_somebody_saw_what_it_belo
     assert run("revoke", "ff" * 16, *STORE, "--json").json["revoked_certs"] == ["ff" * 16]
 
 
+@pytest.mark.holds("cli/actions/revoke", 2)
 def test_a_certificate_that_a_caller_made_up_is_not_revoked_in_anothers_place(
     run: Run, folder: Path, world: World
 ) -> None:

@@ -99,8 +99,9 @@ def test_a_call_is_shown_with_both_records_and_no_secret(run: Run, folder: Folde
     assert "signature good" in done.words
     assert SECRET not in done.out
     shown = run("log", "show", folder.done.call.id, *STORE, "--json").json
-    assert [each["statement"]["predicate"]["phase"] for each in shown] == ["decision", "outcome"]
-    assert [each["signatures_good"] for each in shown] == [None, None]
+    assert shown["call"] == folder.done.call.id
+    assert [each["statement"]["predicate"]["phase"] for each in shown["statements"]] == ["decision", "outcome"]
+    assert [each["signatures_good"] for each in shown["statements"]] == [None, None]
 
 
 def test_a_call_that_is_not_there_is_a_no(run: Run) -> None:
