@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import typer
+
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import print_facts, print_json, tell
@@ -57,9 +59,13 @@ def _passphrase(key: PrivateKeyFile, protection: Protection) -> bytearray | None
     return new_passphrase(protection.file, key.name) if key.kind == "human" and not protection.declined else None
 
 
-def show_file(path: Path, *, as_json: bool) -> None:
-    """Show the key of a file, of either half. Raises `ConfigurationError`."""
+def show_file(path: Path, *, public: bool, as_json: bool) -> None:
+    """Show the key of a file, of either half, or its `public` half as the file for that has it. Raises
+    `ConfigurationError`."""
     key = read_key(path)
+    if public:
+        typer.echo(key.public().encode().decode())
+        return
     locked = isinstance(key, LockedKeyFile)
     private = locked or isinstance(key, PrivateKeyFile)
     if as_json:

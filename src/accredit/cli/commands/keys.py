@@ -58,14 +58,17 @@ def new(
 @keys_app.command()
 def show(
     path: Annotated[Path, typer.Argument(metavar="PATH", callback=reads, help="A private or a public key.")],
+    public: Annotated[bool, typer.Option("--public", help="Print the public half, as its file has it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Shows whose key it is and the id that belongs to it; never what has to stay secret.
 
-    Example:
+    Examples:
 
     accredit keys show owner.key.pub
+
+    accredit keys show owner.key --public > owner.key.pub
     """
     from accredit.cli.actions.keys import show_file
 
-    show_file(path, as_json=as_json)
+    show_file(path, public=public, as_json=as_json)
