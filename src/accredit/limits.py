@@ -1607,6 +1607,22 @@ UP_MARGIN_SECONDS = 5.0
 UP_AGAIN_SECONDS = 1.0
 """How long after a signal to end another one counts as the same: a terminal's Ctrl-C may come by two ways."""
 
+MAX_FINDING_CHARS = 2_000
+"""Characters of what `accredit doctor` says of one thing: texts of hosts' files and of gateways may be longer."""
+
+MAX_FINDINGS = 500
+"""Findings that `accredit doctor` tells: a host's file may have any number of entries."""
+
+LOOK_SECONDS = 6.0
+"""How long each look of `accredit doctor` may take; all are taken at one time. A gateway has `HEALTH_SECONDS`."""
+
+STORE_CHECK_SECONDS = 2.0
+"""How long a store's file is checked for damage: a large one is not read to its end."""
+
+CLOCK_DIFFERENCE_SECONDS = 5.0
+"""By how much a gateway's clock may differ from this machine's before somebody is told: proofs are fresh for 30 s, and
+calls with a challenge take some of these."""
+
 # --- watching it run ---------------------------------------------------------------------------------
 
 MAX_SERIES = 4_096

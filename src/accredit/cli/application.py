@@ -29,6 +29,7 @@ _MODULES = {
     "install": "install",
     "uninstall": "install",
     "up": "up",
+    "doctor": "doctor",
     "init": "init",
     "add": "add",
     "check": "check",

@@ -38,6 +38,7 @@ TABLE = {
     "desk --config": READS,
     "desk --passphrase-file": SECRET,
     "desk unlock --passphrase-file": SECRET,
+    "doctor --config": FILE,
     "grant --agent": READS,
     "grant --config": READS,
     "grant --issuer": SECRET,

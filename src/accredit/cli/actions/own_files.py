@@ -11,10 +11,19 @@ I/O: looks at files.
 import grp
 import os
 import pwd
+import shlex
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 from accredit.errors import ConfigurationError
+
+
+class OwnFault(NamedTuple):
+    """Why something is not one's own, and the command that makes it so; "" if none does."""
+
+    text: str
+    command: str = ""
 
 
 def check_own_folder(folder: Path, remedy: str) -> None:
@@ -22,10 +31,10 @@ def check_own_folder(folder: Path, remedy: str) -> None:
     `ConfigurationError`."""
     fault = fault_of_folder(folder)
     if fault is not None:
-        raise ConfigurationError(f"what is in {folder} may be somebody else's: {fault}", remedy)
+        raise ConfigurationError(f"what is in {folder} may be somebody else's: {fault.text}", remedy)
 
 
-def fault_of_folder(folder: Path) -> str | None:
+def fault_of_folder(folder: Path) -> OwnFault | None:
     """Return why a folder is not the user's own (rule 1), or None."""
     real = Path(os.path.realpath(folder))
     for each in (real, *real.parents):
@@ -34,33 +43,33 @@ def fault_of_folder(folder: Path) -> str | None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            return f"can't look at {each}: {error.strerror}"
+            return OwnFault(f"can't look at {each}: {error.strerror}")
         if not stat.S_ISDIR(found.st_mode):
-            return f"{each} is no folder"
+            return OwnFault(f"{each} is no folder")
         fault = _fault(each, found, sticky_is_good=each != real)
         if fault is not None:
             return fault
     return None
 
 
-def fault_of_file(file: Path) -> str | None:
+def fault_of_file(file: Path) -> OwnFault | None:
     """Return why a file that is there is not the user's own (rule 2), or None."""
     real = Path(os.path.realpath(file))
     try:
         found = os.stat(real)
     except OSError as error:
-        return f"can't look at {file}: {error.strerror}"
+        return OwnFault(f"can't look at {file}: {error.strerror}")
     return _fault(real, found) or fault_of_folder(real.parent)
 
 
-def _fault(path: Path, found: os.stat_result, *, sticky_is_good: bool = False) -> str | None:
+def _fault(path: Path, found: os.stat_result, *, sticky_is_good: bool = False) -> OwnFault | None:
     if found.st_uid not in (os.geteuid(), 0):
-        return f"{path} is another user's"
+        return OwnFault(f"{path} is another user's")
     writable = found.st_mode & 0o022
     if found.st_mode & 0o020 and _is_own_group(found.st_gid):
         writable &= ~0o020
     if writable and not (sticky_is_good and found.st_mode & stat.S_ISVTX):
-        return f"others may write to {path}"
+        return OwnFault(f"others may write to {path}", f"chmod go-w {shlex.quote(str(path))}")
     return None
 
 

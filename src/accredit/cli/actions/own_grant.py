@@ -19,6 +19,7 @@ from accredit.cli.actions.grant_lookup import NothingReadOnly, Place, Wanted, lo
 from accredit.cli.actions.own_keys import OwnKey, Passphrases
 from accredit.cli.actions.wording import timestamp
 from accredit.cli.reaching import Reach
+from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, public_path
 from accredit.limits import FIRST_GRANT_DAYS, GRANT_ENDING_SECONDS
 from accredit.ratify import HybridPublicKey
@@ -89,11 +90,23 @@ def fault_of_grant(
 
 
 def grant_command(config: Path | None, person: Path, agent: Path, out: Path, *, observes: bool) -> str:
-    """Return the command line that signs such a delegation anew."""
-    looked_up = config is not None and not observes
-    what = ["--all-read-only", "--config", str(config)] if looked_up else ["--scope", IDENTITY]
+    """Return the command line that signs such a delegation anew: with the scopes of the one that is there, if it has no
+    constraints and was not passed on."""
+    scopes = _plain_scopes(out)
+    looked_up = config is not None and not observes and not scopes
+    what = ["--all-read-only", "--config", str(config)] if looked_up else []
+    for scope in () if looked_up else scopes or (IDENTITY,):
+        what += ["--scope", scope]
     words = ["--issuer", str(person), "--agent", str(public_path(agent)), *what, "--expires", f"{FIRST_GRANT_DAYS}d"]
     return shlex.join(["accredit", "grant", *words, "--out", str(out), "--force"])
+
+
+def _plain_scopes(file: Path) -> tuple[str, ...]:
+    try:
+        leaf, *parents = read_delegations(file)
+    except ConfigurationError:
+        return ()
+    return () if parents or leaf.constraints else leaf.scope
 
 
 def told_of_grant(fault: GrantFault, command: str) -> str:

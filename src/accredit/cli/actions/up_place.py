@@ -81,7 +81,7 @@ def _check_file(file: Path) -> None:
     fault = fault_of_file(file)
     if fault is not None:
         raise ConfigurationError(
-            f"{one_line(str(file))} may be somebody else's: {fault}",
+            f"{one_line(str(file))} may be somebody else's: {fault.text}",
             "read it, and take the right to write there from others",
         )
 

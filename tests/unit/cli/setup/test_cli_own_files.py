@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from accredit.cli.actions.own_files import check_own_folder, fault_of_file, fault_of_folder
+from accredit.cli.actions.own_files import OwnFault, check_own_folder, fault_of_file, fault_of_folder
 from accredit.errors import ConfigurationError
+
+
+def told(fault: OwnFault | None) -> str:
+    return fault.text if fault is not None else ""
+
 
 pytestmark = pytest.mark.holds("cli/actions/own_files")
 OTHER_USER = 54_321
@@ -29,7 +34,7 @@ def test_a_folder_that_others_may_write_into_is_nobody_s_own__nor_is_what_lies_b
     inner.mkdir(parents=True)
     assert fault_of_folder(inner) is None
     (folder / "a").chmod(0o777)
-    assert fault_of_folder(inner) == f"others may write to {folder / 'a'}"
+    assert told(fault_of_folder(inner)) == f"others may write to {folder / 'a'}"
     (folder / "a").chmod(0o1777)
     assert fault_of_folder(inner) is None  # as in /tmp: nobody else may rename what is in it
     assert fault_of_folder(folder / "a") is not None  # but what they put there may be taken for one's own
@@ -40,12 +45,12 @@ def test_a_folder_that_others_may_write_into_is_nobody_s_own__nor_is_what_lies_b
 @pytest.mark.holds("cli/actions/own_files", 1)
 def test_what_is_no_folder__or_leads_to_one_that_is_open__is_told(folder: Path) -> None:
     (folder / "file").write_text("")
-    assert "no folder" in (fault_of_folder(folder / "file") or "")
+    assert "no folder" in told(fault_of_folder(folder / "file"))
     assert fault_of_folder(folder / "file" / "below") is not None
     (folder / "open").mkdir()
     (folder / "open").chmod(0o777)
     (folder / "link").symlink_to("open")
-    assert fault_of_folder(folder / "link" / "below") == f"others may write to {folder.resolve() / 'open'}"
+    assert told(fault_of_folder(folder / "link" / "below")) == f"others may write to {folder.resolve() / 'open'}"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -56,10 +61,10 @@ def test_what_another_user_owns_is_theirs_to_change(folder: Path) -> None:
     file.write_text("")
     assert fault_of_file(file) is None
     os.chown(file, OTHER_USER, -1)
-    assert fault_of_file(file) == f"{file.resolve()} is another user's"
+    assert told(fault_of_file(file)) == f"{file.resolve()} is another user's"
     os.chown(file, 0, -1)
     os.chown(folder / "theirs", OTHER_USER, -1)
-    assert "another user's" in (fault_of_file(file) or "")
+    assert "another user's" in told(fault_of_file(file))
 
 
 @pytest.mark.holds("cli/actions/own_files", 2)
@@ -68,8 +73,8 @@ def test_a_file_counts_where_a_link_leads(folder: Path) -> None:
     (folder / "link").symlink_to("file")
     assert fault_of_file(folder / "link") is None
     (folder / "file").chmod(0o646)
-    assert "others may write" in (fault_of_file(folder / "link") or "")
-    assert "can't look at" in (fault_of_file(folder / "nothing") or "")
+    assert "others may write" in told(fault_of_file(folder / "link"))
+    assert "can't look at" in told(fault_of_file(folder / "nothing"))
 
 
 @pytest.mark.holds("cli/actions/own_files", 3)

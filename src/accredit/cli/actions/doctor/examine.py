@@ -1,0 +1,92 @@
+"""Runs all looks at one time, and prints what they find. I/O: threads, stdout.
+
+1. A look that takes more than `LOOK_SECONDS` is not waited for: that is a finding, and whatever it waits for ends with
+   this process.
+2. One that fails says so; the others go on.
+3. The exit code is 1 if something is bad.
+"""
+
+import os
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from msgspec import to_builtins
+
+from accredit.cli.actions.doctor.desks import look_at_desk
+from accredit.cli.actions.doctor.entries import look_at_entries
+from accredit.cli.actions.doctor.findings import SUBJECTS, Finding, Subject, bad
+from accredit.cli.actions.doctor.gateways import look_at_gateways
+from accredit.cli.actions.doctor.keys import look_at_keys
+from accredit.cli.actions.doctor.setup import look_at_configuration, look_at_store
+from accredit.cli.actions.doctor.surroundings import Surroundings, surroundings
+from accredit.cli.actions.doctor.versions import look_at_versions
+from accredit.cli.actions.output import BAD, GOOD, QUIET, print_json, say
+from accredit.errors import AccreditError
+from accredit.limits import LOOK_SECONDS, MAX_FINDINGS
+
+_Look = Callable[[Surroundings], Iterable[Finding]]
+LOOKS: Mapping[Subject, _Look] = {
+    "keys": look_at_keys,
+    "configuration": look_at_configuration,
+    "store": look_at_store,
+    "gateway": look_at_gateways,
+    "desk": look_at_desk,
+    "hosts": look_at_entries,
+    "versions": look_at_versions,
+}
+_MARKS = {"good": ("ok  ", GOOD), "note": ("note", ""), "bad": ("BAD ", BAD)}
+
+
+def diagnose(config: Path | None, environ: Mapping[str, str] = os.environ, *, as_json: bool) -> int:
+    """Look at everything, and print it; return the exit code. Raises `ConfigurationError`."""
+    found = findings_of(surroundings(config, environ), LOOKS)
+    is_well = not any(each.level == "bad" for each in found)
+    if as_json:
+        print_json({"ok": is_well, "findings": [to_builtins(each) for each in found]})
+        return 0 if is_well else 1
+    for each in found:
+        mark, style = _MARKS[each.level]
+        say(f"{mark}  {each.subject}: {each.what}", style)
+        if each.remedy:
+            say(f"      {each.remedy}")
+        if each.command:
+            say(f"      {each.command}")
+    counts = Counter(each.level for each in found)
+    say("")
+    say(f"{counts['bad']} bad, {counts['note']} to know, {counts['good']} good", QUIET if is_well else BAD)
+    return 0 if is_well else 1
+
+
+def findings_of(at: Surroundings, looks: Mapping[Subject, _Look], seconds: float = LOOK_SECONDS) -> list[Finding]:
+    """Return what all looks find, in the order of their subjects, each finding once."""
+    told: queue.SimpleQueue[tuple[Subject, list[Finding]]] = queue.SimpleQueue()
+    for subject, look in looks.items():
+        threading.Thread(target=_take, args=(subject, look, at, told), daemon=True).start()
+    late_at, waiting, found = time.monotonic() + seconds, set(looks), list[Finding]()
+    while waiting:
+        try:
+            subject, findings = told.get(timeout=max(0.0, late_at - time.monotonic()))
+        except queue.Empty:
+            break
+        waiting.discard(subject)
+        found += findings
+    found += [bad(each, f"this look took more than {seconds:g} s", "see what it waits for") for each in waiting]
+    order = {subject: number for number, subject in enumerate(SUBJECTS)}
+    return sorted(dict.fromkeys(found), key=lambda each: order[each.subject])[:MAX_FINDINGS]
+
+
+def _take(
+    subject: Subject, look: _Look, at: Surroundings, told: "queue.SimpleQueue[tuple[Subject, list[Finding]]]"
+) -> None:
+    findings: list[Finding] = []
+    try:
+        for finding in look(at):
+            findings.append(finding)  # noqa: PERF402 - what was found before a failure counts
+    except (AccreditError, OSError, ValueError, RecursionError) as error:
+        what = f"this look has failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        findings.append(bad(subject, what, "see what is there"))
+    told.put((subject, findings))

@@ -1,0 +1,146 @@
+"""The configuration and its store: whose they are, and whether a gateway would take them. I/O: files; a database only
+for a configuration that is the person's own.
+
+A store's file is opened so that nothing beside it is made, and only its beginning is checked.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from accredit.cli.actions.doctor.findings import Finding, bad, command_line, faulty, good, note
+from accredit.cli.actions.doctor.surroundings import Surroundings
+from accredit.cli.actions.own_files import fault_of_file
+from accredit.config import Loaded, build_all_settings, store_of
+from accredit.config.listen import check_no_loop, tls_context
+from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.limits import STORE_CHECK_SECONDS
+from accredit.stores import InMemory, PostgresDatabase, SqliteFile
+from accredit.stores.postgres import migration
+from accredit.stores.sqlite.schema import SCHEMA
+
+_STEPS_BETWEEN_LOOKS = 10_000
+
+
+def look_at_configuration(at: Surroundings) -> Iterator[Finding]:
+    """Yield what is found."""
+    if at.file is None:
+        yield note("configuration", "there is none here", "`accredit up URL` makes one; --config FILE names another")
+        return
+    fault = fault_of_file(at.file)
+    if fault is not None:
+        yield bad("configuration", fault.text, "take that right away: who writes there decides", fault.command)
+    if not at.is_own:
+        what = f"{at.file} was not made by accredit up: it may be somebody else's"
+        yield note("configuration", what, "read it; with --config FILE its database is looked at, too")
+    if at.loaded is None:
+        if at.problem is not None:
+            yield faulty("configuration", at.problem)
+        return
+    try:
+        check_no_loop(at.loaded.config.gateway, build_all_settings(at.loaded, at.environ))
+        tls_context(at.loaded.config.gateway)
+    except ConfigurationError as error:
+        yield bad("configuration", error.what, error.remedy, _command(at, at.loaded))
+        return
+    mode = at.loaded.config.proofs.mode
+    if mode != "required":
+        yield note("configuration", f'proofs.mode is "{mode}": no call is refused for want of a proof')
+    yield good("configuration", f"{at.file} is one that a gateway takes")
+
+
+def _command(at: Surroundings, loaded: Loaded) -> str:
+    """Return what makes the only root's file that is missing, of the person's own key."""
+    public = at.person_key.with_name(f"{at.person_key.name}.pub")
+    roots = loaded.config.proofs.roots
+    if at.file is None or len(roots) != 1 or not public.is_file() or "/" in roots[0].public_key_file:
+        return ""
+    missing = at.file.with_name(roots[0].public_key_file)
+    return command_line("cp", str(public), str(missing)) if not os.path.lexists(missing) else ""
+
+
+def look_at_store(at: Surroundings) -> Iterator[Finding]:
+    """Yield what is found."""
+    if at.loaded is None or at.file is None:
+        return
+    try:
+        store = store_of(at.loaded)
+    except ConfigurationError as error:
+        yield faulty("store", error)
+        return
+    if isinstance(store, InMemory):
+        if at.loaded.config.proofs.mode != "off":
+            table = command_line('\\n[store]\\nurl = "sqlite:///accredit.db"\\n')
+            command = "" if ("store", "url") in at.loaded.origins else f"printf {table} >> {command_line(str(at.file))}"
+            what = "the store is in memory: with a restart it is forgotten which proofs were used"
+            yield note("store", what, 'set store.url = "sqlite:///accredit.db"', command)
+    elif isinstance(store, SqliteFile):
+        yield from _sqlite(store.path)
+    else:
+        yield from _postgres(at, store)
+
+
+def _sqlite(path: Path) -> Iterator[Finding]:
+    if not os.path.lexists(path):
+        yield good("store", f"{path} is made when the gateway starts")
+        return
+    fault = fault_of_file(path)
+    if fault is not None:
+        yield bad("store", fault.text, "take that right away: who writes there decides what was used", fault.command)
+        return
+    aside = command_line("mv", str(path), f"{path}.damaged")
+    try:
+        version = _version(path)
+    except sqlite3.Error as error:
+        what = f"{path} can't be read: {error}"
+        remedy = "restore it from a backup; or begin a new one, and keep this: what was recorded is in it"
+        yield bad("store", what, remedy, aside)
+        return
+    if version > len(SCHEMA):
+        yield bad("store", f"{path} was made by a newer accredit", "install that one")
+    else:
+        yield good("store", f"{path} can be read")
+
+
+def _version(path: Path) -> int:
+    """Return the version of the file's tables, once it has been checked for as long as is good. Raises
+    `sqlite3.Error`."""
+    late_at = time.monotonic() + STORE_CHECK_SECONDS
+    # Without a log beside it nothing is to be made there, as a reader otherwise would.
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=STORE_CHECK_SECONDS)
+    try:
+        connection.set_progress_handler(lambda: int(time.monotonic() > late_at), _STEPS_BETWEEN_LOOKS)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        try:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.OperationalError:  # it is large, and good as far as was read
+            if time.monotonic() <= late_at:
+                raise
+            found = "ok"
+        if found != "ok":
+            raise sqlite3.DatabaseError(str(found))
+        return int(version)
+    finally:
+        connection.close()
+
+
+def _postgres(at: Surroundings, store: PostgresDatabase) -> Iterator[Finding]:
+    if not at.is_own:
+        yield note("store", f"{store.name} was not asked", "with --config FILE it is")
+        return
+    try:
+        found, known = migration.status(store)
+    except (StoreUnavailable, ConfigurationError) as error:
+        yield bad("store", f"{store.name}: {error}", "look whether it runs, and whether this user may connect")
+        return
+    if found == known:
+        yield good("store", f"{store.name} has schema {found}, which is current")
+    elif found is None or found < known:
+        command = command_line("accredit", "store", "migrate", "--config", str(at.file))
+        yield bad("store", f"{store.name} lacks tables of accredit", "have them made", command)
+    else:
+        yield bad("store", f"{store.name} has tables of a newer accredit", "install that one")

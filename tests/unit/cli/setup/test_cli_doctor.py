@@ -1,0 +1,101 @@
+"""How the looks of `accredit doctor` are taken: at one time, bounded, and whatever one of them meets."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from accredit.cli.actions.doctor.examine import findings_of
+from accredit.cli.actions.doctor.findings import Finding, bad, command_line, good, into_file
+from accredit.cli.actions.doctor.surroundings import Surroundings, surroundings
+from accredit.cli.actions.doctor.versions import other_version
+from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.limits import MAX_FINDING_CHARS, MAX_FINDINGS
+
+pytestmark = [pytest.mark.holds("cli/actions/doctor/findings"), pytest.mark.holds("cli/actions/doctor/examine")]
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    monkeypatch.chdir(tmp_path)
+    return surroundings(None, {"HOME": str(tmp_path)})
+
+
+def well(_: Surroundings) -> Iterator[Finding]:
+    yield good("desk", "well")
+
+
+@pytest.mark.holds("cli/actions/doctor/examine", 1)
+def test_a_look_that_never_ends_keeps_nobody_waiting_for_the_others(at: Surroundings) -> None:
+    stop = threading.Event()
+
+    def hangs(_: Surroundings) -> Iterator[Finding]:
+        stop.wait()
+        yield good("store", "late")
+
+    try:
+        found = findings_of(at, {"store": hangs, "desk": well}, seconds=0.2)
+    finally:
+        stop.set()
+    assert [(each.subject, each.level) for each in found] == [("store", "bad"), ("desk", "good")]
+    assert "more than 0.2 s" in found[0].what
+
+
+@pytest.mark.holds("cli/actions/doctor/examine", 2)
+@pytest.mark.parametrize(
+    "error", [OSError(5, "I/O error"), ConfigurationError("what", "remedy"), StoreUnavailable("gone"), RecursionError()]
+)
+def test_a_look_that_fails_says_so__with_what_it_had_found__and_the_others_go_on(
+    at: Surroundings, error: Exception
+) -> None:
+    def fails(_: Surroundings) -> Iterator[Finding]:
+        yield good("store", "so far")
+        raise error
+
+    found = findings_of(at, {"store": fails, "desk": well})
+    assert [(each.subject, each.level) for each in found] == [("store", "good"), ("store", "bad"), ("desk", "good")]
+    assert "has failed" in found[1].what
+
+
+def test_what_is_found_is_bounded__and_told_once(at: Surroundings) -> None:
+    def endless(_: Surroundings) -> Iterator[Finding]:
+        for number in range(2 * MAX_FINDINGS):
+            yield bad("hosts", f"{number}" + "x" * 9 * MAX_FINDING_CHARS, "y" * 9 * MAX_FINDING_CHARS)
+            yield good("desk", "well")
+
+    found = findings_of(at, {"hosts": endless, "desk": well})
+    assert len(found) == MAX_FINDINGS
+    assert max(len(each.what + each.remedy) for each in found) < 2 * MAX_FINDING_CHARS + 10
+    assert [each.subject for each in found].count("desk") <= 1
+
+
+@pytest.mark.parametrize("word", ["a\nb", "\x1b[2J", "\u202eab", "x" * (MAX_FINDING_CHARS + 1), "\udce9"])
+def test_a_command_that_would_not_show_as_it_is_is_none(word: str) -> None:
+    assert (command_line("chmod", "600", word), into_file(word, "ls"), into_file("f", "ls", word)) == ("", "", "")
+    assert command_line("rm", "$(touch ran)", "a'b") == "rm '$(touch ran)' 'a'\"'\"'b'"
+
+
+def test_which_accredit_a_command_starts_is_told_by_what_is_installed_beside_it(tmp_path: Path) -> None:
+    program = tmp_path / "bin/accredit"
+    assert other_version(str(program)) is None
+    (tmp_path / "lib/python3.12/site-packages/accredit-9.9.dist-info").mkdir(parents=True)
+    assert other_version(str(program)) == "9.9"
+    assert other_version("accredit") is None
+
+
+def test_a_configuration_that_only_lies_there_is_not_one_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {"HOME": str(tmp_path)}
+    (tmp_path / "accredit.toml").write_text("")
+    assert surroundings(None, environ).is_own is False
+    assert surroundings(Path("accredit.toml"), environ).is_own is True
+    assert surroundings(None, {**environ, "ACCREDIT_CONFIG": "accredit.toml"}).is_own is True
+    known = tmp_path / ".config/accredit/configurations.json"
+    known.parent.mkdir(parents=True)
+    known.write_text(f'["{(tmp_path / "accredit.toml").resolve()}"]')
+    assert surroundings(None, environ).is_own is True
+    known.write_text("{")
+    assert surroundings(None, environ).is_own is False
+    with pytest.raises(ConfigurationError):
+        surroundings(Path("nothing.toml"), environ)
