@@ -16,13 +16,13 @@ from tests.world.agents import save_delegation
 from tests.world.asked import once
 from tests.world.browser import chromium
 from tests.world.command import Serving, accredit, wait_until
-from tests.world.desk import Agent
+from tests.world.desk import Agent, Desk
 from tests.world.household import Household, Told, passed_on, told_by
 
 from accredit.base.clock import unix_seconds
 from accredit.consent import Answer
 from accredit.keys import write_file
-from accredit.ratify import Grant, RevocationList, issue_delegation, issue_revocation_list
+from accredit.ratify import DelegationCert, Grant, RevocationList, issue_delegation, issue_revocation_list
 
 pytestmark = [
     pytest.mark.holds("console/people"),
@@ -267,21 +267,26 @@ def test_a_record_of_a_day_that_there_is_not_hides_no_health(home: Household) ->
         assert told_by(desk).get("/api/health")[0] == 200
 
 
+def allowed(home: Household, desk: Desk, agent: Agent) -> DelegationCert:
+    """What the owner signs in a terminal for a call that an agent asks for."""
+    ask = agent.ask({"name": "send_email", "arguments": {"to": secrets.token_hex(4)}})
+    desk.tell({"ask": ask.to_dict()})
+    grant = Grant(
+        subject=agent.key.public_key, cert_id=secrets.token_hex(16), scope=("custom:mail:send_email",),
+        issued_at=ask.asked_at, expires_at=ask.asked_at + 500, constraints=once(ask),
+    )  # fmt: skip
+    cert = issue_delegation(home.trust.owner.signer(), grant, vocabulary=grant.scope)
+    answer = Answer(ask=ask.digest.hex(), decision="allow", certificates=(cert,))
+    assert desk.tell({"deliver": answer.to_dict()}) == {"state": "allowed"}
+    return cert
+
+
 def test_grants_say_what_was_taken_back__and_that_it_is_not_known_where_no_list_can_be_read(home: Household) -> None:
     path, agent = home.folder / "revoked.json", Agent()
     settings = home.config / "desk.toml"
     settings.unlink()
     with home.desk() as desk:
-        for _ in range(2):
-            ask = agent.ask({"name": "send_email", "arguments": {"to": secrets.token_hex(4)}})
-            desk.tell({"ask": ask.to_dict()})
-            grant = Grant(
-                subject=agent.key.public_key, cert_id=secrets.token_hex(16), scope=("custom:mail:send_email",),
-                issued_at=ask.asked_at, expires_at=ask.asked_at + 500, constraints=once(ask),
-            )  # fmt: skip
-            cert = issue_delegation(home.trust.owner.signer(), grant, vocabulary=grant.scope)
-            answer = Answer(ask=ask.digest.hex(), decision="allow", certificates=(cert,))
-            assert desk.tell({"deliver": answer.to_dict()}) == {"state": "allowed"}
+        _, cert = (allowed(home, desk, agent) for _ in range(2))
         env = desk.env
     (last, first) = listed(home, env)
     assert last["cert"] == cert.cert_id
