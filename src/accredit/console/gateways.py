@@ -109,11 +109,6 @@ class Gateways:
         return found
 
 
-def is_of(gateway: GatewayHealth, gateway_id: str) -> bool:
-    """Return whether a gateway has this id, or is one of its servers' (`ID/NAME`)."""
-    return any(each == gateway_id or each.startswith(f"{gateway_id}/") for each in gateway.ids if gateway_id)
-
-
 def _address(url: str) -> str:
     """Return scheme, host and port of a URL; "" if it can't be asked."""
     try:

@@ -39,13 +39,12 @@ _GRANTS = "grants"
 
 class Known(Struct, frozen=True):
     """What is known at one moment. `counted` entries of the log were looked at for calls, `is_counted_whole` if there
-    are no more; `gateways` are the ids of those that wrote them. `is_whole` is False if the log holds more chains than
-    are read, `odd` are those of it that no gateway can have taken; `problem` says why it could not be read at all."""
+    are no more. `is_whole` is False if the log holds more chains than are read, `odd` are those of it that no gateway
+    can have taken; `problem` says why it could not be read at all."""
 
     forest: Forest
     lists: tuple[SeenList, ...] = ()
     revoked: frozenset[str] = frozenset()
-    gateways: frozenset[str] = frozenset()
     counted: int = 0
     is_counted_whole: bool = True
     is_whole: bool = True
@@ -120,7 +119,7 @@ class People:
         self._key_of = seen.key_of
         found = self._see_lists()
         return Known(
-            forest, found, revoked_by(found), frozenset(seen.gateways), seen.counted, seen.is_counted_whole,
+            forest, found, revoked_by(found), seen.counted, seen.is_counted_whole,
             seen.is_whole, seen.odd, seen.problem,
         )  # fmt: skip
 
@@ -136,7 +135,6 @@ class _Seen(Struct):
 
     chains: dict[str, tuple[Link, ...]] = {}
     calls: dict[str, tuple[int, str]] = {}
-    gateways: set[str] = set()
     samples: dict[str, bytes] = {}
     counted: int = 0
     is_counted_whole: bool = True
@@ -167,7 +165,6 @@ class _Times(Struct, frozen=True):
 
 class _Record(Struct, frozen=True):
     phase: str = ""
-    gateway: str = ""
     times: _Times = _Times()
     decision: _Verdict | None = None
     authority: _Passed | None = None
@@ -213,8 +210,6 @@ def _take(seen: _Seen, found: Iterable[tuple[str, bytes | None]]) -> None:
 
 
 def _count(seen: _Seen, record: _Record) -> None:
-    if record.gateway:
-        seen.gateways.add(record.gateway)
     if record.phase == "decision" and record.authority is not None:
         calls, last = seen.calls.get(record.authority.chain_sha256, (0, ""))
         decision = record.decision

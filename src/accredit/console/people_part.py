@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from accredit.console.api import Route, Said, text_in
 from accredit.console.delegations import Link, Placed
 from accredit.console.desk import Desk
-from accredit.console.gateways import GatewayHealth, Gateways, is_of
+from accredit.console.gateways import GatewayHealth, Gateways
 from accredit.console.lists import ListPlace
 from accredit.console.people import Known, People
 from accredit.console.people_views import PeopleViews
@@ -35,6 +35,7 @@ from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import SigningKey
 from accredit.limits import MAX_CALL_FILTER_CHARS, REVOCATION_CHECK_SECONDS, SHORT_ID_CHARS, TAKE_BACK_SECONDS
 from accredit.pins.shown import shown
+from accredit.stores import SqliteFile
 
 _SECRET_BYTES = 32
 _PAUSE_SECONDS = 0.5
@@ -99,7 +100,7 @@ class TakingBack:
             written = 0
             for each in self.places:
                 try:
-                    await asyncio.to_thread(revoke, link.cert_id, key, each.place, each.name)
+                    await asyncio.to_thread(_revoke, link.cert_id, key, each)
                     told.append(f"It is in the list in {shown(each.name)}.")
                     written += 1
                 except ConfigurationError as error:
@@ -110,7 +111,7 @@ class TakingBack:
             before = known.revoked
             known = await self._people.known(anew=True)
             ended = known.forest.ends_with(link.cert_id, self.desk.now(), before)
-            return TakenBack([*told, *await self._told(link.cert_id, known)], written == len(self.places), known, ended)
+            return TakenBack([*told, *await self._told(link.cert_id)], written == len(self.places), known, ended)
 
     def _noted(self, event: str, link: Link) -> list[str]:
         """Write into the journal; return what is to be said of that."""
@@ -121,7 +122,7 @@ class TakingBack:
             return [f"It is not in the journal: {error.reason}."]
         return []
 
-    async def _told(self, cert_id: str, known: Known) -> list[str]:
+    async def _told(self, cert_id: str) -> list[str]:
         """Return what gateways say of the lists, a moment after they were written."""
         has_store = any(not isinstance(each.place, Path) for each in self.places)
         until = time.monotonic() + TAKE_BACK_SECONDS
@@ -133,7 +134,7 @@ class TakingBack:
             if all(each.has_list for each in said) or time.monotonic() > until:
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
-        told = [_sentence(each, has_store=has_store, known=known) for each in said]
+        told = [_sentence(each) for each in said]
         if self._gateways.not_asked:
             told.append(f"{self._gateways.not_asked} more gateways were not asked.")
         elif said and all(each.has_list and each.counts for each in said):
@@ -219,22 +220,27 @@ class PeoplePart:
         return {"told": done.told, "everywhere": done.is_everywhere, **ended}
 
 
-def _sentence(gateway: GatewayHealth, *, has_store: bool, known: Known) -> str:
-    """Return what a gateway's answer says of the lists."""
+def _revoke(cert_id: str, key: SigningKey, place: ListPlace) -> None:
+    """Put an id into the list at a place. Raises `ConfigurationError`."""
+    if isinstance(place.place, SqliteFile) and not place.place.path.exists():
+        raise ConfigurationError("there is no such store: no gateway reads it", "correct store in desk.toml")
+    revoke(cert_id, key, place.place, place.name)
+
+
+def _sentence(gateway: GatewayHealth) -> str:
+    """Return what a gateway's answer says of the lists about which it was asked."""
     who = f"The gateway at {shown(gateway.address)}"
     if not gateway.status:
         return f"{who}: {gateway.problem}. Whether it knows is not known."
-    reads = gateway.parts.get("revocations")
     if not gateway.counts:
         return f"{who} answers in the clear, where anybody may answer: whether it knows is not known."
+    if gateway.has_list is None:
+        return f"{who} reads no revocation lists, or does not say so: whether it knows is not known."
     if gateway.has_list:
         return f"{who} says that it goes by this list: it knows."
-    if gateway.has_list is False and reads:
+    if gateway.parts.get("revocations"):
         return f"{who} says that it does NOT go by this list: it reads others."
-    if reads is None:
-        return f"{who} reads no revocation lists, or does not say so: whether it knows is not known."
-    if not reads:
-        return f"{who} says that a list does not count for it: see its log, or `accredit check`."
-    if has_store and any(is_of(gateway, each) for each in known.gateways):
-        return f"{who} keeps its log in this store, and says that all its lists are in force: it knows."
-    return f"{who} says that its lists are in force. Whether it reads this one is not known here."
+    return (
+        f"{who} says that a list does NOT count for it: its log, or `accredit check`, says which."
+        " With one whose issuer it does not know it does not start again."
+    )

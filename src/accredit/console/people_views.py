@@ -169,6 +169,7 @@ class PeopleViews:
         may = scopes(map(shown, link.scope))
         words = shown(link.words())
         most = MAX_SHOWN_SCOPE_CHARS if is_short else len(may) + len(words)
+        most_asked = MAX_SHOWN_SCOPE_CHARS if is_short else len(node.asked_for)
         return {
             "handle": link.handle,
             "cert": shown(link.cert_id) if not is_short else shown(link.cert_id[:SHORT_ID_CHARS]),
@@ -177,7 +178,7 @@ class PeopleViews:
             "yours": bool(self._person_id) and placed.person == self._person_id and placed.state in HOLDS,
             "may": _clipped(may, most),
             "only": _clipped(words, most),
-            "for": shown(node.asked_for),
+            "for": _clipped(shown(node.asked_for), most_asked),
             "ends": None if placed.ends_at == UNTIL_REVOKED else placed.ends_at,
             "state": placed.state,
             "calls": node.calls,

@@ -17,7 +17,7 @@ from pathlib import Path
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import standing_for
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
-from accredit.keys import SigningKey, read_file, write_file
+from accredit.keys import SigningKey, read_file, replace_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
 from accredit.stores import LogStore, PostgresDatabase
@@ -46,8 +46,10 @@ def _in_file(path: Path, extend: _Extend) -> ListChange:
     with _locked(path):
         before = read_file(path, MAX_STATEMENT_BYTES).data if _exists(path) else None
         after = extend(before)
-        if after != before:
+        if before is None:
             write_file(path, after, replace=True)
+        elif after != before:  # a gateway of another user may be one who reads it: that stays so
+            replace_file(path, after, old=before)
     return ListChange(before, after)
 
 

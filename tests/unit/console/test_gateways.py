@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from accredit.base.clock import unix_seconds
-from accredit.console.gateways import GatewayHealth, Gateways, is_of, read_known
+from accredit.console.gateways import GatewayHealth, Gateways, read_known
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_ASKED_GATEWAYS, MAX_HEALTH_BYTES
 
@@ -109,12 +109,32 @@ def test_what_comes_in_the_clear_does_not_count__and_odd_addresses_are_not_asked
     assert len(asked(many)) == MAX_ASKED_GATEWAYS
 
 
-def test_a_server_of_a_gateway_is_of_that_gateway_and_of_no_other() -> None:
-    said = GatewayHealth(ids=("gw/mail", ""), address="http://127.0.0.1:1")
-    assert is_of(said, "gw")
-    assert is_of(said, "gw/mail")
-    assert not is_of(said, "g")
-    assert not is_of(said, "")
+def test_a_gateway_is_asked_whether_it_goes_by_a_list__and_says_nothing_of_what_nobody_asked(port: int) -> None:
+    Answering.body = json.dumps({"status": "ok", "list": True, "revocations": True}).encode()
+    gateways = Gateways(lambda: {f"http://127.0.0.1:{port}/mcp": "mail"})
+
+    async def ask(*lists: str) -> GatewayHealth:
+        (said,) = await gateways.ask(lists)
+        return said
+
+    async def case() -> None:
+        assert (await ask()).has_list is None
+        said = await ask("b" * 64, "a" * 64)
+        assert (said.has_list, said.parts) == (True, {"revocations": True})
+        for odd in (1, "true", None, [True]):
+            Answering.body = json.dumps({"status": "ok", "list": odd}).encode()
+            assert (await ask(f"{odd}"[:1] * 64)).has_list is None
+
+    asyncio.run(case())
+    assert [path for path, _ in Answering.asked][:2] == ["/readyz", f"/readyz?list={'a' * 64}&list={'b' * 64}"]
+
+
+def test_of_many_gateways_some_are_asked__and_the_others_counted(port: int) -> None:
+    Answering.body = b'{"status":"ok"}'
+    known = {f"http://127.0.0.{number + 1}:{port}/": "x" for number in range(MAX_ASKED_GATEWAYS + 5)}
+    gateways = Gateways(lambda: known)
+    assert len(asyncio.run(gateways.ask())) == MAX_ASKED_GATEWAYS
+    assert gateways.not_asked == 5
 
 
 def test_a_file_of_known_gateways_that_is_none_is_said_to_be(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Taking back where something fails: what only takes away waits for nothing that it does not need."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,15 @@ from accredit.console.people_part import PeoplePart, TakingBack, _sentence
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import DeskError
 from accredit.keys import write_file, write_key
-from accredit.ratify import RevocationList
+from accredit.ratify import RevocationList, issue_revocation_list
+from accredit.stores import SqliteFile
 
 pytestmark = pytest.mark.holds("console/people_part")
 
 WORLD = World()
 
 
-def part_in(folder: Path, *places: Path) -> tuple[PeoplePart, Journal]:
+def part_in(folder: Path, *places: Path | SqliteFile) -> tuple[PeoplePart, Journal]:
     write_key(folder / "owner.key", WORLD.owner)
     save_delegation(folder / "one.json", (WORLD.grant("comms:email:send", begins=5, ends=NOW * 2),))
     journal = Journal(folder / "state")
@@ -68,6 +70,29 @@ def test_what_no_list_could_take_is_not_said_to_be_taken_back(tmp_path: Path) ->
     assert error.value.reason.count("NOT in ") == 2
 
 
+def test_a_store_that_is_not_there_is_not_made__no_gateway_reads_it(tmp_path: Path) -> None:
+    part, journal = part_in(tmp_path, SqliteFile(tmp_path / "misspelt.db"))
+    with pytest.raises(DeskError, match="no such store"):
+        asyncio.run(taken(part))
+    journal.close()
+    assert not (tmp_path / "misspelt.db").exists()
+
+
+@pytest.mark.holds("console/revoking", 2)
+def test_a_list_that_a_gateway_of_another_user_reads_stays_readable_for_it(tmp_path: Path) -> None:
+    part, journal = part_in(tmp_path, tmp_path / "revoked.json")
+    write_file(tmp_path / "revoked.json", issue_revocation_list(WORLD.owner.signer(), (), NOW).encode())
+    (tmp_path / "revoked.json").chmod(0o644)
+    before = os.umask(0o077)
+    try:
+        asyncio.run(taken(part))
+    finally:
+        os.umask(before)
+        journal.close()
+    assert (tmp_path / "revoked.json").stat().st_mode & 0o777 == 0o644
+    assert len(RevocationList.decode((tmp_path / "revoked.json").read_bytes()).revoked_certs) == 1
+
+
 @pytest.mark.parametrize(
     ("said", "word"),
     [
@@ -75,12 +100,11 @@ def test_what_no_list_could_take_is_not_said_to_be_taken_back(tmp_path: Path) ->
         ({"counts": False, "has_list": True}, "not known"),
         ({"has_list": True}, "it knows"),
         ({"has_list": False}, "NOT go by this list"),
-        ({"has_list": False, "parts": {"revocations": False}}, "does not count"),
-        ({"parts": {}}, "not known"),
+        ({"has_list": False, "parts": {"revocations": False}}, "does NOT count"),
+        ({}, "not known"),
     ],
 )
-def test_what_a_gateway_does_not_say_is_not_known(tmp_path: Path, said: dict[str, object], word: str) -> None:
-    people = People(None, tmp_path)
+def test_what_a_gateway_does_not_say_is_not_known(said: dict[str, object], word: str) -> None:
     plain: dict[str, object] = {"ids": ("g",), "address": "https://g", "status": "ok", "parts": {"revocations": True}}
     gateway = GatewayHealth(**plain | said)  # type: ignore[arg-type]
-    assert word in _sentence(gateway, has_store=False, known=asyncio.run(people.known()))
+    assert word in _sentence(gateway)
