@@ -32,6 +32,8 @@ def test_the_tutorial_of_one_command_does_what_it_says(tmp_path: Path, free_port
             )  # fmt: skip
 
         assert up == f"accredit up {url}"
+        first_screen = (PAGE.parents[2] / "README.md").read_text("utf-8").partition("\n## Protect a server")[0]
+        assert up.replace(url, "http://127.0.0.1:9000/mcp") in first_screen
         with person.terminal("up", url, "--port", str(person.port)) as terminal:
             for prompt in ("New passphrase", "once more"):
                 terminal.wait_for(prompt)
