@@ -84,7 +84,9 @@ def test_three_servers_go_on_working_behind_the_gateway__and_the_log_tells_the_h
     assert listed.returncode == 0, listed.stderr
     calls = [json.loads(line) for line in listed.stdout.splitlines()]
     keys = home.folder / ".config/accredit/agents"
-    agents = {json.loads((keys / f"{name}.key.pub").read_text())["id"]: name for name in ("cursor", "claude-desktop")}
+    agents = {
+        json.loads((keys / name / "agent.key.pub").read_text())["id"]: name for name in ("cursor", "claude-desktop")
+    }
     assert sorted((each["server"], agents[each["agent_id"]], each["outcome"]) for each in calls) == [
         ("echo", "claude-desktop", "ok"), ("echo", "cursor", "ok"), ("mail", "cursor", "ok"), ("web", "cursor", "ok"),
     ]  # fmt: skip
@@ -193,8 +195,8 @@ def test_killed_at_any_moment_it_leaves_a_host_that_works__and_the_next_run_fini
         if left != old:  # then all that it leads to is there
             checked = home.run("config", "check", "--config", str(home.config))
             assert checked.returncode == 0, checked.stderr
-            agents = home.folder / ".config/accredit/agents"
-            assert {"cursor.key", "cursor.key.pub", "cursor.json"} <= set(os.listdir(agents))
+            agent = home.folder / ".config/accredit/agents/cursor"
+            assert {"agent.key", "agent.key.pub", "delegation.json"} <= set(os.listdir(agent))
         if process.returncode == 0:
             break
         assert process.returncode == -9, stderr

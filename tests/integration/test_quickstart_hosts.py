@@ -53,15 +53,30 @@ def test_the_page_leads_from_a_host_s_servers_to_calls_that_are_signed_and_on_re
         entry = json.loads(file.read_text())[host.table]["mail"]
         connect, url, *options = entry["args"]
         assert connect == "connect"
+        call = {"name": "told", "arguments": {}}
         with Connected(tmp_path, url, *options, **person.env) as connected:
             connected.initialize()
             assert [each["name"] for each in connected.ask("tools/list")["result"]["tools"]] == ["told"]
-            told = connected.ask("tools/call", {"name": "told", "arguments": {}})["result"]
+            told = connected.ask("tools/call", call)["result"]
             assert json.loads(told["content"][0]["text"])["token"] == "s3cret"
         (row,) = [line for line in shell(listed, person).stdout.splitlines() if "told" in line]
         assert "ok" in row
         proposed = shell(suggested, person).stdout
-    assert "[servers.mail.tools.told]" in proposed
-    assert "accredit grant" in proposed
+        tables, grants = proposed.split("# For whoever signs")
+        agent = person.own / "agents" / name / "agent.key"
+        config = person.home / "accredit/accredit.toml"
+        config.write_text(config.read_text().replace('mode = "observe"', 'mode = "required"') + tables)
+        (grant,) = [line for line in grants.splitlines() if line.startswith("accredit grant")]
+        grant = re.sub(r"PRINCIPAL-\S+", str(person.own / "owner.key"), grant)
+        grant = re.sub(r"AGENT-\S+", f"{agent}.pub", grant)
+        grant = re.sub(r"--out (\S+)", rf"--out {agent.parent}/grants/\1", grant)
+        shell("accredit reload --config ~/accredit/accredit.toml", person)
+        with Connected(tmp_path, url, *options, "--ask", "off", **person.env) as connected:
+            connected.initialize()
+            assert "nobody has allowed" in str(connected.ask("tools/call", call))
+        shell(f"{grant} --passphrase-file {shlex.quote(str(person.secret))} --yes", person)
+        with Connected(tmp_path, url, *options, **person.env) as connected:
+            connected.initialize()
+            assert connected.ask("tools/call", call)["result"]["content"] == told["content"]
     shell(f"{back.strip()} --yes", person)
     assert file.read_text() == old

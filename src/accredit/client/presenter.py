@@ -52,7 +52,8 @@ from accredit.refusals import CHALLENGE_REQUIRED
 
 _log = logging.getLogger("accredit.client")
 
-_GRANTS = "grants"
+GRANTS = "grants"
+"""The folder beside an agent's key of what a person allowed for longer than one call."""
 
 Chain = Sequence[DelegationCert]
 """A delegation and those that it rests on, leaf first."""
@@ -121,7 +122,7 @@ class ProofPresenter:
             raise _nothing_to_present()
         self._may_ask = may_ask
         self._allowed: list[_Held] = []
-        self._grants = self.key_path.with_name(_GRANTS) if may_ask and self.key_path is not None else None
+        self._grants = self.key_path.with_name(GRANTS) if may_ask and self.key_path is not None else None
         self._read_grants()
 
     def __repr__(self) -> str:

@@ -35,8 +35,9 @@ from accredit.cli.actions.install_entry import connect_words, endpoint
 from accredit.cli.actions.install_wish import Wish, agreed, place_of
 from accredit.cli.actions.output import GOOD, QUIET, print_json, say, tell
 from accredit.cli.actions.own_files import check_own_folder
-from accredit.cli.actions.own_grant import IDENTITY, fault_of_grant
+from accredit.cli.actions.own_grant import DELEGATION, IDENTITY, fault_of_grant
 from accredit.cli.actions.own_keys import (
+    AGENT_KEY,
     OWNER_KEY,
     OwnKey,
     Passphrases,
@@ -46,6 +47,7 @@ from accredit.cli.actions.own_keys import (
     own_config_folder,
     person_key,
 )
+from accredit.client.presenter import GRANTS
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.console.settings import find_key, read_settings
 from accredit.errors import ConfigurationError
@@ -120,8 +122,8 @@ def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
 def _job(wish: Wish, host: Host, file: Path, old: bytes, own: Sequence[Own], config: Path) -> _Job:
     """Return what would be written (step 1), without the servers whose entries can't be edited safely."""
     folder = config_folder(os.environ)
-    agent = folder / _AGENTS / f"{host.name}.key"
-    delegation = agent.with_suffix(".json")
+    agent = folder / _AGENTS / host.name / AGENT_KEY
+    delegation = agent.with_name(DELEGATION)
     person = folder / OWNER_KEY
     if has_person_key(os.environ) and (public_path(person).exists() or not person.exists()):
         person = find_key(read_settings(os.environ))  # else it is about to be made, or to get its public half
@@ -179,6 +181,7 @@ def _make_keys(job: _Job, passphrases: Passphrases) -> None:
         folder = job.agent.parent
         check_own_folder(folder, "let nobody else write there")
         _make_folder(folder)
+        _make_folder(folder / GRANTS)  # what is put there is presented, too
         person = person_key(os.environ, passphrases)
         agent = agent_key(job.agent, f"{job.host.name} of {os.environ.get('USER') or 'this machine'}"[:64])
         if not _still_counts(job.delegation, person, agent):

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from accredit.cli.actions.documents import read_delegations
 from accredit.cli.actions.grant import Request, grant_delegation
-from accredit.cli.actions.grant_lookup import NothingReadOnly, Place, Wanted, look_up
 from accredit.cli.actions.own_keys import OwnKey, Passphrases
 from accredit.cli.actions.wording import timestamp
 from accredit.cli.reaching import Reach
@@ -59,6 +58,13 @@ def sign_first(
 
 def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the scopes of what only reads, and notes for whoever signs them."""
+    from accredit.cli.actions.grant_lookup import (  # noqa: PLC0415 - it loads the SDK, and asks servers
+        NothingReadOnly,
+        Place,
+        Wanted,
+        look_up,
+    )
+
     try:
         found = look_up(Wanted((), (), True, False), (), Place(config, None, None, reach))
     except NothingReadOnly:
