@@ -145,6 +145,30 @@ def test_an_operator_reads_calls_and_their_stories_without_a_key(tmp_path: Path,
     assert failed == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "zoom"), [(1000, 1), (320, 1), (640, 2)])
+def test_everybody_can_read_calls_and_their_stories(
+    tmp_path: Path, browser: Any, scheme: str, width: int, zoom: int
+) -> None:
+    written(tmp_path)
+    with ReadOnly(tmp_path) as desk:
+        size = {"width": width // zoom, "height": 800 // zoom}
+        page = browser.new_context(color_scheme=scheme, viewport=size, device_scale_factor=zoom).new_page()
+        page.goto(desk.link)
+        page.wait_for_selector("tbody tr")
+        assert faults(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        for _ in range(20):  # by the keyboard alone
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.matches('tbody a')"):
+                break
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=Told by the log")
+        assert faults(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.context.close()
+
+
 def test_the_browser_itself_verifies_a_story__and_saves_what_shows_it_to_others(tmp_path: Path, browser: Any) -> None:
     config = tmp_path / "config" / "accredit"
     config.mkdir(parents=True)
