@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from accredit.attest import Digest, Head
+from accredit.attest import Checkpoint, Digest, Head
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.reading import (
     NO_PLACE,
@@ -120,10 +120,9 @@ class LogFile(LogReader):
         return status.st_dev, status.st_ino
 
     def count(self) -> int:
-        """Return the number of entries."""
-        for (count,) in self._rows("SELECT count(*) FROM log_entries"):
-            return count
-        return 0
+        """Return about how many entries there are, by the numbers of the first and the last: nobody counts a million."""
+        oldest, newest = self._ends()
+        return newest - oldest + 1
 
     def heads(self) -> list[Head]:
         """Return the head of each writer's chain."""
@@ -149,11 +148,10 @@ class LogFile(LogReader):
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
         """Yield the entries that hold a text, the newest first; with `since`, those from there on, in order."""
         part = text.encode("utf-8", "surrogatepass")
-        ((oldest, newest),) = self._rows(_ENDS)
-        if since is None:  # backwards: by negative numbers
-            found = ((-last, -first, "DESC") for first, last in windows(-newest, -oldest))
+        if since is None:
+            found = ((first, last, "DESC") for first, last in self._backwards())
         else:
-            found = ((first, last, "ASC") for first, last in windows(since.number, newest))
+            found = ((first, last, "ASC") for first, last in windows(since.number, self._ends()[1]))
         query = f"{self._read} WHERE instr(payload, ?) AND entry BETWEEN ? AND ? ORDER BY entry"
         for first, last, order in found:
             for row in self._rows(f"{query} {order}", part, first, last):
@@ -168,6 +166,30 @@ class LogFile(LogReader):
         """Yield checkpoints and notes of pruning, in order."""
         for row in self._rows(f"{self._read} WHERE ml_dsa_65 IS NOT NULL ORDER BY entry"):
             yield _numbered(row)
+
+    def latest_checkpoints(self) -> Iterator[Numbered]:
+        """Yield the latest checkpoint of each chain that has one: they are looked for from the newest entry on."""
+        missing = {name for (name,) in self._rows("SELECT name FROM log_writers WHERE checkpointed <> 0")}
+        query = f"{self._read} WHERE ml_dsa_65 IS NOT NULL AND entry BETWEEN ? AND ? ORDER BY entry DESC"
+        for first, last in self._backwards() if missing else ():
+            for row in self._rows(query, first, last):
+                entry = _numbered(row)
+                said = entry.statement()
+                if said and isinstance(said.predicate, Checkpoint) and said.predicate.writer in missing:
+                    missing.discard(said.predicate.writer)
+                    yield entry
+            if not missing:
+                return
+
+    def _ends(self) -> tuple[int, int]:
+        """Return the numbers of the first and the last entry; 1 and 0 if there is none."""
+        ((oldest, newest),) = self._rows(_ENDS)
+        return oldest, newest
+
+    def _backwards(self) -> Iterator[tuple[int, int]]:
+        """Yield ranges of entries, (first, last), that make up the log: the newest range first, and short."""
+        oldest, newest = self._ends()
+        return ((-last, -first) for first, last in windows(-newest, -oldest))
 
     def chains(self) -> Iterator[bytes]:
         """Yield the chains of certificates that calls came with."""
