@@ -120,7 +120,7 @@ class LogFile(LogReader):
         return status.st_dev, status.st_ino
 
     def count(self) -> int:
-        """Return about how many entries there are, by the numbers of the first and the last: nobody counts a million."""
+        """Return about how many entries there are, by the numbers of the first and the last."""
         oldest, newest = self._ends()
         return newest - oldest + 1
 
