@@ -951,6 +951,9 @@ SERVER_LISTS_SECONDS = 60.0
 """The time for a server to start and to list all its tools. One that is installed when it is first run takes half of
 that."""
 
+SERVERS_ASKED_AT_ONCE = 8
+"""Servers of a configuration that `accredit check` asks at one time: each may start a program of 100 MB."""
+
 ASK_NOTICE_SECONDS = 10.0
 """The wait for such a list after which the user is told. Servers that need not be installed start in a second or two,
 and are asked twice."""

@@ -143,3 +143,50 @@ def test_wrap_holds_its_server_to_the_lock(mode: str, tmp_path: Path) -> None:
     lines = map(json.loads, (tmp_path / "received").read_text("utf-8").splitlines())
     called = [line["params"]["name"] for line in lines if line.get("method") == "tools/call"]
     assert ("list_inbox" in called) is (mode == "warn")
+
+
+@pytest.mark.holds("cli/actions/pin", 4)
+def test_what_is_pinned_of_a_server_that_is_gone_is_told_and_taken_out(listed: Listed, tmp_path: Path) -> None:
+    lock = tmp_path / "accredit.lock"
+    before = lock.read_bytes()
+    lock.write_bytes(write_lock({**read_lock(before), "calendar": definitions()}))
+    listed.say(POISONED)
+    done = accredit("check", folder=tmp_path)
+    assert "note: calendar of accredit.lock is no server: accredit pin calendar --yes takes it out" in done.stdout
+    assert json.loads(accredit("check", "--json", folder=tmp_path).stdout)["stale_pins"] == ["calendar"]
+    with_it = lock.read_bytes()
+    for words in (("pin", "calendar"), ("pin", "calendar", "--json")):
+        assert accredit(*words, folder=tmp_path).returncode == 1
+        assert lock.read_bytes() == with_it
+    told = json.loads(accredit("pin", "calendar", "--yes", "--json", folder=tmp_path).stdout)
+    assert (told["server"], told["dropped"]) == ("calendar", True)
+    assert lock.read_bytes() == before  # the poisoned definition was not taken along
+    assert accredit("pin", "calendar", "--yes", folder=tmp_path).returncode == 2
+    assert "stale_pins" not in accredit("check", "--json", folder=tmp_path).stdout
+
+
+MEETS = """
+import os, pathlib, sys, time
+name, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+(folder / name).touch()
+while len(list(folder.iterdir())) < 3:
+    time.sleep(0.05)
+os.execv(sys.executable, [sys.executable, *sys.argv[3:]])
+"""
+
+
+@pytest.mark.holds("cli/asking/server")
+def test_no_server_waits_for_another_one_to_be_asked(tmp_path: Path) -> None:
+    """Each of three begins to answer once all of them have been started."""
+    (tmp_path / "met").mkdir()
+    (tmp_path / "meets.py").write_text(MEETS)
+    tables: list[str] = []
+    for name in ("mail", "files", "days"):
+        listed = Listed(tmp_path / f"{name}.json")
+        program = ["-m", "tests.world.changing_server", str(tmp_path / "received"), str(listed.path), "--legacy"]
+        words = [sys.executable, str(tmp_path / "meets.py"), name, str(tmp_path / "met"), *program]
+        tables.append(f"[servers.{name}]\ncommand = {json.dumps(words)}\ncwd = {json.dumps(str(ROOT))}\n")
+    (tmp_path / "accredit.toml").write_text("\n".join(tables))
+    told = json.loads(accredit("check", "--json", folder=tmp_path).stdout)
+    assert list(told["servers"]) == ["mail", "files", "days"]
+    assert all(each["tools"] for each in told["servers"].values())

@@ -51,6 +51,16 @@ def read_pinned(loaded: Loaded) -> Definitions | None:
     return read_lock_file(path).get(lock_name(loaded)) if path is not None and is_there(path) else None
 
 
+def stale_pins(loaded: Loaded) -> dict[str, Definitions]:
+    """Return what the lock of a configuration holds of servers that are not in that, by their names. Raises
+    `ConfigurationError`."""
+    path = lock_file(loaded)
+    if path is None or not is_there(path):
+        return {}
+    configured = frozenset(loaded.config.servers.by_name) or {UPSTREAM}
+    return {name: pinned for name, pinned in read_lock_file(path).items() if name not in configured}
+
+
 def lock_name(loaded: Loaded) -> str:
     """Return the name of a configuration's one server, or of a view's, in the lock."""
     return loaded.server or UPSTREAM

@@ -22,12 +22,13 @@ from accredit.cli.actions.check_fix import add_tables
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.suggest_scopes import advertised_scope, fault_of
 from accredit.cli.asking.listing import Offer
-from accredit.cli.asking.server import ask_configured
+from accredit.cli.asking.server import ask_each
 from accredit.cli.reaching import Reach
 from accredit.config import Loaded, build_catalog, read_pinned
+from accredit.config.pins import stale_pins
 from accredit.config.servers import view, views
 from accredit.errors import ConfigurationError
-from accredit.pins import Change, Definitions, changes
+from accredit.pins import LOCK_FILE, Change, Definitions, changes
 from accredit.policy import Catalog
 from accredit.policy.constraint_words import facts_table
 from accredit.policy.facts import CONTEXT_NAMES
@@ -69,6 +70,8 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
             "--header and --token-env are for one server, and [servers] names several",
             one_line(f"name it: accredit check NAME, of {', '.join(loaded.config.servers.by_name)}"),
         )
+    stale = sorted(stale_pins(loaded)) if name is None else []
+    notes = [f"note: {each} of {LOCK_FILE} is no server: accredit pin {each} --yes takes it out" for each in stale]
     offers, silent = _asked(servers, reach, several=several)
     if fix:
         loaded = add_tables(loaded, offers)
@@ -79,20 +82,23 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
     observes = loaded.config.proofs.mode == "observe"
     if not several:
         only = next(iter(checked.values()))
+        members = only.members | ({"stale_pins": stale} if stale else {})
+        only = only._replace(members=members, lines=[*only.lines, *notes])
         return _printed(_observed(only) if observes else only, as_json=as_json)
     good = not silent and all(found.ok for found in checked.values())
     if as_json:
         told = {each: {"ok": False, "error": error.what} for each, error in silent.items()}
-        mode = {"proofs": "observe"} if observes else {}
+        more: dict[str, object] = {"proofs": "observe"} if observes else {}
+        more |= {"stale_pins": stale} if stale else {}
         print_json(
-            {"ok": good, **mode, "servers": {**{each: found.members for each, found in checked.items()}, **told}}
+            {"ok": good, **more, "servers": {**{each: found.members for each, found in checked.items()}, **told}}
         )
     else:
         for each, found in checked.items():
             for line in found.lines:
                 say(f"{each}: {line}")
-        if observes:
-            say(_OBSERVED)
+        for note in (*notes, *([_OBSERVED] if observes else [])):
+            say(note)
     for error in silent.values():
         typer.echo(two_lines(error.what, error.remedy), err=True)
     return 0 if good else 2 if silent else 1
@@ -109,13 +115,13 @@ def _asked(
     """Return what each server offers, by its name, and of several what is wrong with those that don't say."""
     offers: dict[str, Offer] = {}
     silent: dict[str, ConfigurationError] = {}
-    for each in servers:
-        try:
-            offers[each.server] = ask_configured(each, reach)
-        except ConfigurationError as error:
-            if not several:
-                raise
-            silent[each.server] = error
+    for name, asked in ask_each(servers, reach).items():
+        if isinstance(asked, Offer):
+            offers[name] = asked
+        elif several:
+            silent[name] = asked
+        else:
+            raise asked
     return offers, silent
 
 

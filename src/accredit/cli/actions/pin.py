@@ -5,6 +5,7 @@
 2. Nothing is written before somebody says yes, on a terminal or with `--yes`: exit code 1 without.
 3. Only this server's part of the lock changes. A file that is not good is not replaced: it may hold what others are
    pinned to.
+4. What is pinned of a server that the configuration does not have is taken out, once it was shown and somebody agrees.
 """
 
 import os
@@ -61,6 +62,25 @@ def pin_offer(approval: Approval, offer: Offer, *, as_json: bool) -> int:
         say(
             f"wrote {approval.path}: {len(found.tools)} tools pinned; `accredit reload` has a gateway that runs take it"
         )
+    return 0 if taken else 1
+
+
+def drop_pins(approval: Approval, *, as_json: bool) -> int:
+    """Take what is pinned of a server that is not there any more out of the lock, if it is agreed to; return the exit
+    code. Raises `ConfigurationError`."""
+    lock = read_lock_file(approval.path)
+    tools = sorted(lock.pop(approval.server).tools)
+    if not as_json:
+        say(f"{approval.server}: no server of the configuration; {len(tools)} tools of it are pinned")
+        for tool in tools:
+            say(f"  - {shown(tool)}", BAD)
+    taken = approval.agreed or (not as_json and _agreed())
+    if taken:
+        write_file(approval.path, lock_text(lock), replace=True)
+    if as_json:
+        print_json({"server": approval.server, "dropped": taken, "tools": tools})
+    elif taken:
+        say(f"wrote {approval.path}: nothing is pinned of {approval.server}")
     return 0 if taken else 1
 
 

@@ -15,9 +15,10 @@ import contextlib
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import httpx2
 from mcp import Client, MCPError
@@ -38,7 +39,13 @@ from accredit.config import Loaded, build_upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
-from accredit.limits import ASK_NOTICE_SECONDS, MAX_OVERHEARD_LINES, MAX_TOOL_LIST_BYTES, SERVER_LISTS_SECONDS
+from accredit.limits import (
+    ASK_NOTICE_SECONDS,
+    MAX_OVERHEARD_LINES,
+    MAX_TOOL_LIST_BYTES,
+    SERVER_LISTS_SECONDS,
+    SERVERS_ASKED_AT_ONCE,
+)
 from accredit.pins import ListReader
 
 _ENDPOINT, _STREAM = "http://127.0.0.1/mcp", "http://127.0.0.1/sse"
@@ -64,59 +71,99 @@ def ask_upstream(
 
     `seconds` are for all of it; `place` is where the configuration has the server. Raises `ConfigurationError`.
     """
-    configure_logs("error", "text")
-    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it has to say comes back as an error
+    _quiet()
     with Progress("asking the server what it offers"):
-        return _ask_upstream(upstream, follow=follow, seconds=seconds, place=place)
+        return asyncio.run(_ask_upstream(upstream, follow=follow, seconds=seconds, place=place))
 
 
 def ask_configured(loaded: Loaded, reach: Reach) -> Offer:
     """Return what the server of a configuration, or of a view of one, offers. Raises `ConfigurationError`, which says
     which of several it is about."""
-    try:
-        upstream = reached(build_upstream(loaded, os.environ), reach)
-        offer, _ = ask_upstream(upstream, seconds=reach.timeout, place=loaded.place("upstream"))
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            f"{loaded.server}: {error.what}" if loaded.server else error.what, error.remedy
-        ) from None
-    return offer
+    (asked,) = ask_each([loaded], reach).values()
+    if isinstance(asked, ConfigurationError):
+        raise asked
+    return asked
+
+
+def ask_each(servers: Iterable[Loaded], reach: Reach) -> dict[str, Offer | ConfigurationError]:
+    """Return what each server of a configuration offers, by its name, or why it does not say; some are asked at one
+    time."""
+    _quiet()
+    views = list(servers)
+    what = "asking the server what it offers" if len(views) == 1 else f"asking {len(views)} servers what they offer"
+    with Progress(what) as progress:
+        return asyncio.run(_ask_each(views, reach, progress))
+
+
+async def _ask_each(
+    servers: Sequence[Loaded], reach: Reach, progress: Progress
+) -> dict[str, Offer | ConfigurationError]:
+    room = asyncio.Semaphore(SERVERS_ASKED_AT_ONCE)
+
+    async def ask(loaded: Loaded) -> Offer | ConfigurationError:
+        try:
+            async with room:
+                upstream = reached(build_upstream(loaded, os.environ), reach)
+                place = loaded.place("upstream")
+                offer, _ = await _ask_upstream(upstream, seconds=reach.timeout, place=place, name=loaded.server)
+        except ConfigurationError as error:
+            what = f"{loaded.server}: {error.what}" if loaded.server else error.what
+            return ConfigurationError(what, error.remedy)
+        finally:
+            progress.done += len(servers) > 1
+        return offer
+
+    found = await asyncio.gather(*map(ask, servers))
+    return {loaded.server: each for loaded, each in zip(servers, found, strict=True)}
 
 
 def ask_object(place: str) -> Offer:
     """Import `module:name` and return what that server object offers. Raises `ConfigurationError`."""
     server = imported(place)
     with Progress("asking the server what it offers"):
-        return _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, SERVER_LISTS_SECONDS)
+        asked = _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, SERVER_LISTS_SECONDS)
+        return asyncio.run(asked)
 
 
-def _ask_upstream(
-    upstream: _Upstream, *, follow: bool = False, seconds: float | None = None, place: str = "upstream"
+def _quiet() -> None:
+    configure_logs("error", "text")
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what it has to say comes back as an error
+
+
+async def _ask_upstream(
+    upstream: _Upstream,
+    *,
+    follow: bool = False,
+    seconds: float | None = None,
+    place: str = "upstream",
+    name: str = "",
 ) -> tuple[Offer, _Upstream]:
     seconds = seconds or SERVER_LISTS_SECONDS
     if isinstance(upstream, HttpUpstream):
-        upstream = asyncio.run(authenticated(upstream, place))
-        door = asyncio.run(knock(upstream, follow=follow, seconds=seconds, place=place))
-        return _ask(lambda capabilities: _through_gateway(door, capabilities), _TRY_URL, seconds), door.upstream
-    with _Overheard() as overheard:
+        upstream = await authenticated(upstream, place)
+        door = await knock(upstream, follow=follow, seconds=seconds, place=place)
+        offer = await _ask(lambda capabilities: _through_gateway(door, capabilities), _TRY_URL, seconds, name)
+        return offer, door.upstream
+    with _Overheard(name) as overheard:
         try:
-            offer = _ask(lambda capabilities: _through_gateway(Door(upstream), capabilities), _TRY_COMMAND, seconds)
+            behind = Door(upstream)
+            offer = await _ask(lambda able: _through_gateway(behind, able), _TRY_COMMAND, seconds, name)
         except ConfigurationError:
             overheard.tell()
             raise
     return offer, upstream
 
 
-def _ask(connect: _Connect, remedy: str, seconds: float) -> Offer:
+async def _ask(connect: _Connect, remedy: str, seconds: float, name: str = "") -> Offer:
     try:
-        return asyncio.run(_offer(connect, seconds))
+        return await _offer(connect, seconds, name or "the server")
     except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
         raise _fault(error, remedy, seconds) from None
 
 
-async def _offer(connect: _Connect, seconds: float) -> Offer:
+async def _offer(connect: _Connect, seconds: float, name: str) -> Offer:
     deadline = asyncio.timeout(seconds)
-    notice = f"waiting for the server to list its tools, for {seconds:.0f} s in all, as it may be installing itself"
+    notice = f"waiting for {name} to list its tools, for {seconds:.0f} s in all, as it may be installing itself"
     noticing = asyncio.get_running_loop().call_later(ASK_NOTICE_SECONDS, tell, notice)
     try:
         async with deadline:
@@ -201,11 +248,18 @@ async def _through_gateway(door: Door, capabilities: Capabilities) -> AsyncGener
         await app.aclose()
 
 
-class _Overheard(logging.Handler):
-    """Keeps what the gateway logs of a child's stderr while it is entered, whatever else is logged."""
+_overhearing: ContextVar["_Overheard | None"] = ContextVar("accredit_overhearing", default=None)
 
-    def __init__(self) -> None:
+
+class _Overheard(logging.Handler):
+    """Keeps what the gateway logs of a child's stderr while it is entered, whatever else is logged: of the child that
+    this task and those that it begins have started."""
+
+    _entered: ClassVar[int] = 0
+
+    def __init__(self, name: str) -> None:
         super().__init__(logging.INFO)
+        self._name = name or "the server"
         self._logger = logging.getLogger("accredit.gateway.stdio")
         self._lines: deque[str] = deque(maxlen=MAX_OVERHEARD_LINES)
         self._before = logging.WARNING
@@ -213,6 +267,8 @@ class _Overheard(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line of the child's."""
+        if _overhearing.get() is not self:
+            return
         if record.getMessage() == "upstream_stderr":
             fields = fields_of(record)
             if fields.get("pid") != self._pid:  # it was started again: what it says now is what counts
@@ -225,18 +281,23 @@ class _Overheard(logging.Handler):
     def tell(self) -> None:
         """Show the last lines that were kept, on stderr."""
         for line in self._lines:
-            tell(f"the server: {line}")
+            tell(f"{self._name}: {line}")
 
     def __enter__(self) -> Self:
-        self._before = self._logger.getEffectiveLevel()
+        self._token = _overhearing.set(self)
+        self._before = logging.getLogger().getEffectiveLevel()
         self._logger.setLevel(logging.INFO)
         self._logger.propagate = False
         self._logger.addHandler(self)
+        _Overheard._entered += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        _overhearing.reset(self._token)
         self._logger.removeHandler(self)
-        self._logger.propagate = True
-        self._logger.setLevel(logging.NOTSET)
+        _Overheard._entered -= 1
+        if not _Overheard._entered:
+            self._logger.propagate = True
+            self._logger.setLevel(logging.NOTSET)

@@ -32,7 +32,8 @@ def pin(
 
     What is shown is what a model would read: characters that don't show are written as their code points, and names
     that look like others are marked. Without a yes, nothing is written, and the exit code is 1. A gateway reads the
-    lock at its start, and at a reload.
+    lock at its start, and at a reload. What is pinned of a server that the configuration does not have (any more) is
+    taken out by that server's name.
 
     Examples:
 
@@ -40,10 +41,10 @@ def pin(
 
     accredit pin --config accredit.toml --yes
     """
-    from accredit.cli.actions.pin import Approval, pin_offer
+    from accredit.cli.actions.pin import Approval, drop_pins, pin_offer
     from accredit.cli.asking.server import ask_configured
     from accredit.config import load, lock_file
-    from accredit.config.pins import lock_name
+    from accredit.config.pins import lock_name, stale_pins
     from accredit.config.servers import view
     from accredit.errors import ConfigurationError
 
@@ -51,6 +52,8 @@ def pin(
     path = lock_file(loaded)
     if path is None:
         raise ConfigurationError("there is no configuration, beside which a lock would be", "name one with --config")
+    if name is not None and name in stale_pins(loaded):
+        return drop_pins(Approval(path, name, yes), as_json=as_json)
     servers = loaded.config.servers.by_name
     if servers and name is None:
         raise ConfigurationError("[servers] names several, and pin approves one", f"name one of {', '.join(servers)}")

@@ -1,5 +1,6 @@
 """Asking a server for its tools: one that does not answer is given up, and ended."""
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def test_a_server_that_never_lists_is_waited_for_aloud_and_given_up(
     monkeypatch.setattr(asking, "ASK_NOTICE_SECONDS", 0.0)
     upstream = StdioUpstream((sys.executable, listing_server.__file__, "--mute"), cwd=str(tmp_path))
     with pytest.raises(ConfigurationError, match="in 1 s") as caught:
-        asking._ask_upstream(upstream)
+        asyncio.run(asking._ask_upstream(upstream))
     assert "run the command by hand" in caught.value.remedy
     (notice,) = capsys.readouterr().err.splitlines()
     assert notice.startswith("waiting for the server to list its tools, for 1 s in all")
@@ -30,7 +31,7 @@ def test_a_server_that_never_lists_is_waited_for_aloud_and_given_up(
 def test_a_command_that_speaks_no_mcp_is_told_how_to_find_out(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "SERVER_LISTS_SECONDS", 1.0)
     with pytest.raises(ConfigurationError, match="did not list its tools") as caught:
-        asking._ask_upstream(StdioUpstream(("sh", "-c", silent)))
+        asyncio.run(asking._ask_upstream(StdioUpstream(("sh", "-c", silent))))
     assert caught.value.remedy.startswith("run the command by hand")
 
 
