@@ -802,8 +802,16 @@ seconds. Each has cost somebody a valid proof; issued challenges are not remembe
 USE_MARKS = 1_000
 """Parts of a rate limit's window that are counted separately: thousandths of it, but never less than a second."""
 
-MAX_USE_MARKS = 262_144
-"""Such parts with at least one use, of all certificates, some 100 bytes each (measured)."""
+MAX_USE_MARKS = 1_048_576
+"""Such parts with at least one use, of all certificates and quotas, some 100 bytes each (measured): quotas of 20,000
+busy callers."""
+
+QUOTA_MARKS = 50
+"""Parts of a quota's window that are counted separately: quotas count many more callers than delegations do."""
+
+MAX_USE_TOTAL = 1 << 61
+"""What the uses of a series may count for until it is counted anew, as a database's integers end at 2**63: more than a
+thousand windows of the largest quota."""
 
 STORE_SWEEP_ENTRIES = 100
 """Expired entries that one request removes from memory, in some microseconds: no request pays for a flood."""

@@ -11,6 +11,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from accredit.attest import CallDecision, Outcome
+from accredit.limits import USE_MARKS
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.tokens import AccessToken, KeySet, SubjectToken
 
@@ -27,12 +28,14 @@ class Spending(Enum):
 
 
 class RateLimit(Struct, frozen=True):
-    """A certificate may be used `count` times in any `window_s` seconds. `cert_id` stands for this certificate
-    alone."""
+    """What `cert_id` stands for (a certificate, or whom a quota counts) may be used `count` times in any `window_s`
+    seconds. One use counts for `amount`; it counts for up to a `parts`-th of the window longer."""
 
     cert_id: str
     window_s: int
     count: int
+    amount: int = 1
+    parts: int = USE_MARKS
 
 
 class ProofStore(Protocol):
@@ -73,8 +76,12 @@ class ProofStore(Protocol):
         ...
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
-        """Record one use of each certificate in `limits`, atomically, unless that would exceed a limit: then record
-        none."""
+        """Record one use for each of `limits`, atomically, unless that would exceed one: then record none."""
+        ...
+
+    async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
+        """Return from when on one more use would not exceed a limit if nothing else is used until then: `now`, or
+        later; None if never."""
         ...
 
     async def ready(self) -> bool:

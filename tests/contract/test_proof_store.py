@@ -315,6 +315,56 @@ def test_the_same_certificate_twice_is_one_use_and_the_smaller_count_holds(with_
     with_store(main)
 
 
+def test_a_use_counts_for_its_amount__up_to_the_limit_itself(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        async def use(amount: int, at: int) -> bool:
+            return await store.use([RateLimit("one", 60, 500, amount)], now=at)
+
+        assert await use(300, NOW)
+        assert not await use(201, NOW + 1)
+        assert await use(0, NOW + 1)
+        assert await use(200, NOW + 2)
+        assert not await use(1, NOW + 2)
+        assert await use(0, NOW + 2)
+        assert await store.uses("one", 60, now=NOW + 3) == 500
+        assert await use(300, NOW + 60)
+        assert not await use(1, NOW + 61)
+
+    with_store(main)
+
+
+def test_it_is_told_when_there_is_room_again_and_then_there_is(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        def limit(amount: int) -> RateLimit:
+            return RateLimit("one", 60, 10, amount)
+
+        assert await store.room_at(limit(1), now=NOW) == NOW
+        assert await store.room_at(limit(11), now=NOW) is None
+        for amount, at in ((4, NOW), (3, NOW + 10), (3, NOW + 20)):
+            assert await store.use([limit(amount)], now=at)
+        at = NOW + 21
+        found = {amount: await store.room_at(limit(amount), now=at) for amount in (0, 1, 4, 5, 7, 8, 10)}
+        assert found == {0: at, 1: NOW + 60, 4: NOW + 60, 5: NOW + 70, 7: NOW + 70, 8: NOW + 80, 10: NOW + 80}
+        for amount, when in ((4, NOW + 60), (1, NOW + 70)):
+            assert not await store.use([limit(amount)], now=when - 1)
+            assert await store.use([limit(amount)], now=when)
+        assert await store.room_at(limit(1), now=NOW + 1_000) == NOW + 1_000
+
+    with_store(main)
+
+
+def test_amounts_that_no_database_could_add_up_are_counted_anew_in_time(with_store: Told[None]) -> None:
+    async def main(store: ProofStore) -> None:
+        most = 1 << 58
+        limit = RateLimit("one", 60, most, most)
+        for turn in range(40):  # 2**63 is passed
+            assert await store.use([limit], now=NOW + 60 * turn)
+            assert not await store.use([RateLimit("one", 60, most)], now=NOW + 60 * turn + 59)
+            assert await store.uses("one", 60, now=NOW + 60 * turn + 59) == most
+
+    with_store(main)
+
+
 def test_no_limits_no_notes_and_a_limit_of_nothing_is_always_reached(with_store: Told[None]) -> None:
     async def main(store: ProofStore) -> None:
         assert await store.use([], now=NOW)

@@ -117,6 +117,10 @@ class _Told:
         await self._clock.at(now, writes=True)
         return await self._store.use(limits, now=now)
 
+    async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
+        await self._clock.at(now)
+        return await self._store.room_at(limit, now=now)
+
 
 class _ToldTasks:
     """The same for tasks."""
@@ -160,7 +164,7 @@ class Model:
     def __init__(self) -> None:
         self.issued: dict[bytes, _Known] = {}
         self.spent: set[bytes] = set()
-        self.used: list[tuple[str, int, int]] = []
+        self.used: list[tuple[str, int, int, int]] = []
 
     def issue(self, found: bytes, request_hash: bytes, expires_at: int) -> None:
         self.issued[found] = _Known(request_hash, expires_at)
@@ -180,12 +184,16 @@ class Model:
         return verdict
 
     def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
-        return sum((cert_id, window_s) == use[:2] and use[2] > now - window_s for use in self.used)
+        return sum(use[3] for use in self.used if (cert_id, window_s) == use[:2] and use[2] > now - window_s)
 
     def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
-        if any(self.uses(each.cert_id, each.window_s, now=now) >= each.count for each in limits):
+        if any(self.uses(each.cert_id, each.window_s, now=now) + each.amount > each.count for each in limits):
             return False
-        self.used.extend((*each, now) for each in {(each.cert_id, each.window_s) for each in limits})
+        amounts: dict[tuple[str, int], int] = {}
+        for each in limits:
+            series = each.cert_id, each.window_s
+            amounts[series] = max(each.amount, amounts.get(series, 0))
+        self.used.extend((*series, now, amount) for series, amount in amounts.items())
         return True
 
 

@@ -17,7 +17,7 @@ from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MA
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, Issued, minted, read
-from accredit.stores.rules import NEVER, Series, certain, judge, mark, strictest
+from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, mark, room_at, strictest
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -69,20 +69,27 @@ class MemoryStore:
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
         """Record a use for each limit, unless that exceeds one. Raises `StoreUnavailable` if there is no room."""
-        counts = strictest(limits)
+        takings = strictest(limits)
         with self._lock:
             for series in self._use_ends.passed(now - CLOCK_BACK_SECONDS):
                 if self._uses[series].forget_first():
                     del self._uses[series]
-            if any(self._count(series, now) >= count for series, count in counts.items()):
+            if any(self._count(series, now) + amount > most for series, (amount, most, _) in takings.items()):
                 return False
-            if len(self._use_ends) + len(counts) > MAX_USE_MARKS:
+            if len(self._use_ends) + len(takings) > MAX_USE_MARKS:
                 raise StoreUnavailable(f"no room to note one more use of a certificate: {MAX_USE_MARKS} are noted")
-            for series in counts:
-                at = self._uses.setdefault(series, _Uses()).note(mark(series.window_s, now))
+            for series, (amount, _, parts) in takings.items():
+                at = self._uses.setdefault(series, _Uses()).note(mark(series.window_s, now, parts), amount)
                 if at is not None:
                     self._use_ends.add(at + series.window_s, series)
         return True
+
+    async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
+        """Return from when on one more use would not exceed a limit; None if never."""
+        with self._lock:
+            certain(now + 1, self._use_ends.forgotten)
+            uses = self._uses.get(Series(limit.cert_id, limit.window_s), _Uses())
+            return room_at(uses.marks_after(now - limit.window_s), uses.total, limit, now)
 
     async def ready(self) -> bool:
         """Return True: this store always answers."""
@@ -125,25 +132,30 @@ class _Ends(Generic[_Key]):
 
 
 class _Uses:
-    """The uses of one series: its marks (in seconds) in order, and how many uses came before each."""
+    """The uses of one series: its marks (in seconds) in order, and what the uses before each count for."""
 
     def __init__(self) -> None:
         self._marks: list[int] = []
         self._before: list[int] = []
-        self._total = 0
+        self.total = 0
 
     def after(self, second: int) -> int:
-        """Return how many uses have marks later than this second."""
+        """Return what the uses count for that have marks later than this second."""
         first = bisect_right(self._marks, second)
-        return self._total - self._before[first] if first < len(self._marks) else 0
+        return self.total - self._before[first] if first < len(self._marks) else 0
 
-    def note(self, at: int) -> int | None:
+    def marks_after(self, second: int) -> list[UseMark]:
+        """Return the marks that are later than this second."""
+        first = bisect_right(self._marks, second)
+        return list(map(UseMark, self._marks[first:], self._before[first:]))
+
+    def note(self, at: int, amount: int) -> int | None:
         """Add a use; return its mark if that is new. If the clock went back, the use is added to the latest mark."""
         is_new = not self._marks or self._marks[-1] < at
         if is_new:
             self._marks.append(at)
-            self._before.append(self._total)
-        self._total += 1
+            self._before.append(self.total)
+        self.total += amount
         return at if is_new else None
 
     def forget_first(self) -> bool:

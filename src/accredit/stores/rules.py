@@ -9,7 +9,7 @@ forgot. If the clock was ahead then and has been set back, an entry ending no la
 again: it is refused (`certain`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from accredit.errors import ClockSetBack
@@ -52,16 +52,47 @@ def certain(ends: int, forgotten: int) -> None:
         raise ClockSetBack(forgotten)
 
 
-def strictest(limits: Iterable[RateLimit]) -> dict[Series, int]:
-    """Return the limit of each series: the smaller one if a certificate has two limits for one window."""
-    counts: dict[Series, int] = {}
+class Taking(NamedTuple):
+    """What one use of a series counts for, how much there may be in its window, and in how many parts that is
+    counted."""
+
+    amount: int
+    most: int
+    parts: int
+
+
+class UseMark(NamedTuple):
+    """A mark of a series, and what all uses under earlier marks count for."""
+
+    at: int
+    before: int
+
+
+def strictest(limits: Iterable[RateLimit]) -> dict[Series, Taking]:
+    """Return what to take of each series: within the smaller limit if a certificate has two for one window."""
+    takings: dict[Series, Taking] = {}
     for limit in limits:
         series = Series(limit.cert_id, limit.window_s)
-        counts[series] = min(limit.count, counts.get(series, limit.count))
-    return counts
+        other = takings.get(series, Taking(limit.amount, limit.count, limit.parts))
+        takings[series] = Taking(max(limit.amount, other.amount), min(limit.count, other.most), limit.parts)
+    return takings
 
 
-def mark(window_s: int, now: int) -> int:
+def room_at(marks: Sequence[UseMark], total: int, limit: RateLimit, now: int) -> int | None:
+    """Return from when on there is room for one more use; None if never. `marks` are those in the window, in order, and
+    `total` is what all uses of the series count for."""
+    room = limit.count - limit.amount
+    if room < 0:
+        return None
+    befores = [each.before for each in marks] + [total]
+    if total - befores[0] <= room:
+        return now
+    return next(
+        mark.at + limit.window_s for mark, after in zip(marks, befores[1:], strict=True) if total - after <= room
+    )
+
+
+def mark(window_s: int, now: int, parts: int = USE_MARKS) -> int:
     """Return the second under which a use at `now` is recorded: the end of its part, so that it counts long enough."""
-    step = max(1, window_s // USE_MARKS)
+    step = max(1, window_s // parts)
     return -(-now // step) * step

@@ -18,7 +18,7 @@ from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.challenges import Presented
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.forgetting import CLOCK, Room, sweeping
-from accredit.stores.postgres.uses import Counted, Use
+from accredit.stores.postgres.uses import Counted, RoomAsked, Use
 from accredit.stores.postgres.worker import Batch, Worker
 from accredit.stores.rules import Series
 
@@ -61,6 +61,7 @@ class PostgresStore:
         self._keys, self._writes = Batch(_ask_key, True), Batch(_write, True)
         self._looks, self._spends = Batch(self._look, True), Batch(self._spend, True)
         self._counts, self._uses = Batch(uses.uses, True), Batch(self._use, False)
+        self._rooms = Batch(uses.room_at, True)
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
         """Issue a fresh challenge for one request. Asks the database for the key each time: no store, no challenge."""
@@ -85,6 +86,10 @@ class PostgresStore:
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
         """Record a use for each limit, unless that exceeds one. Raises `StoreUnavailable` if there is no room."""
         return await self.worker.run(self._uses, Use(tuple(limits), now))
+
+    async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
+        """Return from when on one more use would not exceed a limit; None if never."""
+        return await self.worker.run(self._rooms, RoomAsked(limit, now))
 
     async def ready(self) -> bool:
         """Return whether something can be written, and is kept where it has to be."""

@@ -11,10 +11,12 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from accredit.errors import AccreditError, ClockSetBack, StoreUnavailable
+from accredit.limits import MAX_USE_TOTAL
 from accredit.ports import RateLimit
+from accredit.stores import rules
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.forgetting import Room, forgotten
-from accredit.stores.rules import Series, mark, strictest
+from accredit.stores.rules import Series, Taking, UseMark, mark, strictest
 
 _LOCK = """
 INSERT INTO use_series SELECT cert, window_s, 0, -1, 0 FROM unnest($1::bytea[], $2::bigint[]) AS t (cert, window_s)
@@ -37,12 +39,33 @@ _COUNT = f"""
 SELECT coalesce((SELECT total FROM use_series WHERE cert = $1 AND window_s = $2)
   - (SELECT before FROM uses WHERE cert = $1 AND window_s = $2 AND mark > $3 ORDER BY mark LIMIT 1), 0),
   {forgotten("uses")}"""  # noqa: S608 - of constants
+_MARKS = f"""
+SELECT mark, before, 0::bigint FROM uses WHERE cert = $1 AND window_s = $2 AND mark > $3
+UNION ALL
+SELECT NULL, coalesce((SELECT total FROM use_series WHERE cert = $1 AND window_s = $2), 0), {forgotten("uses")}
+ORDER BY mark NULLS LAST"""  # noqa: S608 - of constants
+_BEGIN_ANEW = """
+WITH began AS (SELECT cert, window_s, min(before) AS at FROM uses
+    WHERE (cert, window_s) IN (SELECT * FROM unnest($1::bytea[], $2::bigint[])) GROUP BY 1, 2),
+  moved AS (UPDATE uses SET before = before - at
+    FROM began WHERE (uses.cert, uses.window_s) = (began.cert, began.window_s))
+UPDATE use_series SET total = total - coalesce(at, total)
+FROM unnest($1::bytea[], $2::bigint[]) AS asked (cert, window_s) LEFT JOIN began USING (cert, window_s)
+WHERE (use_series.cert, use_series.window_s) = (asked.cert, asked.window_s)
+RETURNING use_series.cert, use_series.window_s, total, latest"""
 
 
 class Use(NamedTuple):
     """One use of each certificate in `limits`."""
 
     limits: Sequence[RateLimit]
+    now: int
+
+
+class RoomAsked(NamedTuple):
+    """A limit, of which it is asked when it has room."""
+
+    limit: RateLimit
     now: int
 
 
@@ -75,13 +98,13 @@ class _Tally:
         self.marks: dict[int, int] = {}
         """New marks, each with the number of uses before it."""
 
-    def add(self, at: int) -> None:
+    def add(self, at: int, amount: int) -> None:
         """Count a use under a mark, or the latest one if the clock went back."""
         at = max(self.latest, at)
         if at > self.latest:
             self.marks[at] = self.total
         self.latest = at
-        self.total += 1
+        self.total += amount
 
 
 async def uses(connection: Connection, asked: Sequence[Counted]) -> Sequence[int | AccreditError]:
@@ -94,42 +117,58 @@ async def uses(connection: Connection, asked: Sequence[Counted]) -> Sequence[int
     return answers
 
 
+async def room_at(connection: Connection, asked: Sequence[RoomAsked]) -> Sequence[int | AccreditError | None]:
+    """Return from when on each limit has room for one more use; None if never."""
+    answers: list[int | AccreditError | None] = []
+    for limit, now in asked:
+        key = _key(Series(limit.cert_id, limit.window_s))
+        rows = await connection.fetch(_MARKS, *key, now - key.window_s)
+        total, until = rows[-1][1:]
+        marks = [UseMark(at, before) for at, before, _ in rows[:-1]]
+        answers.append(ClockSetBack(until) if now + 1 <= until else rules.room_at(marks, total, limit, now))
+    return answers
+
+
 async def use(connection: Connection, asked: Sequence[Use], room: Room) -> Sequence[bool | AccreditError]:
     """Record uses, and return whether each was within all its limits."""
-    counts = [{_key(series): count for series, count in strictest(each.limits).items()} for each in asked]
-    keys = sorted({key for each in counts for key in each})
+    takings = [{_key(series): taking for series, taking in strictest(each.limits).items()} for each in asked]
+    keys = sorted({key for each in takings for key in each})
     if not keys:
         return [True] * len(asked)
     async with connection.transaction():
         locked = await connection.fetch(_LOCK, *_columns(keys, 2))
+        if any(total > MAX_USE_TOTAL for _, _, total, _ in locked):
+            locked = await connection.fetch(_BEGIN_ANEW, *_columns(keys, 2))
         tallies = {_Key(cert, window_s): _Tally(total, latest) for cert, window_s, total, latest in locked}
-        windows = sorted({_window(key, one.now) for each, one in zip(counts, asked, strict=True) for key in each})
+        windows = sorted({_window(key, one.now) for each, one in zip(takings, asked, strict=True) for key in each})
         rows = await connection.fetch(_BEFORE, *_columns(windows, 3))
         first = {window: before for window, (_, before, _) in zip(windows, rows, strict=True)}
         until = rows[0][2]
-        answers = [_judged(each, one.now, tallies, first, until, room) for each, one in zip(counts, asked, strict=True)]
+        answers = [
+            _judged(each, one.now, tallies, first, until, room) for each, one in zip(takings, asked, strict=True)
+        ]
         await _write(connection, tallies, room)
     return answers
 
 
 def _judged(
-    counts: dict[_Key, int],
+    takings: dict[_Key, Taking],
     now: int,
     tallies: dict[_Key, _Tally],
     first: dict[_Window, int | None],
     until: int,
     room: Room,
 ) -> bool | AccreditError:
-    if counts and now + 1 <= until:
+    if takings and now + 1 <= until:
         return ClockSetBack(until)
-    for key, most in counts.items():
+    for key, (amount, most, _) in takings.items():
         tally, before = tallies[key], first[_window(key, now)]
-        if tally.total - (tally.began if before is None else before) >= most:
+        if tally.total - (tally.began if before is None else before) + amount > most:
             return False
-    if sum(len(tally.marks) for tally in tallies.values()) + len(counts) > room.left:
+    if sum(len(tally.marks) for tally in tallies.values()) + len(takings) > room.left:
         return StoreUnavailable("no room to note one more use of a certificate")
-    for key in counts:
-        tallies[key].add(mark(key.window_s, now))
+    for key, (amount, _, parts) in takings.items():
+        tallies[key].add(mark(key.window_s, now, parts), amount)
     return True
 
 
@@ -140,7 +179,7 @@ async def _write(connection: Connection, tallies: dict[_Key, _Tally], room: Room
     changed = [
         (*key, tally.total, tally.latest, tally.latest + key.window_s)
         for key, tally in tallies.items()
-        if tally.total > tally.began
+        if tally.total > tally.began or tally.marks
     ]
     if changed:  # as it is where a mark was added
         await connection.fetch(_WRITE, *_columns(added, 5), *_columns(changed, 5))

@@ -72,6 +72,10 @@ class SqliteStore:
             raise StoreUnavailable("no room to note one more use of a certificate")
         return recorded
 
+    async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
+        """Return from when on one more use would not exceed a limit; None if never."""
+        return await self._worker.run(partial(self._tables.room_at, limit=limit, now=now), writes=False)
+
     async def ready(self) -> bool:
         """Return whether the file can be locked for writing."""
         try:

@@ -7,10 +7,10 @@ process's own additions are known, so other processes can exceed a bound by what
 import sqlite3
 from collections.abc import Sequence
 
-from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS
+from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, MAX_USE_TOTAL, STORE_SWEEP_ROWS
 from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued, read
-from accredit.stores.rules import NEVER, Series, certain, judge, mark, strictest
+from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, mark, room_at, strictest
 from accredit.stores.sqlite.forgetting import Table, forgotten, sweep
 
 _KEPT_LONGER: dict[Table, int] = {"spent": 0, "uses": CLOCK_BACK_SECONDS}
@@ -79,20 +79,32 @@ class Tables:
 
     def use(self, connection: sqlite3.Connection, limits: Sequence[RateLimit], now: int) -> bool | None:
         """Record a use for each limit, unless that exceeds one."""
-        counts = strictest(limits)
-        if any(self.count(connection, series, now) >= count for series, count in counts.items()):
+        takings = strictest(limits)
+        if any(self.count(connection, series, now) + amount > most for series, (amount, most, _) in takings.items()):
             return False
-        if not self._has_room(connection, "uses", MAX_USE_MARKS, now, more=len(counts)):
+        if not self._has_room(connection, "uses", MAX_USE_MARKS, now, more=len(takings)):
             return None
-        for series in counts:
+        for series, (amount, _, parts) in takings.items():
             latest, total = _last(connection, series)
-            at = max(latest, mark(series.window_s, now))
+            if total > MAX_USE_TOTAL:
+                total -= _begin_anew(connection, series)
+            at = max(latest, mark(series.window_s, now, parts))
             connection.execute(
-                "INSERT INTO uses VALUES (?, ?, ?, ?, 1, ?)"
-                " ON CONFLICT (cert_id, window_s, mark) DO UPDATE SET uses = uses + 1",
-                (*_key(series), at, total, at + series.window_s),
+                "INSERT INTO uses VALUES (?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (cert_id, window_s, mark) DO UPDATE SET uses = uses + excluded.uses",
+                (*_key(series), at, total, amount, at + series.window_s),
             )
         return True
+
+    def room_at(self, connection: sqlite3.Connection, limit: RateLimit, now: int) -> int | None:
+        """Return from when on there is room for one more use; None if never."""
+        certain(now + 1, forgotten(connection, "uses"))
+        series = Series(limit.cert_id, limit.window_s)
+        rows = connection.execute(
+            "SELECT mark, before FROM uses WHERE cert_id = ? AND window_s = ? AND mark > ? ORDER BY mark",
+            (*_key(series), now - series.window_s),
+        )
+        return room_at([UseMark(*row) for row in rows], _last(connection, series)[1], limit, now)
 
     def _has_room(self, connection: sqlite3.Connection, table: Table, most: int, now: int, *, more: int = 1) -> bool:
         if now != self._swept_at:
@@ -124,3 +136,12 @@ def _last(connection: sqlite3.Connection, series: Series) -> tuple[int, int]:
         _key(series),
     ).fetchone()
     return row or (-1, 0)
+
+
+def _begin_anew(connection: sqlite3.Connection, series: Series) -> int:
+    """Take off what all kept marks of a series count from the beginning, and return it."""
+    (began,) = connection.execute(
+        "SELECT min(before) FROM uses WHERE cert_id = ? AND window_s = ?", _key(series)
+    ).fetchone()
+    connection.execute("UPDATE uses SET before = before - ? WHERE cert_id = ? AND window_s = ?", (began, *_key(series)))
+    return began
