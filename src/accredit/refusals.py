@@ -17,6 +17,7 @@ TOO_MANY_CHALLENGES = -31007
 INVALID_TOKEN = -31010
 MISSING_TOKEN = -31011
 DEFINITION_CHANGED = -31012
+QUOTA_EXCEEDED = -31013
 GATEWAY_CHANGED = -31020
 """A code that never leaves the client, like the next one: nothing was signed for this gateway."""
 SESSION_LOST = -31021
@@ -84,6 +85,7 @@ _ROWS = (
         advice="Whoever runs the gateway sees what is different with `accredit check`, and approves it with"
         " `accredit pin`.",
     ),
+    Refused("quota_exceeded", QUOTA_EXCEEDED, advice="Whoever runs the gateway set the quota: `[[quotas]]`."),
     Refused(
         "missing_token", MISSING_TOKEN, 401, "token_refused",
         advice="Name the environment variable that holds one with --token-env.",

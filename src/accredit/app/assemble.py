@@ -93,9 +93,11 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Por
     _load_libraries(loaded, proofs)
     tokens, judged = loaded.config.tokens.mode, proofs is not None and proofs.judged
     key_sets, revocations = _key_sets(loaded, ports.key_sets) if tokens != "off" else None, None
-    opened, tasks = ports.store, ports.tasks
+    opened, tasks, store = ports.store, ports.tasks, store_of(loaded)
+    if loaded.config.quotas.by_number and opened is None:
+        check_store(store)
+        opened = open_store(store)
     if judged or tokens == "required":
-        store = store_of(loaded)
         if tasks is None or (judged and opened is None):
             check_store(store)
         tasks = tasks or open_tasks(store)

@@ -20,6 +20,7 @@ from accredit.config.load import Loaded, folder_of
 from accredit.config.merged import build_merged
 from accredit.config.pins import build_pins
 from accredit.config.proofs import build_proofs
+from accredit.config.quotas import build_quotas
 from accredit.config.rounds import build_rounds
 from accredit.config.servers import view, views
 from accredit.config.sources import Source
@@ -102,6 +103,7 @@ def _settings(
         records=build_records(loaded),
         tokens=build_tokens(loaded, workers=workers),
         rounds=rounds,
+        quotas=build_quotas(loaded, of_proofs=False, workers=workers),
         pins=build_pins(loaded),
         workers=workers,
     )

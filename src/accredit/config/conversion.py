@@ -8,8 +8,9 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 import msgspec
 from msgspec.structs import replace
 
-from accredit.config.schema import ENTRIES, NESTED, SECTIONS, Config, Section, description, kinds
+from accredit.config.schema import ENTRIES, LISTED, NESTED, SECTIONS, Config, Section, description, kinds
 from accredit.config.values import NO_SUCH_KEY, Place, WrongValue, check
+from accredit.limits import MAX_QUOTAS
 
 _AT = re.compile(r"(.*) - at `\$([^`]*)`", re.DOTALL)
 _STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
@@ -38,6 +39,14 @@ def json_schema() -> dict[str, Any]:
     for section, entries in ENTRIES.items():
         table = schema["$defs"][section.__name__]
         table["additionalProperties"] = table["properties"].pop(entries.attribute)["additionalProperties"]
+    for section in LISTED:
+        kind = SECTIONS[section]
+        items = schema["$defs"].pop(kind.__name__)["additionalProperties"]
+        schema["$defs"][Config.__name__]["properties"][section] = {
+            "type": "array",
+            "items": items,
+            "maxItems": MAX_QUOTAS,
+        }
     return {"title": "accredit.toml", **schema["$defs"].pop(Config.__name__), "$defs": schema["$defs"]}
 
 

@@ -8,8 +8,8 @@ prints them, whatever their origin, without `gateway.host` and `gateway.port`. I
    query of a URL), written into the configuration itself is masked;
 3. a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
    digest;
-4. `servers` is left out where there are none, as it was before there could be any; so are `admin` and `telemetry`,
-   which decide nothing.
+4. `servers` and `quotas` are left out where there are none, as they were before there could be any; so are `admin` and
+   `telemetry`, which decide nothing.
 
 It is not the `policy_digest` of session tokens, which covers the file's bytes.
 """
@@ -43,7 +43,8 @@ def policy_digest(loaded: Loaded) -> str:
     tree: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
     for section, key, value in _values(loaded):
         tree[section][key] = value
-    for section in ("admin", "telemetry", *(("servers",) if not tree["servers"] else ())):
+    later = [section for section in ("servers", "quotas") if not tree[section]]
+    for section in ("admin", "telemetry", *later):
         del tree[section]  # rule 4
     try:
         return sha256_hex(canonical(json.dumps(tree).encode()))

@@ -24,7 +24,7 @@ from accredit.base.standard import STDIN
 from accredit.base.text import one_line
 from accredit.config.conversion import converted
 from accredit.config.problems import PREFIX, check_environment_name, problem
-from accredit.config.schema import FILES, Config
+from accredit.config.schema import FILES, LISTED, Config
 from accredit.config.values import WrongValue
 from accredit.errors import ConfigurationError
 from accredit.keys import FileContent, read_file, read_once
@@ -162,6 +162,8 @@ def _read(file: Path, content: bytes) -> Values:
         detail = "not UTF-8" if isinstance(error, UnicodeDecodeError) else one_line(str(error))
         raise ConfigurationError(f"{shown} is not TOML: {detail}", "correct that place in the file") from None
     try:
+        for section in LISTED & tables.keys():
+            tables[section] = _numbered(section, tables[section])
         converted(tables, strict=True)
     except WrongValue as error:
         raise problem(error, lambda _section, _key: shown) from None
@@ -170,6 +172,12 @@ def _read(file: Path, content: bytes) -> Values:
         for section, table in tables.items()
         for key, value in table.items()
     }
+
+
+def _numbered(section: str, listed: object) -> dict[str, object]:
+    if not isinstance(listed, list):
+        raise WrongValue((section,), "should be a list of tables")
+    return {str(number): table for number, table in enumerate(cast("list[object]", listed))}
 
 
 def _anchored(key: _Key, value: object, folder: Path) -> object:

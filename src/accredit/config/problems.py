@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
 from accredit.base.text import one_line
-from accredit.config.schema import ENTRIES, NESTED, SECTIONS, Section, Server, description, keys
+from accredit.config.schema import ENTRIES, LISTED, NESTED, SECTIONS, Section, Server, description, keys
 from accredit.config.values import NO_SUCH_KEY, Place, WrongValue
 from accredit.errors import ConfigurationError
 
@@ -34,6 +34,11 @@ def check_environment_name(name: str) -> tuple[str, str]:
     if name in known:
         section, _, key = known[name].partition(".")
         return section, key
+    if section.lower() in LISTED:
+        raise ConfigurationError(
+            one_line(f"{name} (environment): tables of a list can't come from the environment"),
+            f"write them into the file: [[{section.lower()}]]",
+        )
     if section.lower() in _ENTRIES:
         raise ConfigurationError(
             one_line(f"{name} (environment): names with their own spelling can't come from the environment"),
@@ -72,6 +77,8 @@ def _meaning(place: Place) -> str:
         if said:
             return f"{_dotted(place[:end])} is {said}"
     section = str(place[0])
+    if section in LISTED:
+        return f"write each as a table: [[{section}]]"
     if section == "servers" and len(place) == 2:
         return "write it as a table, such as [servers.mail]"
     return f"write it as a table: [{_dotted(place[:2]) if section in _ENTRIES else section}]"
@@ -98,6 +105,9 @@ def _table_around(place: Place) -> type[Section] | None:
 
 def _dotted(place: Place) -> str:
     name = str(place[0])
-    for step in place[1:]:
+    for number, step in enumerate(place[1:]):
+        if number == 0 and name in LISTED:
+            name += f"[{step}]"
+            continue
         name += f"[{step}]" if isinstance(step, int) else f".{step}"
     return name

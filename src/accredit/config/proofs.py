@@ -20,6 +20,7 @@ from accredit.base.text import one_line
 from accredit.config.attest import verifier_id
 from accredit.config.evaluators import load_evaluators
 from accredit.config.load import Loaded, folder_of
+from accredit.config.quotas import build_quotas
 from accredit.config.schema import Config, Resource, Tool
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
@@ -64,6 +65,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
         cert_cache=CertificateCache(),
         constraint_evaluators=load_evaluators(proofs.evaluators),
         observes=observes,
+        quotas=build_quotas(loaded, of_proofs=True, workers=workers),
     )
     return ProofSettings(policy, required=required, filter_tools=proofs.filter_tools)
 

@@ -24,6 +24,7 @@ from accredit.config.values import (
     Name,
     OptionalScope,
     Path,
+    QuotaNumber,
     Scope,
     Seconds,
     Secret,
@@ -33,8 +34,10 @@ from accredit.config.values import (
     TokenScopes,
     TokenUrl,
     ToolName,
+    ToolNames,
     UriPrefix,
     Url,
+    Window,
     check,
 )
 from accredit.limits import (
@@ -44,6 +47,7 @@ from accredit.limits import (
     MAX_BOOTSTRAP_TTL_SECONDS,
     MAX_ENDING_SECONDS,
     MAX_PINS_FRESH_SECONDS,
+    MAX_QUOTA,
     MAX_REPLICAS,
     MAX_STATE_SECONDS,
 )
@@ -315,6 +319,30 @@ class Servers(Section, frozen=True):
     by_name: dict[str, Server] = {}
 
 
+class Quota(Section, frozen=True):
+    """A table of `[[quotas]]`: how many calls may be made in a window, or how much by them."""
+
+    by: Annotated[
+        Literal["principal", "agent", "subject", "server"],
+        'whom it counts for: each "principal" or "agent" of a proof, each "subject" of a token, or each "server"',
+    ]
+    window: Annotated[Window, "the time in which it counts, such as 60s, 15m, 12h or 7d; at most 31d"]
+    tools: Annotated[ToolNames, 'a list of names of tools, or ["*"] for all'] = field(default_factory=lambda: ["*"])
+    calls: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_QUOTA)] | None, "the number of calls that there may be in the window"
+    ] = None
+    sum: Annotated[Literal["amount"] | None, 'in place of calls the fact to add up: "amount"'] = None
+    limit: Annotated[
+        Annotated[float, Meta(gt=0, le=MAX_QUOTA)] | None, "with sum what it may come to in the window, inclusive"
+    ] = None
+
+
+class QuotaList(Section, frozen=True):
+    """`[[quotas]]`: a list of tables, here by their numbers."""
+
+    by_number: dict[str, Quota] = {}
+
+
 class Attest(Section, frozen=True):
     """`[attest]`: whether guarded calls are recorded, and how."""
 
@@ -432,6 +460,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     rounds: Rounds = Rounds()
     cluster: Cluster = Cluster()
     pins: Pins = Pins()
+    quotas: QuotaList = QuotaList()
     store: Store = Store()
     admin: Admin = Admin()
     telemetry: Telemetry = Telemetry()
@@ -462,7 +491,10 @@ ENTRIES: Mapping[type[Section], Entries] = {
     Tools: Entries("by_name", ToolName, Tool),
     Resources: Entries("by_prefix", UriPrefix, Resource),
     Servers: Entries("by_name", ServerName, Server),
+    QuotaList: Entries("by_number", QuotaNumber, Quota),
 }
+LISTED = frozenset({"quotas"})
+"""Sections that are lists of tables in the file: here each table has its number, from 0, for its name."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
 FILES = (

@@ -15,8 +15,10 @@ from msgspec import Meta, Struct, to_builtins
 from accredit.base.addresses import is_loopback_host
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added, can_name_caller
+from accredit.limits import MAX_QUOTAS
 from accredit.policy import facts_fault, may_guard, scope_fault
 from accredit.policy.merging import SERVER_NAME
+from accredit.policy.quotas import ANY_TOOL, window_seconds
 from accredit.stores.postgres.address import SCHEME, parse_address
 
 NO_SUCH_KEY = "no such key"
@@ -249,6 +251,20 @@ def _tool_name(value: str) -> None:
         raise ValueError("should have a name")
 
 
+def _window(value: str) -> None:
+    window_seconds(value)
+
+
+def _quota_number(value: str) -> None:
+    if int(value) >= MAX_QUOTAS:
+        raise ValueError(f"is one too many: there may be {MAX_QUOTAS}")
+
+
+def _tool_names(value: list[str]) -> None:
+    if ANY_TOOL in value and len(value) > 1:
+        raise ValueError(f'should be ["{ANY_TOOL}"], or names of tools')
+
+
 def _server_name(value: str) -> None:
     if not SERVER_NAME.fullmatch(value):
         raise ValueError("should have a name of a-z, 0-9 and -, which begins with no -, of at most 32 characters")
@@ -295,8 +311,11 @@ Endpoint = Annotated[str, _Check(check_endpoint)]
 Name = Annotated[str, Meta(min_length=1)]
 Bytes = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0), _Check(_finite)]
+Window = Annotated[str, _Check(_window)]
+QuotaNumber = Annotated[str, _Check(_quota_number)]
 Scope = Annotated[str, _Check(_scope)]
 OptionalScope = Annotated[str, _Check(_optional_scope)]
+ToolNames = Annotated[list[Annotated[str, _Check(_tool_name)]], Meta(min_length=1), _Check(_tool_names)]
 Facts = Annotated[dict[str, str | int | float], _Check(_facts)]
 ToolName = Annotated[str, _Check(_tool_name)]
 ServerName = Annotated[str, _Check(_server_name)]

@@ -1,8 +1,8 @@
 """From the settings of several servers to those of all of them as one. No I/O.
 
-1. What the servers share (roots, issuers, keys, bounds) is the gateway's, and the same here. Proofs are made out to the
-   gateway's own id; of an issuer's audiences only the gateway's counts. Where calls of one server are only observed,
-   those of all are: else they would not be refused here.
+1. What the servers share (roots, issuers, keys, bounds, quotas) is the gateway's, and the same here. Proofs are made
+   out to the gateway's own id; of an issuer's audiences only the gateway's counts. Where calls of one server are only
+   observed, those of all are: else they would not be refused here.
 2. Catalogs and the scopes of tokens are the servers' own, under merged names (`policy.merging`).
 3. Where definitions are pinned, each server's tools are held to the digests of its own definitions, and a client's list
    to those of the same definitions under their merged names.
@@ -40,6 +40,7 @@ def merged_settings(
         identity=None,
         proofs=_proofs(servers, gateway_id),
         tokens=_tokens(servers, resource),
+        quotas=structs.replace(servers[0].quotas, server="", merged=True),
         pins=pins,
     )
 
@@ -54,7 +55,14 @@ def _proofs(servers: Sequence[GatewaySettings], gateway_id: str) -> ProofSetting
     catalogs = {each.server: Catalog() if each.proofs is None else each.proofs.policy.catalog for each in servers}
     catalog = MergedCatalog(by_server=catalogs)
     id = gateway_id if found.judged else ""
-    policy = structs.replace(found.policy, verifier_id=id, server="", catalog=catalog, vocabulary=catalog.vocabulary())
+    policy = structs.replace(
+        found.policy,
+        verifier_id=id,
+        server="",
+        catalog=catalog,
+        vocabulary=catalog.vocabulary(),
+        quotas=structs.replace(found.policy.quotas, server="", merged=True),
+    )
     return replace(found, policy=policy)
 
 

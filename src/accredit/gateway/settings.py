@@ -14,6 +14,7 @@ from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
 from accredit.pins import Pins
 from accredit.policy import Policy
 from accredit.policy.merging import SERVER_NAME, merged_name
+from accredit.policy.quotas import Quotas
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
 from accredit.tokens import AccessGrant, Issuer, Source
 
@@ -228,6 +229,8 @@ class GatewaySettings:
     records: RecordSettings | None = None
     tokens: TokenSettings | None = None
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
+    quotas: Quotas = field(default_factory=Quotas)
+    """Those of `[[quotas]]` that hold whatever proofs say; a policy has those that proofs decide."""
     pins: Pins | None = None
     """The section `[pins]`, with what the lock pins of the server."""
     workers: int = 1

@@ -15,7 +15,7 @@
    stranger makes nobody ask the server, and no challenge or use is gone with a call that is refused for this.
 7. Only now is the challenge spent: a forged proof can't burn a real challenge.
 8. The constraints of every certificate hold for the facts of the call; the scope that all certificates grant covers the
-   target; limited uses are taken, atomically (`uses`). Constraints are not evaluated for a list.
+   target; limited uses and quotas are taken, atomically (`uses`). Constraints are not evaluated for a list.
    A request about a task is judged only when its sender is certain: between 5 and 7 the task is looked up, and unless
    it is this owner's the request is refused, in the same way for every cause. To change a task needs the tool's scope,
    a binding to that scope and, if the tool is sensitive, a challenge issued here; the constraints are evaluated for the
@@ -66,6 +66,7 @@ from accredit.policy.needs import (
     Need,
     SpendChallenge,
 )
+from accredit.policy.quotas import QuotaCaller, QuotaReached, Taken
 from accredit.policy.tasks import ONE_SERVER, Place, facts_of_call_that_made, read_made_by, task_key
 from accredit.policy.uses import Uses
 from accredit.ports import Spending, Task
@@ -384,11 +385,25 @@ class _Case:
                 words = self._words(bundle, fault.error_reason)
                 raise self._denied(result, fault.identity_status, fault.error_reason, words)
             return
-        if not (yield from self._uses.take(bundle)):
+        try:
+            taken = yield from self._uses.take(bundle, self._quotas(bundle), self._now)
+        except QuotaReached as reached:
+            raise refusals.quota_reached(self._call, entry, reached) from None
+        if not taken:
             # Others took the use after it was counted, or this leg of the call was made before.
             words = "the calls that this delegation allows are used up for now; wait, or ask for another one"
             reason = "constraint_denied: rate limit exceeded"
             raise self._denied(result, IdentityStatus.CONSTRAINT_DENIED, reason, words)
+
+    def _quotas(self, bundle: ProofBundle) -> Taken:
+        """Return what the call takes of quotas. Raises `QuotaReached`."""
+        call, token = self._call, self._token
+        if call.method != "tools/call" or not self._policy.quotas.entries:
+            return ()
+        subject = (token.issuer, token.subject) if token is not None else None
+        caller = QuotaCaller(bundle.delegations[-1].issuer_id, bundle.agent_id, subject)
+        facts = self.entry.facts.of(call.arguments) if self.entry is not None else {}
+        return self._policy.quotas.taken_by(call.target, caller, facts)
 
     def _words(self, bundle: ProofBundle, reason: str) -> str:
         return why_refused(reason, bundle.delegations, self._facts(), self._call, self.entry)

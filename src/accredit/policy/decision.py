@@ -9,6 +9,7 @@ from accredit.errors import ProofRefused
 from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.guarded_call import GuardedCall
+from accredit.policy.quotas import Quotas
 from accredit.ports import Task
 from accredit.ratify import CertificateCache, DelegationCert, Evaluator, HybridPublicKey, IdentityStatus
 
@@ -19,7 +20,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     With `bind_agent` a call needs a token whose subject is the id of the proof's agent. `constraint_evaluators`
     evaluate the constraints of extensions, by their type (`policy.evaluators`). `server` is the name of the server that
     calls go to, where a store is shared with what decides for others: a challenge is good for one. With `observes`
-    decisions are made to be recorded, and refuse nothing (`policy.decide`, 11).
+    decisions are made to be recorded, and refuse nothing (`policy.decide`, 11). `quotas` are those that a proof's calls
+    take.
     """
 
     verifier_id: str
@@ -34,6 +36,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     constraint_evaluators: Mapping[str, Evaluator] = OWN_EVALUATORS
     server: str = ""
     observes: bool = False
+    quotas: Quotas = Quotas()
 
     @property
     def binding(self) -> str:

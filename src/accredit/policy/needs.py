@@ -49,9 +49,15 @@ class CountUses(NamedTuple):
 
 
 class TakeUse(NamedTuple):
-    """Record one use of each certificate, unless that would exceed a limit. The answer is a bool."""
+    """Record one use for each limit, unless that would exceed one. The answer is a bool."""
 
     limits: tuple[RateLimit, ...]
+
+
+class FindRoom(NamedTuple):
+    """From when on has a limit room for one more use? The answer is an int (unix seconds), or None for never."""
+
+    limit: RateLimit
 
 
 class FindTask(NamedTuple):
@@ -73,14 +79,14 @@ Look = Callable[[FindDefinition], Awaitable[str | None]]
 """Answers that need."""
 
 
-_OfPorts = IsRevoked | LookAtChallenge | SpendChallenge | IssueChallenge | CountUses | TakeUse | FindTask
+_OfPorts = IsRevoked | LookAtChallenge | SpendChallenge | IssueChallenge | CountUses | TakeUse | FindRoom | FindTask
 Need = FindDefinition | _OfPorts
 
 
 async def drive(
     steps: Generator[Need, object, _Decision],
     store: ProofStore,
-    revocations: Revocations,
+    revocations: Revocations | None,
     now: int,
     tasks: TaskStore | None = None,
     look: Look | None = None,
@@ -107,10 +113,12 @@ async def drive(
 
 
 async def _answer(
-    need: _OfPorts, store: ProofStore, revocations: Revocations, tasks: TaskStore | None, now: int
+    need: _OfPorts, store: ProofStore, revocations: Revocations | None, tasks: TaskStore | None, now: int
 ) -> object:
     match need:
         case IsRevoked(cert_id):
+            if revocations is None:
+                raise TypeError("nobody knows what is revoked")
             return await revocations.is_revoked(cert_id)
         case LookAtChallenge(challenge, request_hash, issued):
             return await store.look(challenge, request_hash, issued=issued, now=now)
@@ -122,5 +130,7 @@ async def _answer(
             return await store.uses(cert_id, window_s, now=now)
         case TakeUse(limits):
             return await store.use(limits, now=now)
+        case FindRoom(limit):
+            return await store.room_at(limit, now=now)
         case FindTask(key):
             return await tasks.find(key, now=now) if tasks is not None else None

@@ -12,6 +12,7 @@ from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.limits import MAX_TOLD_TARGET_CHARS
 from accredit.policy.catalog import Entry
 from accredit.policy.guarded_call import GuardedCall
+from accredit.policy.quotas import QuotaReached
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.ratify.results import IdentityStatus, VerifyResult
 from accredit.refusals import (
@@ -19,6 +20,7 @@ from accredit.refusals import (
     DEFINITION_CHANGED,
     DENIED,
     MISSING,
+    QUOTA_EXCEEDED,
     RECORD_UNAVAILABLE,
     REPLAYED,
     TOO_MANY_CHALLENGES,
@@ -121,6 +123,18 @@ def definition_changed(call: GuardedCall, entry: Entry | None, expected: str | N
     else:
         text = f"the definition of {_name(call)} is not the one that was approved"
     return _refused(DEFINITION_CHANGED, "definition_changed", text, call, entry, expected=expected, found=found)
+
+
+def quota_reached(call: GuardedCall, entry: Entry | None, reached: QuotaReached) -> ProofRefused:
+    """-31013: a quota has no room for the call. `retry_after_seconds` is None if it never will have, for this call."""
+    quota, seconds = reached.quota, reached.seconds
+    if reached.missing:
+        text = f"{_name(call)} has no {reached.missing} that could be counted against a quota ({quota})"
+    elif seconds is None:
+        text = f"{_name(call)} asks for more than a quota allows at all ({quota})"
+    else:
+        text = f"a quota is used up ({quota}); there is room again in {seconds} s"
+    return _refused(QUOTA_EXCEEDED, "quota_exceeded", text, call, entry, retry_after_seconds=seconds)
 
 
 def with_definition(refusal: ProofRefused, definition: str | None) -> ProofRefused:

@@ -1,19 +1,25 @@
-"""How often the certificates of a chain may be used: counting, and taking a use. Pure: it yields what it needs.
+"""Taking what a call uses up: of the certificates of its chain, and of quotas. Pure: it yields what it needs.
 
 1. A `max_rate` limits the calls that a certificate is used for in its window of time.
 2. A certificate for one very call (`consent`) has its use taken by the call's first leg. Each later leg, which brings
    back a sealed state, may be made once: so one consent covers all rounds of the call, and no repetition of them.
 3. A limit is kept under the issuer's id and the certificate's: a delegator chooses its certificates' ids freely, and
    none can use up another's limit.
+4. A call takes its certificates' uses and its quotas at once: all of them, or none.
+5. A later leg of a call is free of quotas once: so a call counts once over all its rounds, and a round that is repeated
+   counts anew.
 """
 
 import hashlib
+import math
 from collections.abc import Generator, Iterator
+from operator import itemgetter
 
 from accredit.consent import this_call_only
 from accredit.limits import MAX_RATE_WINDOW_SECONDS, MAX_STATE_SECONDS
 from accredit.policy.decision import Flow, FlowOf
-from accredit.policy.needs import CountUses, Need, TakeUse
+from accredit.policy.needs import CountUses, FindRoom, Need, TakeUse
+from accredit.policy.quotas import Quota, QuotaReached, Taken
 from accredit.ports import RateLimit
 from accredit.ratify import DelegationCert, ProofBundle
 from accredit.ratify.constraints import MaxRate
@@ -50,10 +56,12 @@ class Uses:
         """Return how often a certificate was used. Raises `KeyError` if that was not counted."""
         return self._counted[cert_id, window_s]
 
-    def take(self, bundle: ProofBundle) -> Generator[Need, object, bool]:
-        """Take one use of each limited certificate. Returns False if one is used up, and then none is taken."""
+    def take(self, bundle: ProofBundle, quotas: Taken, now: int) -> Generator[Need, object, bool]:
+        """Take one use of each limited certificate, and of quotas. Returns False if one is used up, and then none is
+        taken. Raises `QuotaReached`."""
         limits = tuple(limit for _, limit in self._limits(bundle))
-        return not limits or (yield TakeUse(limits)) is True
+        flow = self._flow_of(bundle.delegations[-1].issuer_id, bundle.agent_id) if self._flow_of and quotas else None
+        return (yield from take(limits, quotas, flow, now))
 
     def _limits(self, bundle: ProofBundle) -> Iterator[tuple[str, RateLimit]]:
         """Yield the limits of a chain, each with the id of its certificate."""
@@ -64,6 +72,34 @@ class Uses:
             for constraint in cert.constraints:
                 if isinstance(constraint, MaxRate):
                     yield cert.cert_id, RateLimit(_counted_as(cert), constraint.window_s, constraint.count)
+
+
+def take(uses: tuple[RateLimit, ...], quotas: Taken, flow: Flow | None, now: int) -> Generator[Need, object, bool]:
+    """Take uses and quotas, all or none. Returns False if a use is taken already. Raises `QuotaReached`.
+
+    `flow` is the later leg of a call that this is.
+    """
+    if quotas and flow is not None:
+        legs = (RateLimit(_leg_of_quota(limit, flow), MAX_STATE_SECONDS, 1) for _, limit in quotas)
+        if (yield TakeUse((*uses, *legs))) is True:
+            return True
+    limits = (*uses, *(limit for _, limit in quotas))
+    if not limits or (yield TakeUse(limits)) is True:
+        return True
+    waits: list[tuple[float, Quota]] = []
+    for quota, limit in quotas:
+        room_at = yield FindRoom(limit)
+        if room_at is not None and not isinstance(room_at, int):
+            raise TypeError("the store gave no answer")
+        waits.append((math.inf if room_at is None else room_at - now, quota))
+    wait, quota = max(waits, key=itemgetter(0), default=(0, None))
+    if quota is None or (uses and wait <= 0):
+        return False
+    raise QuotaReached(quota, None if wait == math.inf else max(1, int(wait)))
+
+
+def _leg_of_quota(limit: RateLimit, flow: Flow) -> str:
+    return hashlib.sha256(f"quota leg/{flow.name}/{flow.round}/{limit.cert_id}".encode()).hexdigest()
 
 
 def _leg_of(cert: DelegationCert, flow: Flow) -> str:

@@ -127,7 +127,7 @@ class Gate:
             same = known is not None and known.pins == settings.pins
             pinned = known if same else PinnedTools(settings.pins, counters)
         self._pinned = pinned
-        asks_nothing = bearer is None and recorder is None and self._pinned is None
+        asks_nothing = bearer is None and recorder is None and self._pinned is None and not settings.quotas.entries
         self._is_open = not (settings.guards or settings.observes) and asks_nothing
         self._tells = settings.tells_identity
         self._methods = frozenset(settings.methods)

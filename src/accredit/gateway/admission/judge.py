@@ -5,7 +5,8 @@ needs, and only requests about tasks are decided here: a task belongs to the sub
 definitions are pinned, the tool of a call is held to its own in every case (`pinned_tools`).
 
 Where proofs are only observed, a call is decided all the same, and what holds is what would with proofs off: the
-definitions that are pinned, and that a task belongs to the subject of a token which calls need.
+definitions that are pinned, that a task belongs to the subject of a token which calls need, and quotas of subjects and
+servers.
 """
 
 import logging
@@ -45,7 +46,9 @@ from accredit.policy import (
     refusals,
 )
 from accredit.policy.decision import FlowOf
+from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.tasks import Owner, Place, made_by
+from accredit.policy.uses import take
 from accredit.ports import ProofStore, Revocations, Task
 from accredit.tokens import VerifiedToken
 
@@ -131,6 +134,11 @@ class Judge:
         self._ports = (store, revocations) if store is not None and revocations is not None else None
         if self._policy is not None and self._ports is None:
             raise ConfigurationError("proofs are judged, and there is no store", "give create_app a store")
+        self._quotas = settings.quotas
+        self._catalog = proofs.policy.catalog if proofs is not None else None
+        if self._quotas.entries and store is None:
+            raise ConfigurationError("there are quotas, and no store to count in", "give create_app a store")
+        self._store = store
         self._guards = settings.guards
         self._tasks = tasks
         self._sealer = sealer
@@ -180,6 +188,8 @@ class Judge:
         """Judge a request by what holds with proofs off. Raises `RequestError`, `ProofRefused` and `TokenError`."""
         if self._pinned is not None and request.method == "tools/call":
             await self._pinned.check(request, way, token)
+        if self._quotas.entries and request.method == "tools/call":
+            await self._take_quotas(request, client, token)
         return await self._by_token(request, client, token) if self._guards else Case(token)
 
     async def _by_token(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
@@ -197,6 +207,26 @@ class Judge:
         if task is not None and request.method in TASK_CHANGES and self._bearer is not None:
             self._bearer.check_tool(task.target, token)
         return Case(token, call, None, task)
+
+    async def _take_quotas(self, request: Request, client: Client, token: VerifiedToken | None) -> None:
+        """Take the quotas of a call that no proof decides. Raises `ProofRefused`."""
+        call = guarded_call_of(request, client.session_id)
+        if call is None or self._store is None:
+            raise TypeError("a call that can't be counted")
+        subject = _subject(token)
+        entry = self._catalog.find(call.method, call.target) if self._catalog is not None else None
+        facts = entry.facts.of(call.arguments) if entry is not None else {}
+        flow = self._sealer.place(request, principal_of(None, subject)) if brings_state(request) else None
+        now = unix_seconds()
+        try:
+            taken = self._quotas.taken_by(call.target, QuotaCaller(subject=subject), facts)
+            await drive(take((), taken, flow, now), self._store, None, now)
+        except QuotaReached as reached:
+            raise refusals.quota_reached(call, None, reached) from None
+        except Exception as error:  # fail closed: a store that does not answer
+            refusal = refusals.undecided(call, None)
+            _report(Decision(call, None, None, refusal, error), error)
+            raise refusal from None
 
     def _flow_of(self, request: Request, token: VerifiedToken | None) -> FlowOf:
         subject = _subject(token)

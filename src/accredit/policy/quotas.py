@@ -1,0 +1,119 @@
+"""Quotas: how many calls, or how much by them, anybody may make in a window of time. No I/O.
+
+1. A quota counts calls of tools, by the principal, the agent, the token's subject or the server. A call that lacks what
+   it is counted by, or the fact that is summed, can't be counted: it is refused.
+2. Every quota that a call falls under has to have room, and so have the certificates' own limits; else nothing is
+   counted (`uses`).
+3. What was counted depends on whom and what it is counted for, not on the limit: one that is changed finds it. At the
+   endpoint of all servers a call counts as the one of a server's own tool that it is.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from accredit.limits import MAX_RATE_WINDOW_SECONDS, QUOTA_MARKS
+from accredit.policy.merging import Member, member_of_name, merged_name
+from accredit.ports import RateLimit
+
+ANY_TOOL = "*"
+QUOTA_UNITS = 1_000_000
+"""What is summed is counted in millionths, each rounded up: sums are exact for all that has no more than six decimals,
+and for the rest they are never too small."""
+
+_WINDOW = re.compile(r"(0|[1-9][0-9]{0,6})([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+By = Literal["principal", "agent", "subject", "server"]
+
+
+class Quota(Struct, frozen=True, kw_only=True):
+    """At most `most` calls of `tools` in any `window_s` seconds; with a `fact`, at most `most` millionths of it in sum.
+    `window` is how that was written."""
+
+    by: By
+    tools: frozenset[str]
+    window_s: int
+    window: str
+    most: int
+    fact: str = ""
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        what = f"a sum of {self.most / QUOTA_UNITS:.15g} ({self.fact})" if self.fact else f"{self.most} calls"
+        whom = "each server" if self.by == "server" else f"each {self.by}"
+        return f"{what} in {self.window} for {whom}"
+
+
+class QuotaCaller(NamedTuple):
+    """Whom a call is counted for; None for what is not known. `subject` is the token's issuer and subject."""
+
+    principal: str | None = None
+    agent: str | None = None
+    subject: tuple[str, str] | None = None
+
+
+class QuotaReached(Exception):
+    """A quota has no room for a call for so many `seconds`; None: as long as the call is what it is. It can't be
+    counted at all if it has no `missing`."""
+
+    def __init__(self, quota: Quota, seconds: int | None, missing: str = "") -> None:
+        super().__init__(quota, seconds, missing)
+        self.quota = quota
+        self.seconds = seconds
+        self.missing = missing
+
+
+Taken = tuple[tuple[Quota, RateLimit], ...]
+"""Quotas, each with what a call takes of it."""
+
+
+class Quotas(Struct, frozen=True):
+    """The quotas of a server's calls; with `merged`, of all servers' at one endpoint."""
+
+    entries: tuple[Quota, ...] = ()
+    server: str = ""
+    merged: bool = False
+
+    def taken_by(self, tool: str, caller: QuotaCaller, facts: Mapping[str, str | float]) -> Taken:
+        """Return what a call of a tool takes of each quota. Raises `QuotaReached`."""
+        own = member_of_name(tool) if self.merged else Member(self.server, tool)
+        if own is None:
+            return ()  # nobody's tool: the call goes nowhere
+        names = {ANY_TOOL, own.own, merged_name(own.server, own.own)}
+        return tuple(
+            (quota, _limit(quota, own.server, caller, facts))
+            for quota in self.entries
+            if not quota.tools.isdisjoint(names)
+        )
+
+
+def window_seconds(text: str) -> int:
+    """Read a window, such as `15m`. Raises `ValueError`, whose text ends "KEY ..."."""
+    match = _WINDOW.fullmatch(text)
+    found = int(match[1]) * _UNITS[match[2]] if match is not None else 0
+    if not 0 < found <= MAX_RATE_WINDOW_SECONDS:
+        raise ValueError(f"should be like 60s, 15m, 12h or 7d, and at most {MAX_RATE_WINDOW_SECONDS // 86_400}d")
+    return found
+
+
+def _limit(quota: Quota, server: str, caller: QuotaCaller, facts: Mapping[str, str | float]) -> RateLimit:
+    whom = server if quota.by == "server" else getattr(caller, quota.by)
+    if whom is None:
+        raise QuotaReached(quota, None, quota.by)
+    amount = 1
+    if quota.fact:
+        found = facts.get(quota.fact)
+        if not isinstance(found, float) or found < 0:
+            raise QuotaReached(quota, None, quota.fact)
+        amount = math.ceil(Decimal(repr(found)) * QUOTA_UNITS)
+    of = ["quota", quota.by, sorted(quota.tools), quota.fact, whom]
+    return RateLimit(
+        hashlib.sha256(json.dumps(of).encode()).hexdigest(), quota.window_s, quota.most, amount, QUOTA_MARKS
+    )
