@@ -812,11 +812,11 @@ QUOTA_MARKS = 50
 MAX_QUOTAS = 32
 """Quotas of a configuration: each is a line that a call's transaction writes."""
 
-MAX_QUOTA = 1_000_000_000
+QUOTA_MOST = 1_000_000_000
 """Calls, or the sum of what they are about, that a quota may allow: sums are counted in millionths, and a database's
 integers have 19 digits."""
 
-MAX_USE_TOTAL = 1 << 61
+USE_TOTAL_TURN = 1 << 61
 """What the uses of a series may count for until it is counted anew, as a database's integers end at 2**63: more than a
 thousand windows of the largest quota."""
 

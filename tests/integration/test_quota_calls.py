@@ -117,5 +117,5 @@ def test_the_how_to_says_what_happens(trust: Trust, tmp_path: Path) -> None:
         done = [accredit(*call, folder=tmp_path) for _ in range(3)]
     assert [each.returncode for each in done] == [0, 0, 1]
     told, promised = done[2].stdout + done[2].stderr, json.loads(shown[1])
-    assert promised["message"].partition(";")[0] in told
+    assert promised["message"].partition(": ")[2].partition(";")[0] in told
     assert promised["data"]["error"] in told

@@ -47,9 +47,9 @@ from accredit.limits import (
     MAX_BOOTSTRAP_TTL_SECONDS,
     MAX_ENDING_SECONDS,
     MAX_PINS_FRESH_SECONDS,
-    MAX_QUOTA,
     MAX_REPLICAS,
     MAX_STATE_SECONDS,
+    QUOTA_MOST,
 )
 from accredit.tokens import GrantType
 
@@ -329,11 +329,11 @@ class Quota(Section, frozen=True):
     window: Annotated[Window, "the time in which it counts, such as 60s, 15m, 12h or 7d; at most 31d"]
     tools: Annotated[ToolNames, 'a list of names of tools, or ["*"] for all'] = field(default_factory=lambda: ["*"])
     calls: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_QUOTA)] | None, "the number of calls that there may be in the window"
+        Annotated[int, Meta(ge=1, le=QUOTA_MOST)] | None, "the number of calls that there may be in the window"
     ] = None
     sum: Annotated[Literal["amount"] | None, 'in place of calls the fact to add up: "amount"'] = None
     limit: Annotated[
-        Annotated[float, Meta(gt=0, le=MAX_QUOTA)] | None, "with sum what it may come to in the window, inclusive"
+        Annotated[float, Meta(gt=0, le=QUOTA_MOST)] | None, "with sum what it may come to in the window, inclusive"
     ] = None
 
 

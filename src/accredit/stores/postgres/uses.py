@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from accredit.errors import AccreditError, ClockSetBack, StoreUnavailable
-from accredit.limits import MAX_USE_TOTAL
+from accredit.limits import USE_TOTAL_TURN
 from accredit.ports import RateLimit
 from accredit.stores import rules
 from accredit.stores.postgres.driver import Connection
@@ -137,7 +137,7 @@ async def use(connection: Connection, asked: Sequence[Use], room: Room) -> Seque
         return [True] * len(asked)
     async with connection.transaction():
         locked = await connection.fetch(_LOCK, *_columns(keys, 2))
-        if any(total > MAX_USE_TOTAL for _, _, total, _ in locked):
+        if any(total > USE_TOTAL_TURN for _, _, total, _ in locked):
             locked = await connection.fetch(_BEGIN_ANEW, *_columns(keys, 2))
         tallies = {_Key(cert, window_s): _Tally(total, latest) for cert, window_s, total, latest in locked}
         windows = sorted({_window(key, one.now) for each, one in zip(takings, asked, strict=True) for key in each})

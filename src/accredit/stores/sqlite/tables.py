@@ -7,7 +7,7 @@ process's own additions are known, so other processes can exceed a bound by what
 import sqlite3
 from collections.abc import Sequence
 
-from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, MAX_USE_TOTAL, STORE_SWEEP_ROWS
+from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS, USE_TOTAL_TURN
 from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued, read
 from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, mark, room_at, strictest
@@ -86,7 +86,7 @@ class Tables:
             return None
         for series, (amount, _, parts) in takings.items():
             latest, total = _last(connection, series)
-            if total > MAX_USE_TOTAL:
+            if total > USE_TOTAL_TURN:
                 total -= _begin_anew(connection, series)
             at = max(latest, mark(series.window_s, now, parts))
             connection.execute(
