@@ -59,7 +59,7 @@ def test_a_quota_of_agents_holds_whatever_way_calls_come__and_is_on_record(
 @everywhere
 def test_with_proofs_off_a_quota_of_the_server_holds_for_all_callers(name: str, trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:
-        more = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": MemoryStore()}
+        more: dict[str, Any] = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": MemoryStore()}
         async with Route(name, trust, tmp_path, **more) as route:
             answers = [await route.ask("tools/call", INBOX) for _ in range(3)]
             listed = await route.ask("tools/list", {})
@@ -75,7 +75,7 @@ def test_a_store_that_does_not_answer_refuses_what_has_to_be_counted(trust: Trus
             raise OSError("gone")
 
     async def main() -> None:
-        more = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": Silent()}
+        more: dict[str, Any] = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": Silent()}
         async with Route("http-modern", trust, tmp_path, **more) as route:
             answer = await route.ask("tools/call", INBOX)
         assert "store_unavailable" in answer["error"]["data"]["reason"]

@@ -27,7 +27,7 @@ def deployment(*quotas: Quota, **changes: Any) -> Deployment:
 
 
 def token(subject: str) -> VerifiedToken:
-    return VerifiedToken("https://id.example.org", subject, frozenset(), {})
+    return VerifiedToken("https://id.example.org", subject, NOW + 60, "")
 
 
 def paid(amount: object) -> Any:
@@ -107,7 +107,7 @@ def test_subjects_are_counted_by_their_issuer_too__and_a_call_without_a_token_is
         refusal = finished(drive(steps, here.store, here.known, NOW)).refusal
         return refusal.error if refusal is not None else ""
 
-    other = VerifiedToken("https://other.example.org", "ada", frozenset(), {})
+    other = VerifiedToken("https://other.example.org", "ada", NOW + 60, "")
     assert [error(each) for each in (token("ada"), token("bob"), other, token("ada"), None)] == [
         "",
         "",
