@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 # Programs that tests start are compiled once, whatever the machine's own settings are.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long check fmt bench chaos conformance interop fuzz pictures requirements clean
+.PHONY: demo test test-long check fmt dist bench chaos conformance interop fuzz pictures requirements clean
 
 demo: $(RUN_READY)
 	$(BIN)/accredit demo $(ARGS)
@@ -35,6 +35,12 @@ check: $(READY)
 fmt: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The wheel and the sdist, the same bytes for the same commit wherever they are built, and their digests.
+dist: $(RUN_READY)
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600) $(BIN)/python -m hatchling build
+	cd dist && sha256sum accredit-* > SHA256SUMS && cat SHA256SUMS
 
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
@@ -67,7 +73,6 @@ pictures: $(READY)
 
 # Hash-pinned, and without index addresses: the machine's own settings say where packages come from.
 requirements: $(READY)
-	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --group demo pyproject.toml -o requirements/demo.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

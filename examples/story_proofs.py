@@ -155,6 +155,8 @@ async def unmodified_host(url: str, folder: Path) -> list[bool]:
         str(folder / "helper.key"),
         "--delegation",
         str(folder / "helper.json"),
+        "--ask",
+        "off",
     )
     command = StdioServerParameters(command=ACCREDIT[0], args=[*ACCREDIT[1:], *words], cwd=str(HERE))
     async with Client(stdio_client(command)) as host:

@@ -18,6 +18,8 @@ from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import Warm
 
+from accredit.base.version import told_version
+
 pytestmark = [pytest.mark.holds("cli/actions/serve"), pytest.mark.holds("cli/commands/config")]
 
 COMMANDS = [(), ("serve",), ("config",), ("config", "check")]  # of all of them: tests/unit/cli/test_cli_help.py
@@ -56,7 +58,7 @@ def test_every_command_has_help_with_an_example(command: tuple[str, ...], tmp_pa
 
 def test_the_version_is_printed(tmp_path: Path) -> None:
     done = accredit("--version", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "accredit 0.1.0\n")
+    assert (done.returncode, done.stdout) == (0, f"accredit {told_version()}\n")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from accredit.errors import ConfigurationError
+
 
 def load(*names: str) -> None:
     """Load modules now, so that no call has to wait for them."""
@@ -33,6 +35,23 @@ def loading() -> Generator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def require_extra(module: str, extra: str, what: str) -> None:
+    """Raise `ConfigurationError` with `what` if a module is not installed that one of our extras brings."""
+    from importlib.util import find_spec  # noqa: PLC0415 - takes longer than the rest of this
+
+    try:
+        found = find_spec(module)
+    except (ImportError, ValueError):  # what it is in is not there; or it was taken away
+        found = None
+    if found is None:
+        raise ConfigurationError(what, install_extra(extra))
+
+
+def install_extra(extra: str) -> str:
+    """Return how to get what an extra of ours brings."""
+    return f'install "accredit[{extra}]", for example with pip: pip install "accredit[{extra}]"'
 
 
 class Deferred:

@@ -14,7 +14,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from accredit import __version__
 from accredit.base.text import two_lines
 from accredit.cli.dashes import CommandAfterDashes, NameAndCommandAfterDashes
 from accredit.cli.standard import is_full, without_reader
@@ -62,6 +61,10 @@ _CLASSES: Mapping[str, type[TyperCommand]] = {
 """Those that take another program's command line."""
 
 
+_WIDEST = 1_000
+"""Columns of help, if the terminal has so many."""
+
+
 class _Commands(Mapping[str, Any]):
     """The commands by their names; each is loaded when it is first asked for."""
 
@@ -105,6 +108,7 @@ app = typer.Typer(
     " frame, and a signed record of every call.",
     epilog="Example:  accredit serve http://127.0.0.1:9000/mcp",
     add_completion=False,
+    context_settings={"max_content_width": _WIDEST},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -179,13 +183,15 @@ def _fail(what: str, remedy: str) -> int:
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        typer.echo(f"accredit {__version__}")
+        from accredit.base.version import told_version  # noqa: PLC0415 - for nothing else
+
+        typer.echo(f"accredit {told_version()}")
         raise typer.Exit
 
 
 @app.callback()
 def _accredit(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and the commit.")
     ] = False,
 ) -> None: ...

@@ -3,10 +3,10 @@
 Each failure is a `ConfigurationError` that names its key.
 """
 
-from importlib.util import find_spec
 from typing import NamedTuple
 
 from accredit.base.addresses import is_loopback_host
+from accredit.base.deferred import require_extra
 from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError
 
@@ -52,14 +52,5 @@ def build_watching(loaded: Loaded) -> WatchSettings | None:
 
 def _check_installed(key: str, modules: tuple[str, ...]) -> None:
     for module in modules:
-        if not _is_installed(module):
-            library = module.partition(".")[0].replace("_", "-")
-            what = f"{key} is set, and {library} is not installed"
-            raise ConfigurationError(what, "pip install 'accredit[telemetry]'")
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):  # what it is in is not there, or was taken away
-        return False
+        library = module.partition(".")[0].replace("_", "-")
+        require_extra(module, "telemetry", f"{key} is set, and {library} is not installed")

@@ -15,6 +15,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
+from accredit.base.deferred import require_extra
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_DEPTH, MAX_HOST_TEXT_CHARS
@@ -121,12 +122,9 @@ def scalar(value: tuple[str, str]) -> object:
 
 
 def _library() -> ModuleType:
-    try:
-        import yaml
-    except ImportError:
-        raise ConfigurationError(
-            "this host's file is YAML, for which a library is needed", "pip install 'accredit[hosts]'"
-        ) from None
+    require_extra("yaml", "hosts", "this host's file is YAML, and PyYAML is not installed")
+    import yaml
+
     return yaml
 
 

@@ -17,6 +17,7 @@ transformed) could hide what that one requires, so it is refused where proofs ar
 from collections.abc import Sequence
 from typing import Any, cast
 
+from accredit.base.deferred import install_extra
 from accredit.errors import ProofRefused, TokenError
 from accredit.policy import GUARDED, GuardedCall
 from accredit.policy.lists import KINDS, Kind, ListView
@@ -37,7 +38,7 @@ try:
     from fastmcp.tools import FunctionTool, Tool
     from fastmcp.utilities.versions import VersionSpec
 except ImportError as error:
-    raise ImportError("accredit.server.fastmcp needs FastMCP 4: pip install 'accredit[fastmcp]'") from error
+    raise ImportError(f"accredit.server.fastmcp needs FastMCP 4: {install_extra('fastmcp')}") from error
 
 _Listable = Tool | Resource | ResourceTemplate | Prompt
 

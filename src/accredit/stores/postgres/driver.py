@@ -17,12 +17,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Generator, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlencode
 
+from accredit.base.deferred import require_extra
 from accredit.base.text import excerpt
-from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable
+from accredit.errors import AccreditError, StoreUnavailable
 from accredit.limits import DEAD_PEER_SECONDS, MAX_PASSWORD_BYTES, STORE_CONNECT_SECONDS, STORE_WAIT_SECONDS
 from accredit.stores.postgres.address import SCHEME, Host, PostgresDatabase
 
@@ -42,14 +42,7 @@ class DatabaseFailed(StoreUnavailable):
 
 def require_driver() -> None:
     """Raise `ConfigurationError` if asyncpg is not installed."""
-    try:
-        found = find_spec("asyncpg")
-    except ValueError:  # a module that was taken away
-        found = None
-    if found is None:
-        raise ConfigurationError(
-            "store.url is a PostgreSQL database, and asyncpg is not installed", "pip install 'accredit[postgres]'"
-        )
+    require_extra("asyncpg", "postgres", "store.url is a PostgreSQL database, and asyncpg is not installed")
 
 
 class Connection:

@@ -1,0 +1,294 @@
+"""What `make dist` makes: the same bytes anywhere, all that is needed in it, and nothing that is not.
+
+It is installed by the real installers, without a network, from wheels of what is installed here (`wheels`): so what is
+not declared is not there.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from contextlib import closing
+from email import message_from_bytes
+from email.message import Message
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from tests.world.calls import initialize
+from tests.world.command import Serving, environment
+from tests.world.raw_server import PATIENCE
+from tests.world.wheels import wheelhouse
+
+from accredit.base.version import told_version
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("src", "examples", "hatch_build.py", "README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "NOTICE")
+OTHERS = ("pyproject.toml", "Makefile", ".gitignore")
+GIT = shutil.which("git")
+WHO = {
+    **{f"GIT_{who}_{what}": "test@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+    **{f"GIT_{who}_DATE": "2026-01-02T03:04:05Z" for who in ("AUTHOR", "COMMITTER")},
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+}  # fmt: skip
+URL = '[upstream]\nurl = "http://127.0.0.1:1/mcp"\n'
+CHECK = ("config", "check", "--config", "some.toml")
+EXTRAS = [
+    ("postgres", '[store]\nurl = "postgresql://a@b/c"\n', CHECK),
+    ("telemetry", "[admin]\nport = 0\n", CHECK),
+    ("telemetry", '[telemetry]\nendpoint = "http://127.0.0.1:1"\n', CHECK),
+    ("hosts", "", ("install", "goose", "--url", "http://127.0.0.1:1/mcp", "--yes")),
+]
+"""What needs an extra: in a configuration, or by a command."""
+LIBRARIES = {"fastmcp"}
+"""Extras of modules that no command uses."""
+
+
+def run(*words: str | Path, folder: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    offline = {"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_COMPILE": "1", "UV_OFFLINE": "1"}
+    done = subprocess.run(
+        words, cwd=folder, env=environment({**offline, **(env or {})}), capture_output=True, text=True, timeout=170
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def copied(folder: Path, mtime: int, mode: int) -> Path:
+    """A copy of the source, with other times and modes, and as a checkout if there is git."""
+    folder.mkdir(parents=True)
+    for name in (*SOURCES, *OTHERS):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(ROOT / name, folder / name)
+    for file in folder.rglob("*"):
+        os.utime(file, (mtime, mtime))
+        if file.is_file():
+            file.chmod(mode)
+    if GIT:
+        for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "all")):
+            run(GIT, *words, folder=folder, env=WHO)
+    return folder
+
+
+def made(folder: Path) -> Path:
+    """What `make dist` leaves, by the real recipe with the packages of this environment."""
+    run("make", "-o", ".venv/.ready-run", "dist", f"BIN={Path(sys.executable).parent}", folder=folder, env=WHO)
+    return folder / "dist"
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `one/dist`, `far/off/two/dist`, `wheels`, and `bare`, an environment with the wheel and what it
+    needs. Tests run in several processes, and one of them makes it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dist"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "bare").exists():
+            made(copied(folder / "one", 1_000_000_000, 0o600))
+            made(copied(folder / "far" / "off" / "two", 1_700_000_000, 0o664))
+            wheel = next((folder / "one" / "dist").glob("*.whl"))
+            wheelhouse([*metadata_of(wheel).get_all("Requires-Dist", ()), "hatchling"], folder / "wheels")
+            environment_of(folder / "bare", wheel, folder / "wheels")
+    return folder
+
+
+def metadata_of(wheel: Path) -> Message:
+    """What a wheel says of itself."""
+    with zipfile.ZipFile(wheel) as packed:
+        name = next(each for each in packed.namelist() if each.endswith(".dist-info/METADATA"))
+        return message_from_bytes(packed.read(name))
+
+
+def environment_of(folder: Path, package: Path, wheels: Path) -> None:
+    """A new environment with a package in it, by pip."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, folder=wheels)
+    pip = (sys.executable, "-m", "pip", "--python", folder / "bin" / "python")
+    run(*pip, "install", "-q", "--find-links", wheels, package, folder=wheels)
+
+
+@pytest.fixture
+def wheel(built: Path) -> Path:
+    return next((built / "one" / "dist").glob("*.whl"))
+
+
+@pytest.fixture
+def sdist(built: Path) -> Path:
+    return next((built / "one" / "dist").glob("*.tar.gz"))
+
+
+def commit(built: Path) -> str:
+    """As a build says it."""
+    if not GIT:
+        return ""
+    return f" (commit {run(GIT, 'rev-parse', 'HEAD', folder=built / 'one', env=WHO).stdout[:12]})"
+
+
+def test_two_builds_in_other_folders_at_other_times_have_the_same_bytes(built: Path) -> None:
+    one, two = built / "one" / "dist", built / "far" / "off" / "two" / "dist"
+    names = {file.name for file in one.iterdir()}
+    assert names == {file.name for file in two.iterdir()} == {"SHA256SUMS", *names}
+    assert len(names) == 3
+    sums = (one / "SHA256SUMS").read_text()
+    assert sums == (two / "SHA256SUMS").read_text()
+    for line in sums.splitlines():
+        digest, name = line.split()
+        assert hashlib.sha256((one / name).read_bytes()).hexdigest() == digest
+
+
+def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path, built: Path) -> None:
+    source = built / "one"
+    package = {f"accredit/{each.relative_to(source / 'src/accredit')}" for each in files(source / "src/accredit")}
+    examples = {f"accredit/examples/{each.name}" for each in files(source / "examples")}
+    about = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE", "licenses/NOTICE"}
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    found = {each for each in inside if ".dist-info/" not in each}
+    assert found == package | examples | ({"accredit/commit.txt"} if GIT else set())
+    assert {each.partition(".dist-info/")[2] for each in inside - found} == about
+    assert {"accredit/py.typed", "accredit/console/static/index.html", "accredit/examples/story.py"} < found
+
+
+def test_the_sdist_has_what_a_build_needs_and_no_tests(sdist: Path, built: Path) -> None:
+    with tarfile.open(sdist) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    assert {name.partition("/")[0] for name in names} == {*SOURCES, "pyproject.toml", ".gitignore", "PKG-INFO"}
+    source = built / "one"
+    assert {str(each.relative_to(source)) for name in ("src", "examples") for each in files(source / name)} < names
+
+
+def files(folder: Path) -> list[Path]:
+    return [each for each in folder.rglob("*") if each.is_file()]
+
+
+@pytest.mark.skipif(not GIT, reason="git is not installed")
+def test_a_build_of_what_is_not_committed_says_so(built: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    shutil.copytree(built / "one", changed)
+    (changed / "examples" / "story.py").write_text("")
+    wheel = next(made(changed).glob("*.whl"))
+    assert zipfile.ZipFile(wheel).read("accredit/commit.txt").decode().endswith("+changes\n")
+
+
+def test_the_version_names_the_commit__also_of_a_checkout(built: Path) -> None:
+    said = run(built / "bare" / "bin" / "accredit", "--version", folder=built).stdout
+    assert said == f"accredit 0.1.0{commit(built)}\n"
+    ours = told_version()
+    assert re.fullmatch(r"0\.1\.0( \(a checkout of commit [0-9a-f]{12}\))?", ours)
+    assert "commit" in ours or not GIT or not (ROOT / ".git").exists()
+
+
+IMPORTS = """
+import importlib, importlib.metadata, json, pkgutil, accredit
+failed = {}
+for each in pkgutil.walk_packages(accredit.__path__, "accredit."):
+    if not each.name.startswith("accredit.examples"):
+        try:
+            importlib.import_module(each.name)
+        except ImportError as error:
+            failed[each.name] = str(error)
+print(json.dumps([failed, importlib.metadata.version("accredit")]))
+"""
+HELP = """
+import json
+from typer.main import get_command
+from typer.testing import CliRunner
+from accredit.cli import app
+
+def walk(command, *words):
+    yield words
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from walk(inner, *words, name)
+
+print(json.dumps({" ".join(words): CliRunner().invoke(app, [*words, "--help"]).exit_code
+                  for words in walk(get_command(app))}))
+"""
+
+
+def test_every_module_can_be_imported_with_what_is_declared(built: Path) -> None:
+    failed, version = json.loads(run(built / "bare" / "bin" / "python", "-c", IMPORTS, folder=built).stdout)
+    assert version == "0.1.0"
+    assert failed == {
+        "accredit.server.fastmcp": 'accredit.server.fastmcp needs FastMCP 4: install "accredit[fastmcp]", for example'
+        ' with pip: pip install "accredit[fastmcp]"'
+    }
+
+
+def test_every_command_has_its_help(built: Path) -> None:
+    codes = json.loads(run(built / "bare" / "bin" / "python", "-c", HELP, folder=built).stdout)
+    assert len(codes) > 30
+    assert set(codes.values()) == {0}
+
+
+def test_a_gateway_serves(built: Path, tmp_path: Path) -> None:
+    server = (
+        "env",
+        f"PYTHONPATH={ROOT}",
+        sys.executable,
+        "-m",
+        "tests.world.honest_server",
+        str(tmp_path / "received"),
+    )
+    own = [str(built / "bare" / "bin" / "accredit")]
+    with (
+        Serving("--", *server, folder=tmp_path, command=own) as gateway,
+        closing(HTTPConnection("127.0.0.1", gateway.port, timeout=PATIENCE)) as client,
+    ):
+        asked = initialize()
+        client.request("POST", "/mcp", asked.body, dict(asked.headers))
+        answer = client.getresponse()
+        assert (answer.status, b'"protocolVersion"' in answer.read()) == (200, True), gateway.stderr
+
+
+def test_each_extra_is_tried_here(wheel: Path) -> None:
+    assert {*metadata_of(wheel).get_all("Provides-Extra", ())} == {extra for extra, *_ in EXTRAS} | LIBRARIES
+
+
+@pytest.mark.parametrize(("extra", "text", "words"), EXTRAS)
+def test_what_needs_an_extra_says_which(
+    extra: str, text: str, words: Sequence[str], built: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "some.toml").write_text(f"{URL}{text}")
+    done = subprocess.run(
+        [built / "bare" / "bin" / "accredit", *words], cwd=tmp_path, timeout=60, capture_output=True, text=True,
+        env=environment({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / ".config")}),
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    error, remedy = done.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert f'install "accredit[{extra}]"' in remedy
+
+
+def test_the_sdist_is_built_and_installed_in_a_new_environment(built: Path, sdist: Path, tmp_path: Path) -> None:
+    """As `pip install .` does: with a build of its own."""
+    environment_of(tmp_path / "new", sdist, built / "wheels")
+    said = run(tmp_path / "new" / "bin" / "accredit", "--version", folder=tmp_path).stdout
+    assert said == f"accredit 0.1.0{commit(built)}\n"
+
+
+def test_uvx_runs_it_from_the_file(built: Path, wheel: Path, tmp_path: Path) -> None:
+    words = ["tool", "run", "--no-index", "--find-links", built / "wheels", "--python", sys.executable, "--from", wheel]
+    uv = Path(sys.executable).with_name("uv")
+    said = run(
+        uv, "--no-config", *words, "accredit", "--version", folder=tmp_path, env={"UV_CACHE_DIR": str(built / "cache")}
+    )
+    assert said.stdout == f"accredit 0.1.0{commit(built)}\n"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("pipx") is None, reason="pipx is not installed (Debian: apt-get install pipx)")
+def test_pipx_installs_it_from_the_file(built: Path, wheel: Path, tmp_path: Path) -> None:
+    env = {
+        "PIPX_HOME": str(tmp_path / "home"), "PIPX_BIN_DIR": str(tmp_path / "bin"), "HOME": str(tmp_path),
+        "PIP_FIND_LINKS": str(built / "wheels"),
+    }  # fmt: skip
+    run("pipx", "install", "--python", sys.executable, wheel, folder=tmp_path, env=env)
+    assert run(tmp_path / "bin" / "accredit", "--version", folder=tmp_path).stdout == f"accredit 0.1.0{commit(built)}\n"
