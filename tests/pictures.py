@@ -148,7 +148,7 @@ def take_pictures_of_a_household(folder: Path, page: Any) -> None:
             page.wait_for_selector("text=Take back")
             both(page, "desk-people")
             page.goto(f"{desk.url}/health")
-            page.wait_for_selector("text=Revocation lists")
+            page.wait_for_selector("summary")  # of the log, the last that comes
             both(page, "desk-health")
 
 

@@ -65,7 +65,9 @@ def test_what_was_allowed_and_not_used_is_told_as_such__until_the_call_comes(hom
             assert page.locator("text=Take back…").is_visible()
             assert faults(page) == []
             assert "sent to ada@example.org" in told(host)
-            page.click("text=the call of")  # the page has found out by itself
+            page.wait_for_selector("text=the call of")  # the page has found out by itself
+            assert page.locator("text=Take back…").count() == 0  # there is nothing left of it
+            page.click("text=the call of")
             page.wait_for_selector("text=On whose word")
             assert "allowed, ok" in page.inner_text("main")
             page.context.close()

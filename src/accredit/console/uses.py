@@ -12,6 +12,7 @@ from typing import Any
 
 from accredit.attest import Stored
 from accredit.attest.canonical import recorded_chain
+from accredit.consent import this_call_only
 from accredit.console.call_filter import glimpse
 from accredit.console.delegations import links_of
 from accredit.console.log_pages import LogPages
@@ -24,9 +25,11 @@ from accredit.stores.audit_log.reading import LogReader
 
 async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[str, Any]:
     """Return what is known of the use of a chain, leaf first: `used` (None: that is not known, and `problem` says why),
-    the last call that passed by it, and what the page that takes it back calls it."""
-    leaf = links_of(chain)[-1]
-    found: dict[str, Any] = {"ends": leaf.expires_at, "handle": leaf.handle, "used": None, "problem": ""}
+    the last call that passed by it, whether it was for one call, and what the page that takes it back calls it."""
+    leaf, is_once = links_of(chain)[-1], this_call_only(chain[0].constraints)
+    found: dict[str, Any] = {
+        "ends": leaf.expires_at, "handle": leaf.handle, "once": is_once, "used": None, "problem": "",
+    }  # fmt: skip
     if log is None:
         return {**found, "problem": "desk.toml names no store of the gateway"}
     sha256 = recorded_chain(each.encode() for each in chain).sha256
