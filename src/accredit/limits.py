@@ -994,8 +994,14 @@ MAX_TIMEOUT_SECONDS = 86_400.0
 MAX_SAID_CHARS = 200
 """Characters of a tool's description that a configuration quotes: a sentence or two."""
 
-MAX_SUGGESTED_TARGETS = 2_000
-"""Targets, of one agent each, that `accredit suggest` tells apart: nobody reads more lines, and names are long."""
+MAX_SUGGESTED_TARGETS = 10_000
+"""Targets, of one agent each, that `accredit suggest` tells apart: 20 MB of the longest names."""
+
+MAX_SUGGESTED_OF_AGENT = 500
+"""Those of one agent: one that makes up names takes no room that others need, and nobody reads more."""
+
+MAX_REPLAYED_CHANGES = 1_000
+"""Lines of what `accredit replay` finds decided otherwise; nobody reads more, and the rest is counted."""
 
 MAX_GRANT_TARGETS = 64
 """Targets that one suggested delegation names: a certificate may have 128 scopes, and people are to read it."""

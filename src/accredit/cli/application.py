@@ -45,6 +45,7 @@ _MODULES = {
     "grants": "grants",
     "names": "grants",
     "suggest": "suggest",
+    "replay": "replay",
     "keys": "keys",
     "token": "token",
     "log": "log",

@@ -115,3 +115,7 @@ ReplaceKeyOption = Annotated[
     bool, typer.Option("--force", help="Replace the files if they exist: the old key is lost.")
 ]
 JsonAnywayOption = Annotated[bool, typer.Option("--json", help="Print JSON, as it does without this.")]
+SinceOption = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Calls since then: 2026-08-01T12:00:00Z, or 7d for so long ago."),
+]

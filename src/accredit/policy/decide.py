@@ -36,7 +36,7 @@ agent (`binding = "required"` checks that).
 """
 
 import hmac
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -96,14 +96,16 @@ def decide(
     place: Place = ONE_SERVER,
     flow_of: FlowOf | None = None,
     pins: Pins | None = None,
+    case_of: "CaseOf | None" = None,
 ) -> _Steps:
     """Decide one call. Raises nothing that depends on the call.
 
     `now` is in unix seconds, `token` the caller's. `place` is where the ids of tasks have their meaning. Without
-    `flow_of` each leg counts as a call of its own, without `pins` no definition is pinned.
+    `flow_of` each leg counts as a call of its own, without `pins` no definition is pinned. `case_of` is for calls of
+    the past alone, whose proofs are gone (`replaying`): it makes what takes steps 4 to 8.
     """
     entry: Entry | None = None
-    case: _Case | None = None
+    case: Case | None = None
     unknown = False
     try:
         if call.guarded and not call.about_tasks:
@@ -113,7 +115,7 @@ def decide(
                 raise refusals.unknown_target(call)  # 3
         elif call.proof is None and not call.guarded:
             return Decision(call, None)
-        case = _Case(call, entry, policy, now, token, place, flow_of, pins)
+        case = (case_of or Case)(call, entry, policy, now, token, place, flow_of, pins)
         authority = yield from case.authority()
         if unknown:
             raise refusals.unknown_target(call)
@@ -135,8 +137,8 @@ def decide(
         return Decision(call, entry, None, refusals.undecided(call, entry), error)
 
 
-class _Case:
-    """One call and its proof before the decision: steps 4 to 8."""
+class Case:
+    """One call and its proof before the decision: steps 4 to 8. `replaying` has another one for calls of the past."""
 
     def __init__(
         self,
@@ -439,6 +441,11 @@ class _Case:
         result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {text}")
         return refusals.denied(self._call, self.entry, result)
 
+
+CaseOf = Callable[
+    [GuardedCall, Entry | None, Policy, int, VerifiedToken | None, Place, FlowOf | None, Pins | None], Case
+]
+"""Makes a case, as `Case` itself does."""
 
 _PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}
 """Statuses that are reached only after all signatures were found good."""

@@ -11,7 +11,7 @@
    `dev.accredit.call`): whatever else needs the same scope is not granted.
 6. What the log does not hold whole is not guessed: a name that was cut, a server that there is no more, a name that
    means one tool at a server's own endpoint and another one where all are one.
-7. How many targets are told apart is bounded; what is beyond that is counted as refused.
+7. How many targets are told apart is bounded, for each agent and in all; what is beyond that is counted as refused.
 
 A request about a task goes by its tool, so the grant for that covers it. Not checked: whether the log is genuine
 (`accredit log verify`), and whether what was used should be allowed. A person reads that and decides.
@@ -23,12 +23,13 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from accredit.attest import CallRecord
+from accredit.attest import CallRecord, RecordedAuthority
 from accredit.consent import CallTerms
 from accredit.limits import (
     MAX_GRANT_TARGET_CHARS,
     MAX_GRANT_TARGETS,
     MAX_RECORDED_TARGET,
+    MAX_SUGGESTED_OF_AGENT,
     MAX_SUGGESTED_TARGETS,
     MAX_TOLD_TARGETS,
 )
@@ -167,6 +168,7 @@ class Suggester:
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
         self._used: dict[_Used, tuple[_Found, Tally]] = {}
+        self._used_by: dict[str, int] = {}
         self._allowed, self._tasks = Tally(), Tally()
         self._refused: dict[str, Refused] = {}
 
@@ -215,17 +217,24 @@ class Suggester:
         if not is_allowed and error not in _UNKNOWN and error != "ratify_scope_denied":
             return "constraint" if error.startswith("ratify_constraint_") else "other"
         found = self._found(call.server or "", call.method, call.target or "")
-        if isinstance(found, str):
-            return found
+        return found if isinstance(found, str) else self._count(record, authority, found, is_allowed=is_allowed)
+
+    def _count(self, record: CallRecord, authority: RecordedAuthority, found: _Found, *, is_allowed: bool) -> str:
+        """Count a call of a known target; return why it stays refused all the same, if it does."""
+        call = record.call
         if is_allowed and found.entry is not None and found.entry.allows((authority.scope,)):
             self._allowed.add(record.times.received)
             return ""
         used = _Used(authority.principal_id, authority.agent_id, found.gateway, call.method, call.target or "")
         if not (_ID.fullmatch(used.principal_id) and _ID.fullmatch(used.agent_id)):
             return "unwritable"
-        if used not in self._used and len(self._used) >= MAX_SUGGESTED_TARGETS:
-            return "too_many"
-        self._used.setdefault(used, (found, Tally()))[1].add(record.times.received)
+        if used not in self._used:
+            own = self._used_by.get(used.agent_id, 0)
+            if own >= MAX_SUGGESTED_OF_AGENT or len(self._used) >= MAX_SUGGESTED_TARGETS:
+                return "too_many"
+            self._used_by[used.agent_id] = own + 1
+            self._used[used] = found, Tally()
+        self._used[used][1].add(record.times.received)
         return ""
 
     def _found(self, server: str, method: str, target: str) -> _Found | str:

@@ -200,7 +200,13 @@ def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Itera
 
     Not checked: revocation, constraints, the root, and whether anybody holds the subject's key.
     """
-    return run(settled(_chain_steps(chain, Terms(now=now, vocabulary=frozenset(vocabulary)))), now)
+    return run(chain_verification(chain, Terms(now=now, vocabulary=frozenset(vocabulary))), now)
+
+
+def chain_verification(chain: Sequence[DelegationCert], terms: Terms) -> Steps:
+    """Return the steps of `verify_chain` as a generator of needs. The terms say whether somebody knows of
+    revocations."""
+    return settled(_chain_steps(chain, terms))
 
 
 def constraints_fault(chain: Sequence[DelegationCert], terms: Terms) -> VerifyResult | None:

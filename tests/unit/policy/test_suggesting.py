@@ -13,6 +13,7 @@ from accredit.limits import (
     MAX_GRANT_TARGET_CHARS,
     MAX_GRANT_TARGETS,
     MAX_RECORDED_TARGET,
+    MAX_SUGGESTED_OF_AGENT,
     MAX_SUGGESTED_TARGETS,
     MAX_TOLD_TARGETS,
 )
@@ -179,12 +180,23 @@ def test_a_name_that_means_another_tool_at_the_merged_endpoint_is_not_guessed() 
 
 @pytest.mark.holds("policy/suggesting", 7)
 def test_what_is_told_apart_is_bounded__and_what_is_beyond_it_is_said() -> None:
-    calls = [record(f"tool_{n}", denied("unknown_tool"), scope="") for n in range(MAX_SUGGESTED_TARGETS + 3)]
-    found = suggested(*calls, *calls[:2], *(record("drop", denied("unknown_tool"), signed=False),) * 2)
+    calls = [record(f"tool_{n}", denied("unknown_tool"), scope="") for n in range(MAX_SUGGESTED_OF_AGENT + 3)]
+    other = record("tool_0", denied("unknown_tool"), scope="", agent="cc" * 16)
+    found = suggested(*calls, *calls[:2], other, *(record("drop", denied("unknown_tool"), signed=False),) * 2)
     assert refused(found) == {"too_many": 3, "unsigned": 2}
-    assert len(found.tables) == MAX_SUGGESTED_TARGETS
-    assert sum(each.tally.calls for each in found.grants) == MAX_SUGGESTED_TARGETS + 2
+    assert len(found.tables) == MAX_SUGGESTED_OF_AGENT
+    assert sum(each.tally.calls for each in found.grants) == MAX_SUGGESTED_OF_AGENT + 3
     assert max(len(each.targets) for each in found.grants) == MAX_GRANT_TARGETS
+    assert "cc" * 16 in {each.agent_id for each in found.grants}, "who makes up names takes no room of others"
+    agents = [f"{n:032x}" for n in range(MAX_SUGGESTED_TARGETS // MAX_SUGGESTED_OF_AGENT + 1)]
+    one = record("tool", denied("unknown_tool"), scope="")
+    assert one.authority is not None
+    crowd = (
+        replace(one, call=replace(one.call, target=f"t{n}"), authority=replace(one.authority, agent_id=agent))
+        for agent in agents
+        for n in range(MAX_SUGGESTED_OF_AGENT)
+    )
+    assert refused(suggested(*crowd)) == {"too_many": MAX_SUGGESTED_OF_AGENT}
     many = suggested(*(record(f"t{n}", signed=False) for n in range(MAX_TOLD_TARGETS + 9)))
     assert len(many.refused["bad_proof"].targets) == MAX_TOLD_TARGETS
     long = suggested(*(record(f"{n}".zfill(2_000), denied("unknown_tool"), scope="") for n in range(9)))

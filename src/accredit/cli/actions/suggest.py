@@ -7,10 +7,9 @@ The names in it were chosen by servers and agents. Whatever they are, they stay 
 3. in comments a name is a quoted string in ASCII, escaped and cut: no name ends a comment, or hides a part of a line.
 """
 
-import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import typer
@@ -21,10 +20,11 @@ from accredit.cli.actions.config_text import key, string, table_name
 from accredit.cli.actions.log_names import Names, known_names, named
 from accredit.cli.actions.log_place import log_store, understood
 from accredit.cli.actions.output import print_json
+from accredit.cli.actions.wording import calls, counted, escaped, json_ascii, shown_target
 from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
 from accredit.config.servers import views
-from accredit.limits import MAX_SAID_CHARS, SHORT_ID_CHARS
-from accredit.policy.suggesting import WHY, Deployment, Grant, Refused, Suggester, Suggestion, Table, Tally
+from accredit.limits import SHORT_ID_CHARS
+from accredit.policy.suggesting import WHY, Deployment, Grant, Refused, Suggester, Suggestion, Table
 from accredit.ratify.scopes import is_sensitive
 from accredit.stores import open_log
 
@@ -78,7 +78,7 @@ class Lines:
         if found.tables:
             yield "# For the configuration: the tools that it does not name, each with a scope of its own."
         for table in found.tables:
-            yield from ("", f"# {_told(table.tally)}", *_toml(table).splitlines())
+            yield from ("", f"# {counted(table.tally)}", *_toml(table).splitlines())
         if found.grants:
             yield from ("", "# For whoever signs: the names of keys and files are placeholders.")
         for grant, command in zip(found.grants, self._commands, strict=True):
@@ -91,7 +91,7 @@ class Lines:
         found = self._found
         return {
             "tables": [
-                {"server": each.server or None, "tool": each.tool, "scope": each.scope, **_counted(each.tally)}
+                {"server": each.server or None, "tool": each.tool, "scope": each.scope, **structs.asdict(each.tally)}
                 for each in found.tables
             ],
             "toml": "\n".join(map(_toml, found.tables)),
@@ -103,20 +103,20 @@ class Lines:
                     "gateway": each.gateway,
                     "method": each.method,
                     "scopes": each.scopes,
-                    "targets": [{"target": name, **_counted(tally)} for name, tally in each.targets.items()],
+                    "targets": [{"target": name, **structs.asdict(tally)} for name, tally in each.targets.items()],
                     "command": command,
                     "line": shlex.join(command),
-                    **_counted(each.tally),
+                    **structs.asdict(each.tally),
                 }
                 for each, command in zip(found.grants, self._commands, strict=True)
             ],
-            "allowed": _counted(found.allowed),
-            "about_tasks": _counted(found.tasks),
+            "allowed": structs.asdict(found.allowed),
+            "about_tasks": structs.asdict(found.tasks),
             "refused": [
                 {
                     "reason": word,
                     "text": WHY[word],
-                    **_counted(each.tally),
+                    **structs.asdict(each.tally),
                     "targets": [
                         {"server": server or None, "target": target, "calls": calls}
                         for (server, target), calls in each.targets.items()
@@ -127,7 +127,7 @@ class Lines:
         }
 
     def _command(self, grant: Grant, number: int) -> list[str]:
-        constraint = _json(grant.constraint.members())
+        constraint = json_ascii(grant.constraint.members())
         agent = grant.agent_id[: self._digits]
         return [
             *("accredit", "grant"),
@@ -142,9 +142,9 @@ class Lines:
 
     def _about(self, grant: Grant) -> Iterator[str]:
         agent, principal = (named(each, self._names) for each in (grant.agent_id, grant.principal_id))
-        yield f"{_safe(agent)}, on the word of {_safe(principal)}: {_told(grant.tally)}"
+        yield f"{escaped(agent)}, on the word of {escaped(principal)}: {counted(grant.tally)}"
         for target, tally in grant.targets.items():
-            yield f"  {grant.method} {_shown(target)}: {_told(tally)}"
+            yield f"  {grant.method} {shown_target(target)}: {counted(tally)}"
         sensitive = [scope for scope in grant.scopes if is_sensitive(scope)]
         if sensitive:
             yield f"  sensitive, and so signed with --yes: {', '.join(sensitive)}"
@@ -152,13 +152,13 @@ class Lines:
     def _rest(self) -> Iterator[str]:
         found = self._found
         if found.allowed.calls:
-            yield f"allowed already: {_told(found.allowed)}"
+            yield f"allowed already: {counted(found.allowed)}"
         if found.tasks.calls:
-            yield f"about tasks, which go by the tool that made them: {_told(found.tasks)}"
+            yield f"about tasks, which go by the tool that made them: {counted(found.tasks)}"
         for word, each in self._refused():
-            yield f"stays refused, as {WHY[word]}: {_told(each.tally)}"
-            for (server, target), calls in each.targets.items():
-                yield f"  {f'{server}: ' if server else ''}{_shown(target)}: {_calls(calls)}"
+            yield f"stays refused, as {WHY[word]}: {counted(each.tally)}"
+            for (server, target), number in each.targets.items():
+                yield f"  {f'{server}: ' if server else ''}{shown_target(target)}: {calls(number)}"
         if not found.tables and not found.grants:
             yield "nothing to add and nothing to sign"
 
@@ -168,30 +168,3 @@ class Lines:
 
 def _toml(table: Table) -> str:
     return f"[{table_name('tools', table.server)}.{key(table.tool)}]\nscope = {string(table.scope)}\n"
-
-
-def _counted(tally: Tally) -> Mapping[str, object]:
-    return structs.asdict(tally)
-
-
-def _told(tally: Tally) -> str:
-    when = tally.first if tally.first == tally.last else f"{tally.first} to {tally.last}"
-    return f"{_calls(tally.calls)}, {when}"
-
-
-def _calls(number: int) -> str:
-    return f"{number} call{'' if number == 1 else 's'}"
-
-
-def _shown(target: str) -> str:
-    text = _json(target[:MAX_SAID_CHARS])
-    return text if len(target) <= MAX_SAID_CHARS else f"{text}..."
-
-
-def _safe(text: str) -> str:
-    return _json(text)[1:-1]
-
-
-def _json(value: object) -> str:
-    """Return JSON in printable ASCII."""
-    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")

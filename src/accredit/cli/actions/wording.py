@@ -1,13 +1,18 @@
-"""Times, scopes and constraints in words. No I/O.
+"""Times, scopes, constraints, and calls in a log, in words. No I/O.
 
-Times are unix seconds; `now` is the time at which the words are read.
+Times are unix seconds; `now` is the time at which the words are read. A name in a log was chosen by a server or an
+agent: it is printed as a string in printable ASCII, escaped as in JSON and cut. Whatever it is, it ends no line,
+steers no terminal and looks like no other name.
 """
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from accredit.limits import MAX_SAID_CHARS
 from accredit.policy import constraint_words
 from accredit.policy.constraint_words import UNITS, UNTIL_REVOKED, constraint, several
+from accredit.policy.suggesting import Tally
 from accredit.ratify import Constraint, DelegationCert, VerifyResult
 
 _NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
@@ -59,3 +64,30 @@ def verdict(result: VerifyResult) -> str:
 def constraints(found: Iterable[Constraint]) -> str:
     """Return constraints, all of which must hold."""
     return "; ".join(map(constraint, found)) or "none"
+
+
+def json_ascii(value: object) -> str:
+    """Return a value as JSON in printable ASCII."""
+    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
+def escaped(text: str) -> str:
+    """Return a text in printable ASCII, without quotes around it."""
+    return json_ascii(text)[1:-1]
+
+
+def shown_target(target: str) -> str:
+    """Return a target's name as it is shown."""
+    text = json_ascii(target[:MAX_SAID_CHARS])
+    return text if len(target) <= MAX_SAID_CHARS else f"{text}..."
+
+
+def calls(number: int) -> str:
+    """Return a number of calls in words."""
+    return f"{number} call{'' if number == 1 else 's'}"
+
+
+def counted(tally: Tally) -> str:
+    """Return how many calls there were, and when."""
+    when = tally.first if tally.first == tally.last else f"{tally.first} to {tally.last}"
+    return f"{calls(tally.calls)}, {when}"

@@ -2,16 +2,7 @@
 
 # ruff: noqa: PLC0415 - what reads the log is loaded when it runs: `accredit --help` is quick without it
 
-from typing import Annotated
-
-import typer
-
-from accredit.cli.options import ConfigOption, JsonOption
-
-SinceOption = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help="Calls since then: 2026-08-01T12:00:00Z, or 7d for so long ago."),
-]
+from accredit.cli.options import ConfigOption, JsonOption, SinceOption
 
 
 def suggest(since: SinceOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:

@@ -1,0 +1,190 @@
+"""What `accredit replay` runs: reads the log, decides each call again (`policy.replaying`), prints what differs.
+
+Calls are counted by who called what and how the answer differs; how many such lines there are is bounded.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import typer
+from msgspec import Raw, structs
+
+from accredit.attest import CallRecord, timestamp
+from accredit.base.caching import RecentlyUsed
+from accredit.cli.actions.log_names import Names, known_names, named
+from accredit.cli.actions.log_place import log_store, understood
+from accredit.cli.actions.output import print_json
+from accredit.cli.actions.wording import calls, counted, escaped, shown_target
+from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
+from accredit.errors import WireError
+from accredit.gateway import GatewaySettings
+from accredit.limits import MAX_RECORDED_CHAINS, MAX_REPLAYED_CHANGES
+from accredit.policy.replaying import OPEN, Again, Configured, ServerTerms, TokenTerms, was_allowed
+from accredit.policy.suggesting import Refused, Tally
+from accredit.ratify import DelegationCert
+from accredit.stores import open_log
+from accredit.stores.audit_log.reading import LogReader
+
+_NEGATIVE = 1
+_NOT_LOOKED_AT = ("revocations", "uses", "ages of challenges")
+
+
+class _Change(NamedTuple):
+    """What differs: `before` and `now` are "allow", or the word of a refusal."""
+
+    server: str
+    method: str
+    target: str
+    agent_id: str
+    before: str
+    now: str
+
+
+class _Found:
+    """What was found. Past `MAX_REPLAYED_CHANGES` different changes the rest is only counted."""
+
+    def __init__(self) -> None:
+        self.same = Tally()
+        self.otherwise = Tally()
+        self.changes: dict[_Change, Tally] = {}
+        self.open: dict[str, Refused] = {}
+
+    def add(self, record: CallRecord, allows: bool, error: str) -> None:
+        """Count a call whose answer is certain."""
+        at, decision, authority = record.times.received, record.decision, record.authority
+        if was_allowed(record) == allows:
+            self.same.add(at)
+            return
+        self.otherwise.add(at)
+        before = (decision.error if decision is not None else None) or "allow"
+        agent = authority.agent_id if authority is not None else ""
+        call = record.call
+        now = "allow" if allows else error
+        change = _Change(call.server or "", call.method, call.target or "", agent, before, now)
+        if change in self.changes or len(self.changes) < MAX_REPLAYED_CHANGES:
+            self.changes.setdefault(change, Tally()).add(at)
+
+
+def replay_log(config: Path, since: int | None, *, as_json: bool) -> int:
+    """Print which calls, `since` in unix milliseconds, a configuration would decide otherwise; return the exit code.
+    Raises `ConfigurationError`."""
+    loaded = load(config, os.environ, {})
+    again, found = Again(_configured(loaded)), _Found()
+    first = None if since is None else timestamp(since)
+    store = log_store(None, config)
+    with understood(), open_log(store) as log, open_log(store) as beside:
+        chains = _Chains(beside)
+        for entry in log.newest_first():
+            statement = entry.statement()
+            record = statement.predicate if statement is not None else None
+            if statement is None or not isinstance(record, CallRecord) or record.decision is None:
+                continue
+            if first is not None and record.times.received < first:
+                continue
+            verdict = again.decide(record, bytes.fromhex(statement.sha256), chains.of(record))
+            if verdict.open:
+                found.open.setdefault(verdict.open, Refused()).add(record)
+            else:
+                found.add(record, verdict.allows, verdict.error)
+    names = known_names((), None, config)
+    if as_json:
+        print_json(_members(found, names))
+    else:
+        for line in _lines(found, names):
+            typer.echo(line)
+    return _NEGATIVE if found.otherwise.calls else 0
+
+
+class _Chains:
+    """The chains of certificates that calls came with, of which some are kept in memory."""
+
+    def __init__(self, log: LogReader) -> None:
+        self._log = log
+        self._known = RecentlyUsed[str, tuple[DelegationCert, ...] | None](MAX_RECORDED_CHAINS)
+
+    def of(self, record: CallRecord) -> tuple[DelegationCert, ...] | None:
+        """Return the chain of a call; None if it had none, or the log does not hold it."""
+        if record.authority is None:
+            return None
+        name = record.authority.chain_sha256
+        if name not in self._known:
+            self._known.put(name, self._read(name))
+        return self._known.get(name)
+
+    def _read(self, name: str) -> tuple[DelegationCert, ...] | None:
+        text = self._log.certificates(name)
+        if text is None:
+            return None
+        try:
+            links = msgspec.json.decode(text, type=list[Raw])
+            return tuple(DelegationCert.decode(bytes(link)) for link in links)
+        except (msgspec.DecodeError, WireError, UnicodeDecodeError, RecursionError):
+            return None
+
+
+def _configured(loaded: Loaded) -> Configured:
+    """Return what a configuration decides by. Raises `ConfigurationError`."""
+    every = build_all_settings(loaded, os.environ)
+    merged = next((each for each in every if each.members), None)
+    servers = {each.server: _terms(each) for each in every if each is not merged}
+    tokens = every[0].tokens
+    return Configured(
+        gateway_id(loaded),
+        policy_digest(loaded),
+        servers,
+        _terms(merged) if merged is not None else None,
+        TokenTerms(tokens.required, {each.issuer for each in tokens.issuers}) if tokens is not None else TokenTerms(),
+    )
+
+
+def _terms(settings: GatewaySettings) -> ServerTerms:
+    proofs, tokens = settings.proofs, settings.tokens
+    policy = proofs.policy if proofs is not None and proofs.judged else None
+    return ServerTerms(policy, settings.pins, tokens.tool_scopes if tokens is not None else {})
+
+
+def _members(found: _Found, names: Names) -> dict[str, object]:
+    return {
+        "otherwise": [
+            {
+                "server": change.server or None,
+                "method": change.method,
+                "target": change.target,
+                "agent_id": change.agent_id or None,
+                "agent_name": names.get(change.agent_id),
+                "before": change.before,
+                "now": change.now,
+                **structs.asdict(tally),
+            }
+            for change, tally in sorted(found.changes.items())
+        ],
+        "calls": structs.asdict(found.otherwise),
+        "same": structs.asdict(found.same),
+        "cant_tell": [
+            {"reason": word, "text": OPEN[word], **structs.asdict(found.open[word].tally)}
+            for word in OPEN
+            if word in found.open
+        ],
+        "not_looked_at": _NOT_LOOKED_AT,
+    }
+
+
+def _lines(found: _Found, names: Names) -> Iterator[str]:
+    if found.otherwise.calls:
+        yield f"decided otherwise: {counted(found.otherwise)}"
+    for change, tally in sorted(found.changes.items()):
+        agent = escaped(named(change.agent_id, names)) if change.agent_id else "nobody"
+        server = f"{change.server}: " if change.server else ""
+        what = f"{server}{change.method} {shown_target(change.target)} by {agent}"
+        yield f"  {change.before} -> {change.now}: {what}: {counted(tally)}"
+    told = sum(tally.calls for tally in found.changes.values())
+    if told < found.otherwise.calls:
+        yield f"  and more: {calls(found.otherwise.calls - told)}"
+    yield f"decided alike: {calls(found.same.calls)}"
+    for word in OPEN:
+        if word in found.open:
+            yield f"can't tell, as {OPEN[word]}: {counted(found.open[word].tally)}"
+    yield f"not looked at: {', '.join(_NOT_LOOKED_AT)}"

@@ -1,0 +1,358 @@
+"""A recorded call, decided once more by another configuration: with `policy.decide` itself. No I/O.
+
+The log holds who called, on which chain of certificates, and that the signatures were good; it does not hold the proof,
+and of the arguments, unless they are recorded in full, only a digest. So:
+
+1. What can be known is decided by the steps of `decide`, as of the time of the call: the catalog, roots, expiry,
+   scopes, the binding, and those constraints of the chain that are about the time, the gateway, the method and the
+   target.
+2. What can't be known is not guessed. A constraint on arguments that are not there or on how often a certificate was
+   used, a definition that nobody noted, a bad proof, a token's scopes, and a request about a task leave the answer
+   open, unless something else refuses the call for certain.
+3. Where the answer is open and the call was decided by this very configuration (its digest), nothing has changed.
+4. Not looked at, as they are no part of a configuration: revocations, uses so far, and the ages of challenges.
+5. A call that was refused for what its message said, or that could not be recorded, no configuration decides otherwise.
+
+A sensitive target's challenge counts as answered. With proofs off each call is allowed.
+"""
+
+import json
+from collections.abc import Collection, Generator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, cast
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from accredit.attest import CallRecord
+from accredit.attest.statements import milliseconds
+from accredit.consent import CALL, CallTerms
+from accredit.errors import FrameError, WireError
+from accredit.limits import MAX_RECORDED_TARGET
+from accredit.pins import Pins
+from accredit.policy.catalog import Entry
+from accredit.policy.decide import Case, decide
+from accredit.policy.decision import Decision, FlowOf, Policy
+from accredit.policy.guarded_call import TASKS, GuardedCall, guarded_call_from_values
+from accredit.policy.merging import member_of_target
+from accredit.policy.needs import (
+    CountUses,
+    FindDefinition,
+    FindTask,
+    IsRevoked,
+    IssueChallenge,
+    LookAtChallenge,
+    Need,
+    SpendChallenge,
+    TakeUse,
+)
+from accredit.policy.tasks import Place
+from accredit.ports import Spending
+from accredit.ratify import (
+    Constraint,
+    DelegationCert,
+    Extension,
+    HybridSignature,
+    IdentityStatus,
+    IssuedChallenge,
+    ProofBundle,
+    VerifyResult,
+)
+from accredit.ratify import needs as proof_needs
+from accredit.ratify.challenges import CHALLENGE_BYTES
+from accredit.ratify.constraints import MaxRate, TimeWindow
+from accredit.ratify.verify import chain_verification, constraints_fault
+from accredit.tokens import VerifiedToken
+
+OPEN = {
+    "arguments": "a constraint is about arguments, and the log holds a digest of them",
+    "uses": "a constraint is about how often a certificate was used",
+    "definition": "what the server said of the tool then is not on record",
+    "proof": "their proof was not good, and is not on record",
+    "chain": "their certificates are not in the log",
+    "token": "it goes by a token that is not on record",
+    "task": "they are about tasks",
+    "cut": "the log holds the beginning of their name alone",
+    "endpoint": "their name means two things, here and at the merged endpoint",
+    "undecided": "they could not be decided when they came",
+    "gateway": "another gateway recorded them",
+}
+"""Why it can't be told how a call would be decided, by the words that programs get."""
+
+_TOKEN_ERRORS = frozenset({"missing_token", "invalid_token", "insufficient_scope", "keys_unavailable"})
+_UNKNOWN = frozenset({"unknown_tool", "unknown_resource", "unknown_prompt"})
+_UNSIGNED = frozenset({"missing_ratify_proof", "ratify_challenge_required"})
+_OF_AUTHORITY = _UNSIGNED | _UNKNOWN | _TOKEN_ERRORS | {"definition_changed"}
+_FOR_GOOD = frozenset({"ratify_replayed", "ratify_expired"})
+"""What a bad proof was refused for that no configuration changes."""
+_Steps = Generator[Need, object, Decision]
+
+
+class Verdict(NamedTuple):
+    """How a call would be decided. `error` is the word of a refusal; `open` is why it can't be told, "" if it can."""
+
+    allows: bool
+    error: str = ""
+    open: str = ""
+
+
+class TokenTerms(NamedTuple):
+    """What of `[tokens]` is judged again: whether each call needs a token, and whose count (None: tokens are off)."""
+
+    required: bool = False
+    issuers: Collection[str] | None = None
+
+
+class ServerTerms(NamedTuple):
+    """What decides at one endpoint. Without a `policy` proofs are off. `token_scopes` are those that tools ask of a
+    token."""
+
+    policy: Policy | None
+    pins: Pins | None = None
+    token_scopes: Mapping[str, str] = {}
+
+
+class Configured(NamedTuple):
+    """A configuration: the gateway's id, its digest (`policy.digest`), what decides at each server by its name ("" for
+    the only one), and at all of them as one."""
+
+    gateway: str
+    digest: str
+    servers: Mapping[str, ServerTerms]
+    merged: ServerTerms | None = None
+    tokens: TokenTerms = TokenTerms()
+
+
+class Again:
+    """Decides recorded calls by one configuration."""
+
+    def __init__(self, configured: Configured) -> None:
+        self._configured = configured
+
+    def decide(self, record: CallRecord, digest: bytes, chain: Sequence[DelegationCert] | None) -> Verdict:
+        """Return how a recorded call would be decided. `digest` is that of its params (the record's subject), `chain`
+        are its certificates, if it has any and the log holds them."""
+        found = self._verdict(record, _Past(record, digest, chain))
+        same = record.policy is not None and record.policy.digest == self._configured.digest
+        if found.open and found.open != "gateway" and same:
+            return Verdict(was_allowed(record), _error(record))  # 3
+        return found
+
+    def _verdict(self, record: CallRecord, past: "_Past") -> Verdict:
+        configured, call, error = self._configured, record.call, _error(record)
+        if record.gateway != configured.gateway:
+            return Verdict(False, open="gateway")
+        if call.method in TASKS:
+            return Verdict(False, open="task")
+        if len(call.target or "") >= MAX_RECORDED_TARGET:
+            return Verdict(False, open="cut")
+        if error in _TOKEN_ERRORS and configured.tokens.issuers is not None:
+            return Verdict(False, open="token")
+        if error and not error.startswith("ratify_") and error not in _OF_AUTHORITY:
+            return Verdict(False, error)  # 5
+        server = call.server or ""
+        terms = configured.servers.get(server)
+        if terms is None:
+            return Verdict(False, "no_server")
+        places = [terms]
+        member = member_of_target(call.method, call.target or "") if configured.merged is not None else None
+        if configured.merged is not None and member is not None and member.server == server:
+            places.append(configured.merged)
+        verdicts = {self._at(each, record, past) for each in places}
+        return verdicts.pop() if len(verdicts) == 1 else Verdict(False, open="endpoint")
+
+    def _at(self, terms: ServerTerms, record: CallRecord, past: "_Past") -> Verdict:
+        """Return the verdict at one endpoint."""
+        refused = self._by_token(terms, record)
+        if refused is not None and not refused.open:
+            return refused
+        found = self._by_proof(terms, record, past)
+        return refused if refused is not None and found.allows else found
+
+    def _by_token(self, terms: ServerTerms, record: CallRecord) -> Verdict | None:
+        tokens, token = self._configured.tokens, record.token
+        if tokens.issuers is None:
+            return None
+        if token is None:
+            return Verdict(False, "missing_token") if tokens.required else None
+        if token.issuer not in tokens.issuers:
+            return Verdict(False, "invalid_token")
+        is_tool = record.call.method == "tools/call"
+        return Verdict(False, open="token") if is_tool and terms.token_scopes.get(record.call.target or "") else None
+
+    def _by_proof(self, terms: ServerTerms, record: CallRecord, past: "_Past") -> Verdict:
+        policy, error = terms.policy, _error(record)
+        if policy is None:
+            changed = error == "definition_changed" and terms.pins is not None and terms.pins.enforced
+            return Verdict(False, open="definition") if changed else Verdict(True)
+        if record.authority is None:
+            return _without_authority(past, policy, record)
+        if not past.chain:
+            return Verdict(False, open="chain")
+        token = record.token
+        known = VerifiedToken(token.issuer, token.subject, 0, token.sha256) if token is not None else None
+        steps = decide(past.call, policy, past.at, known, pins=terms.pins, case_of=partial(_PastCase, past))
+        return past.driven(steps)  # 1
+
+
+def was_allowed(record: CallRecord) -> bool:
+    """Return whether a call was allowed, or would have been, where that was only observed."""
+    return record.decision is not None and record.decision.verdict == "allow"
+
+
+def _without_authority(past: "_Past", policy: Policy, record: CallRecord) -> Verdict:
+    """Decide a call whose signatures were not found good: nobody signed it, or badly, or nobody looked."""
+    error = _error(record)
+    if error in _UNSIGNED or was_allowed(record):
+        return past.driven(decide(past.call, policy, past.at))
+    if policy.catalog.find(past.call.method, past.call.target) is None:
+        return Verdict(False, f"unknown_{past.call.method.partition('/')[0].removesuffix('s')}")
+    if error in _FOR_GOOD:
+        return Verdict(False, error)
+    return Verdict(False, open="undecided" if "store_unavailable" in _reason(record) else "proof")
+
+
+def _error(record: CallRecord) -> str:
+    return (record.decision.error if record.decision is not None else None) or ""
+
+
+def _reason(record: CallRecord) -> str:
+    return (record.decision.reason if record.decision is not None else None) or ""
+
+
+class _Past:
+    """A recorded call as `decide` asks about it. `open` is why its answer is not certain."""
+
+    def __init__(self, record: CallRecord, digest: bytes, chain: Sequence[DelegationCert] | None) -> None:
+        self.chain = tuple(chain or ())
+        self.at = milliseconds(record.times.received) // 1000
+        self.open = ""
+        self.is_bound = record.authority is not None and record.authority.bound
+        self.is_first_leg = record.call.round in (None, 1)
+        self._was_allowed = was_allowed(record)
+        self._definition = record.call.definition
+        self.has_arguments = len(record.call.params) > 0
+        self.call = _call(record, digest)
+
+    def driven(self, steps: _Steps) -> Verdict:
+        """Run a decision to its end."""
+        self.open = ""
+        try:
+            need = next(steps)
+            while True:
+                need = steps.send(self._answer(need))
+        except StopIteration as stop:
+            decision: Decision = stop.value
+        if decision.fault is not None:
+            return Verdict(False, open="undecided")
+        if decision.refusal is not None and decision.refusal.error == "definition_changed" and self.open:
+            return Verdict(False, open=self.open)
+        if decision.refusal is not None:
+            return Verdict(False, decision.refusal.error)
+        return Verdict(not self.open, open=self.open)
+
+    def _answer(self, need: Need) -> object:
+        match need:
+            case IsRevoked():
+                return False  # 4
+            case LookAtChallenge() | SpendChallenge():
+                return Spending.FIRST
+            case IssueChallenge(_, expires_at):
+                return IssuedChallenge(bytes(CHALLENGE_BYTES), expires_at)
+            case CountUses():
+                return 0
+            case TakeUse():
+                return True
+            case FindTask():
+                return None
+            case FindDefinition():
+                if self._definition is None or not self._was_allowed:
+                    self.open = "definition"
+                return self._definition
+
+    def judged(self, cert: DelegationCert) -> DelegationCert:
+        """Return a certificate with those of its constraints that can be judged, noting that there are others."""
+        kept = tuple(each for each in cert.constraints if self._can_be_judged(each))
+        return cert if len(kept) == len(cert.constraints) else replace(cert, constraints=kept)
+
+    def _can_be_judged(self, constraint: Constraint) -> bool:
+        why = "uses" if isinstance(constraint, MaxRate) else ""
+        if not why and not isinstance(constraint, TimeWindow) and not self.has_arguments:
+            why = "" if isinstance(constraint, Extension) and self._is_of_target(constraint) else "arguments"
+        self.open = self.open or why
+        return not why
+
+    def _is_of_target(self, constraint: Extension) -> bool:
+        """Return whether a constraint asks for no arguments that are not there, or refuses the call before it does."""
+        if constraint.name != CALL:
+            return False
+        try:
+            terms = CallTerms.read(constraint)
+        except WireError:
+            return True  # it refuses every call
+        elsewhere = terms.method != self.call.method or self.call.target not in terms.target
+        needs = terms.args is not UNSET or (terms.params_sha256 is not UNSET and not self.is_first_leg)
+        return elsewhere or not needs
+
+
+class _PastCase(Case):
+    """A case whose signatures were found good when it was recorded."""
+
+    def __init__(
+        self,
+        past: _Past,
+        call: GuardedCall,
+        entry: Entry | None,
+        policy: Policy,
+        now: int,
+        token: VerifiedToken | None,
+        place: Place,
+        flow_of: FlowOf | None,
+        pins: Pins | None,
+    ) -> None:
+        super().__init__(call, entry, policy, now, token, place, flow_of, pins)
+        self._past = past
+
+    def _read(self) -> Generator[Need, object, ProofBundle]:
+        yield from ()
+        leaf = self._past.chain[0]
+        return ProofBundle(
+            agent_id=leaf.subject_id,
+            agent_pub_key=leaf.subject_pub_key,
+            delegations=self._past.chain,
+            challenge=bytes(CHALLENGE_BYTES),
+            challenge_at=self._now,
+            challenge_sig=HybridSignature(b"", b""),
+        )
+
+    def _verified(self, bundle: ProofBundle) -> Generator[Need, object, VerifyResult]:
+        """Verify the certificates and judge their constraints, as far as that can be (rules 1 and 2)."""
+        if self._policy.binding_required and not self._past.is_bound:
+            return VerifyResult(
+                valid=False, identity_status=IdentityStatus.INVALID, error_reason="invalid: the proof was not bound"
+            )
+        terms = self._terms(bundle)
+        steps = chain_verification(bundle.delegations, terms)
+        answer: object = None
+        try:
+            while True:
+                need = steps.send(answer)
+                answer = (yield IsRevoked(need.cert_id)) if isinstance(need, proof_needs.IsRevoked) else None
+        except StopIteration as stop:
+            result: VerifyResult = stop.value
+        if not result.valid:
+            return result
+        yield from self._definition(bundle)
+        return constraints_fault([self._past.judged(cert) for cert in bundle.delegations], terms) or result
+
+
+def _call(record: CallRecord, digest: bytes) -> GuardedCall:
+    """Return a recorded call without its proof: with its arguments, if they are on record."""
+    method, target = record.call.method, record.call.target or ""
+    if len(record.call.params) > 0:
+        try:
+            params = cast("dict[str, object]", json.loads(bytes(record.call.params)))
+            return guarded_call_from_values(method, params, "", None)
+        except (FrameError, ValueError, RecursionError):
+            pass
+    return GuardedCall(method, target, "", digest, None, None)
