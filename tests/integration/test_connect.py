@@ -22,7 +22,11 @@ from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 from tests.world.warm import python
 
-pytestmark = [pytest.mark.holds("client/connect"), pytest.mark.holds("cli/commands/connect")]
+pytestmark = [
+    pytest.mark.holds("client/connect"),
+    pytest.mark.holds("cli/commands/connect"),
+    pytest.mark.holds("cli/actions/connect"),
+]
 
 ERAS = ["legacy", "auto"]
 
