@@ -1541,6 +1541,12 @@ MAX_BACKUPS = 5
 MAX_ADOPTED = 100
 """Servers of a host's own that are put behind one gateway at once: hosts grow unwieldy with twenty."""
 
+ADOPTION_KNOCK_SECONDS = 5.0
+"""How long a server behind a URL may take to say whether it wants a sign-in; one that says nothing is adopted."""
+
+MAX_ADOPTION_PORTS = 20
+"""Ports that are tried for a new gateway, from the default one on."""
+
 MAX_SECRET_NAME_CHARS = 64
 """Characters of a variable's or a header's name in the name of the file with its value."""
 

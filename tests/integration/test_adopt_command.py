@@ -2,10 +2,12 @@
 half-way leaves a host that works."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,7 @@ from tests.world.adopting import FORMS, SECRETS, Home, theirs
 from tests.world.command import Serving, environment
 from tests.world.connected import Connected
 from tests.world.honest_server import HonestServer
-from tests.world.raw_server import PATIENCE, RawServer
+from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
 from tests.world.terminal import Terminal
 from tests.world.warm import Warm
@@ -41,7 +43,7 @@ def started(entry: dict[str, Any], gateway: Serving, folder: Path) -> Connected:
     """The entry's process, as the host would start it, but that the gateway listens somewhere else."""
     connect, url, *options = entry["args"]
     assert connect == "connect"
-    return Connected(folder, url.replace(":8484", f":{gateway.port}"), *options)
+    return Connected(folder, re.sub(r":84\d\d/", f":{gateway.port}/", url), *options)
 
 
 @pytest.mark.holds("cli/actions/adopt", 2)
@@ -299,6 +301,41 @@ def test_what_is_left_is_named__and_alone_it_is_no_success(home: Home) -> None:
     assert (refused.returncode, "--config" in refused.stderr) == (2, True)
     refused = home.adopt("windsurf")
     assert (refused.returncode, "there is no" in refused.stderr) == (2, True)
+
+
+def test_a_server_where_the_host_signs_in_is_left__as_nobody_else_could_use_it(home: Home) -> None:
+    async def main() -> subprocess.CompletedProcess[str]:
+        head = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
+
+        async def refuse(connection: Connection) -> None:
+            if await connection.request():
+                await connection.send(head)
+
+        async with RawServer(refuse) as remote, RawServer(HonestServer()) as open_one:
+            entries = {"signed-in": {"url": remote.url}, "open": {"url": open_one.url}, "dead": {"url": DEAD},
+                       "keyed": {"url": remote.url, "headers": {"X-Api-Key": "k"}}}  # fmt: skip
+            home.cursor.write_text(json.dumps({"mcpServers": entries}))
+            done = await asyncio.to_thread(home.adopt, "cursor", "--json")
+            assert len(remote.requests) == 1
+            return done
+
+    told = json.loads(run(main()).stdout)
+    assert [each["name"] for each in told["adopted"]] == ["open", "dead", "keyed"]
+    assert [each["name"] for each in told["left"]] == ["signed-in"]
+    assert list(entries_of(home.cursor)["signed-in"]) == ["url"]
+
+
+def test_a_new_gateway_gets_a_port_that_nobody_has(home: Home) -> None:
+    home.cursor.write_text(json.dumps({"mcpServers": {"a": {"command": "cat"}}}))
+    with socket.socket() as taken:
+        with contextlib.suppress(OSError):  # somebody has it already
+            taken.bind(("127.0.0.1", 8484))
+            taken.listen()
+        assert home.adopt().returncode == 0
+    (url,) = [word for word in entries_of(home.cursor)["a"]["args"] if word.startswith("http")]
+    port = int(url.split(":")[2].partition("/")[0])
+    assert port > 8484
+    assert f"port = {port}\n" in home.config.read_text()
 
 
 def test_credentials_go_into_no_folder_of_somebody_else_s(home: Home) -> None:

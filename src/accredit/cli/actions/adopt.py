@@ -29,7 +29,7 @@ import typer
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
 from accredit.cli.actions import adopt_text as text
-from accredit.cli.actions.adopt_plan import Adopted, Plan, Root, plan, unset
+from accredit.cli.actions.adopt_plan import Adopted, Plan, Root, plan, unset, wanting_sign_in
 from accredit.cli.actions.grant import Request, grant_delegation
 from accredit.cli.actions.install_entry import connect_words, endpoint
 from accredit.cli.actions.install_wish import Wish, agreed, place_of
@@ -47,6 +47,7 @@ from accredit.cli.actions.own_keys import (
     own_config_folder,
     person_key,
 )
+from accredit.cli.progress import Progress
 from accredit.client.presenter import GRANTS
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.console.settings import find_key, read_settings
@@ -61,6 +62,10 @@ from accredit.keys.places import config_folder, state_folder
 from accredit.limits import FIRST_GRANT_DAYS, MAX_ADOPTED, MAX_SAID_CHARS
 
 _AGENTS = "agents"
+_SIGN_IN = (
+    "it asks for a sign-in (HTTP 401), which the host does for you, and a gateway can't",
+    "it stays as it was; with a token of your own in its headers it can be adopted",
+)
 
 
 class _Job(NamedTuple):
@@ -86,7 +91,8 @@ def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
             f"there is no {file}: {host.name} has no servers of its own", "accredit install --list"
         )
     folders = Folders(Places(os.environ).home, Path.cwd() if wish.project else None)
-    found = own_servers(host, old, folders)
+    with Progress(f"reading {file}"):
+        found = own_servers(host, old, folders)
     if wish.name is not None:
         found = [each for each in found if each.name == wish.name]
     own = [each for each in found if isinstance(each, Own)]
@@ -94,8 +100,13 @@ def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
         raise ConfigurationError(
             f"{file} has {len(own)} servers, more than {MAX_ADOPTED}", "name those that you want, one by one: --name N"
         )
-    job = _job(wish, host, file, old, own, config.absolute())
-    job = job._replace(left=[*(each for each in found if isinstance(each, Left)), *job.left])
+    with Progress("asking servers behind URLs"):
+        signed_in = wanting_sign_in(own)
+    left = [*(each for each in found if isinstance(each, Left)), *(Left(name, *_SIGN_IN) for name in signed_in)]
+    own = [each for each in own if each.name not in signed_in]
+    with Progress("working out what to write"):
+        job = _job(wish, host, file, old, own, config.absolute())
+    job = job._replace(left=[*left, *job.left])
     if not job.entries:
         return _nothing(job)
     if not wish.as_json:

@@ -8,8 +8,11 @@ I/O: reads them.
 3. The new text means what the old one did and the new servers, and nothing else.
 """
 
+import asyncio
+import contextlib
 import os
 import shutil
+import socket
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -25,10 +28,11 @@ from accredit.config.schema import Gateway
 from accredit.config.servers import views
 from accredit.config.values import WrongValue, check_header_text
 from accredit.errors import ConfigurationError
-from accredit.hosts.foreign import Command, Left, Own
+from accredit.gateway.settings import HttpUpstream
+from accredit.hosts.foreign import Command, Left, Own, Remote
 from accredit.hosts.toml_text import string
 from accredit.keys import read_file
-from accredit.limits import MAX_VALUE_FILE_BYTES
+from accredit.limits import ADOPTION_KNOCK_SECONDS, MAX_ADOPTION_PORTS, MAX_VALUE_FILE_BYTES
 
 
 class Adopted(NamedTuple):
@@ -66,14 +70,15 @@ def plan(file: Path, own: Sequence[Own], host: str, root: Root) -> Plan:
     tables = tomllib.loads(content.decode()) if content is not None else {}
     known: dict[str, Any] = tables.get("servers", {})
     names = _Names(file.parent, known)
-    head = _head(before, host, root)
+    gateway = before.config.gateway if before is not None else Gateway(port=_free_port())
+    head = _head(before, host, root, gateway.port)
     added, shown = [head], [head]
     adopted: list[Adopted] = []
     left: list[Left] = []
     is_private = content is None or not read_file(file, len(content)).open_to_others
     for each in own:
         wanted = text.wanted(each)
-        fault = _fault(each, wanted, file, before, is_private=is_private)
+        fault = _fault(each, wanted, file, gateway, is_private=is_private)
         if fault is not None:
             left.append(Left(each.name, *fault))
             continue
@@ -163,16 +168,27 @@ def _before(file: Path) -> Loaded | None:
     return loaded
 
 
-def _head(before: Loaded | None, host: str, root: Root) -> str:
+def _free_port() -> int:
+    """Return the first port from the default one on that nobody has: another gateway may run here already."""
+    first = Gateway().port
+    for port in range(first, first + MAX_ADOPTION_PORTS):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((Gateway().host, port))
+            return port
+    return first
+
+
+def _head(before: Loaded | None, host: str, root: Root, port: int) -> str:
     """Return what comes before the servers: of a new file, its head; of one that says nothing of proofs, that it
     observes."""
     observe = text.OBSERVE.format(name=string(root.name), file=string(str(root.file)))
     if before is None:
-        return text.HEAD.format(host=host) + observe
+        return text.HEAD.format(host=host, port=port) + observe
     return "" if any(section == "proofs" for section, _ in before.origins) else observe
 
 
-def _fault(own: Own, wanted: Wanted, file: Path, before: Loaded | None, *, is_private: bool) -> tuple[str, str] | None:
+def _fault(own: Own, wanted: Wanted, file: Path, gateway: Gateway, *, is_private: bool) -> tuple[str, str] | None:
     """Apply rule 2: return why a server is left, and what to do."""
     if wanted.holds_secret and not is_private:
         return f"its URL may hold a credential, and others can read {file}", f"chmod 600 {file}, and run this again"
@@ -188,7 +204,6 @@ def _fault(own: Own, wanted: Wanted, file: Path, before: Loaded | None, *, is_pr
         return f"what it says can't be in a configuration: {getattr(error, 'text', error)}", "correct it in the host"
     if isinstance(own.server, Command):
         return _fault_of_command(own.server)
-    gateway = before.config.gateway if before is not None else Gateway()
     if leads_to(gateway, own.server.url):
         return "its URL leads to the gateway itself", "take it out, or name another gateway's configuration"
     return None
@@ -237,6 +252,30 @@ def _holds(path: Path, data: bytes) -> bool:
     except ConfigurationError:
         return False
     return content.data == data and not content.open_to_others
+
+
+def wanting_sign_in(own: Sequence[Own]) -> list[str]:
+    """Return the names of the servers behind a URL that ask for more than the host's file gives them, which the host
+    has got by a sign-in: nobody else could use them. All are asked at once."""
+    asked = [(each.name, each.server) for each in own if isinstance(each.server, Remote) and _is_open(each.server)]
+    if not asked:
+        return []
+    from accredit.cli.asking.knocking import wants_sign_in  # noqa: PLC0415 - the HTTP client is loaded where it is used
+
+    async def all_of_them() -> list[bool]:
+        places = [
+            HttpUpstream(each.url, {name: "".join(map(str, text)) for name, text in each.headers.items()})
+            for _, each in asked
+        ]
+        return await asyncio.gather(*(wants_sign_in(each, ADOPTION_KNOCK_SECONDS) for each in places))
+
+    return [name for (name, _), wants in zip(asked, asyncio.run(all_of_them()), strict=True) if wants]
+
+
+def _is_open(server: Remote) -> bool:
+    """Return whether nothing that is sent to a server may be a credential."""
+    parts = chain.from_iterable(server.headers.values())
+    return not server.holds_secret and all(isinstance(part, str) for part in parts)
 
 
 def unset(own: Sequence[Own]) -> Iterator[str]:

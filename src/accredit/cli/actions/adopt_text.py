@@ -30,7 +30,7 @@ HEAD = """\
 
 [gateway]
 host = "127.0.0.1"
-port = 8484
+port = {port}
 
 [attest]
 mode = "durable"           # each call is on record before it goes on, and so is its outcome

@@ -18,6 +18,7 @@ from accredit.base.text import one_line
 from accredit.cli.actions.install_entry import Wanted
 from accredit.cli.actions.install_wish import Wish, agreed, place_of
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say
+from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import HostState, host_states, is_own
 from accredit.hosts.edit import Edit, Place, apply, edited, entries, read_host_file
@@ -124,7 +125,8 @@ def _finish(wish: Wish, edit: Edit, place: Place, entry: Entry | None, command: 
             return 1
         check_not_running(place.host.name if not wish.project else "")
         program = None if command is None else partial(run_program, command)
-        backup = apply(edit, state_folder(os.environ), program)
+        with Progress(f"writing {place.file}"):
+            backup = apply(edit, state_folder(os.environ), program)
         _check_done(edit, place)
     if wish.as_json:
         print_json(

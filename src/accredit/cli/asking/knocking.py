@@ -63,6 +63,19 @@ async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float, place: 
     raise ConfigurationError(f"{shown(upstream.url)} redirects again and again", "name the URL where the server is")
 
 
+async def wants_sign_in(upstream: HttpUpstream, seconds: float) -> bool:
+    """Return whether a server answers 401 to whoever brings no more than this. One that can't be asked does not."""
+    client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=seconds)
+    try:
+        answer = await client.send("POST", _POST, _PING)
+        answer.close()
+        return answer.status == 401
+    except (UpstreamError, AnswerError):
+        return False
+    finally:
+        await client.close()
+
+
 async def authenticated(upstream: HttpUpstream, place: str = "upstream") -> HttpUpstream:
     """Return an upstream with the token that its `auth` gets it, as one more header. `place` is where the configuration
     has the server. Raises `ConfigurationError`."""

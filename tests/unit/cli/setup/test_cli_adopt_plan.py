@@ -159,8 +159,11 @@ def test_a_file_of_somebody_else_s_is_not_taken_for_a_credential_s(gateway: Gate
     ],
 )
 def test_what_would_keep_the_gateway_from_starting_is_left(entry: object, why: str, gateway: Gateway) -> None:
+    gateway.file.write_text("[gateway]\nport = 8484\n")
+    gateway.file.chmod(0o600)
     planned = gateway.plan(a=entry, good=CAT)
     assert names(planned) == {"good": "good"}
+    assert b'mode = "observe"' in planned.new
     (left,) = planned.left
     assert why in left.why
     assert "pw" not in left.why + left.remedy
