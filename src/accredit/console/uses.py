@@ -1,7 +1,8 @@
 """Whether what a person allowed was used, as far as a gateway's log tells. No I/O of its own.
 
 1. A chain that the log does not have came with no call: it was not used yet, or the log is not of that gateway.
-2. Else the newest entries are looked at for calls that passed by it; one that was refused uses nothing.
+2. Else the newest entries are looked at for calls that passed by it, back to when it began to hold; one that was
+   refused uses nothing.
 
 Not known: calls at a gateway whose log is another one, or beyond those entries.
 """
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from accredit.attest import Stored
+from accredit.attest import Stored, timestamp
 from accredit.attest.canonical import recorded_chain
 from accredit.consent import this_call_only
 from accredit.console.call_filter import glimpse
@@ -21,6 +22,9 @@ from accredit.limits import CALLS_LOOKED_AT
 from accredit.pins.shown import shown
 from accredit.ratify import DelegationCert
 from accredit.stores.audit_log.reading import LogReader
+
+_SLACK_SECONDS = 600
+"""How far the clocks of gateways with one log may be apart."""
 
 
 async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[str, Any]:
@@ -34,18 +38,21 @@ async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[
         return {**found, "problem": "desk.toml names no store of the gateway"}
     sha256 = recorded_chain(each.encode() for each in chain).sha256
     try:
-        last = await log.look(lambda reader: _last_call(reader, sha256))
+        last = await log.look(lambda reader: _last_call(reader, sha256, leaf.issued_at))
     except DeskError as error:
         return {**found, "problem": shown(error.reason)}
     return {**found, "used": last is not None, **(last or {})}
 
 
-def _last_call(log: LogReader, sha256: str) -> dict[str, Any] | None:
+def _last_call(log: LogReader, sha256: str, issued_at: int) -> dict[str, Any] | None:
     """Return the id of the last call that passed by a chain, and when it came; None if none did."""
     if log.certificates(sha256) is None:
         return None
+    earliest = timestamp((issued_at - _SLACK_SECONDS) * 1_000)
     for each in islice(log.newest_first(), CALLS_LOOKED_AT):
         seen = glimpse(each.entry.envelope.payload) if isinstance(each.entry, Stored) else None
+        if seen is not None and seen.phase == "decision" and seen.times.received < earliest:
+            break
         if seen is None or seen.authority is None or seen.authority.chain_sha256 != sha256:
             continue
         if seen.decision is not None and seen.decision.verdict == "allow":

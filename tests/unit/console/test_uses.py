@@ -49,6 +49,14 @@ def test_a_call_that_was_refused_or_came_by_another_certificate_has_used_nothing
 
 
 @pytest.mark.holds("console/uses", 2)
+def test_what_was_before_it_began_to_hold_is_not_looked_at(tmp_path: Path) -> None:
+    long_ago = passed(CERT, received_ms=(CERT.issued_at - 1_000) * 1_000)  # which no gateway would have let pass
+    assert use(tmp_path, long_ago, passed(CERT, decision=DENY))["used"] is False
+    slow = passed(OTHER, received_ms=CERT.issued_at * 1_000)
+    assert use(tmp_path, passed(CERT), slow)["used"] is True
+
+
+@pytest.mark.holds("console/uses", 2)
 def test_the_last_call_that_passed_by_it_is_told(tmp_path: Path) -> None:
     first, last = passed(CERT), passed(CERT)
     found = use(tmp_path, first, last, passed(CERT, decision=DENY), passed(OTHER))
