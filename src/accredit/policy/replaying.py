@@ -10,7 +10,7 @@ and of the arguments, unless they are recorded in full, only a digest. So:
    used, a definition that nobody noted, a bad proof, a token's scopes, and a request about a task leave the answer
    open, unless something else refuses the call for certain.
 3. Where the answer is open and the call was decided by this very configuration (its digest), nothing has changed.
-4. Not looked at, as they are no part of a configuration: revocations, uses so far, and the ages of challenges.
+4. Not looked at: revocations, what was used so far (of certificates and of quotas), and the ages of challenges.
 5. A call that was refused for what its message said, or that could not be recorded, no configuration decides otherwise.
 
 A sensitive target's challenge counts as answered. With proofs off each call is allowed.
@@ -38,6 +38,7 @@ from accredit.policy.merging import member_of_target
 from accredit.policy.needs import (
     CountUses,
     FindDefinition,
+    FindRoom,
     FindTask,
     IsRevoked,
     IssueChallenge,
@@ -46,6 +47,7 @@ from accredit.policy.needs import (
     SpendChallenge,
     TakeUse,
 )
+from accredit.policy.quotas import Quotas
 from accredit.policy.tasks import Place
 from accredit.ports import Spending
 from accredit.ratify import (
@@ -66,7 +68,7 @@ from accredit.tokens import VerifiedToken
 
 OPEN = {
     "arguments": "a constraint is about arguments, and the log holds a digest of them",
-    "uses": "a constraint is about how often a certificate was used",
+    "uses": "a constraint or a quota is about what was used before",
     "definition": "what the server said of the tool then is not on record",
     "proof": "their proof was not good, and is not on record",
     "chain": "their certificates are not in the log",
@@ -146,6 +148,8 @@ class Again:
             return Verdict(False, open="task")
         if len(call.target or "") >= MAX_RECORDED_TARGET:
             return Verdict(False, open="cut")
+        if error == "quota_exceeded":
+            return Verdict(False, open="uses")
         if error in _TOKEN_ERRORS and configured.tokens.issuers is not None:
             return Verdict(False, open="token")
         if error and not error.startswith("ratify_") and error not in _OF_AUTHORITY:
@@ -191,7 +195,8 @@ class Again:
             return Verdict(False, open="chain")
         token = record.token
         known = VerifiedToken(token.issuer, token.subject, 0, token.sha256) if token is not None else None
-        steps = decide(past.call, policy, past.at, known, pins=terms.pins, case_of=partial(_PastCase, past))
+        unlimited = replace(policy, quotas=Quotas())  # 4
+        steps = decide(past.call, unlimited, past.at, known, pins=terms.pins, case_of=partial(_PastCase, past))
         return past.driven(steps)  # 1
 
 
@@ -263,7 +268,7 @@ class _Past:
                 return 0
             case TakeUse():
                 return True
-            case FindTask():
+            case FindTask() | FindRoom():
                 return None
             case FindDefinition():
                 if self._definition is None or not self._was_allowed:

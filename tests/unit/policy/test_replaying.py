@@ -30,6 +30,7 @@ from accredit.limits import MAX_RECORDED_TARGET
 from accredit.pins import Pins
 from accredit.policy import Catalog, Entry, GuardedCall, Policy
 from accredit.policy.merging import MergedCatalog
+from accredit.policy.quotas import Quota, Quotas
 from accredit.policy.replaying import OPEN, Again, Configured, ServerTerms, TokenTerms, Verdict, was_allowed
 from accredit.ratify import Constraint, DelegationCert
 from accredit.ratify.constraints import MaxAmount, MaxRate, TimeWindow
@@ -293,6 +294,13 @@ def test_a_server_that_is_there_no_more_refuses__and_a_name_with_two_meanings_is
     assert again(found, Configured(VERIFIER, NEW, servers, whole), READS).open == "endpoint"
     assert again(found, Configured(VERIFIER, NEW, servers), READS) == Verdict(False, "ratify_scope_denied")
     assert again(found, configured(policy()), READS) == Verdict(False, "no_server")
+
+
+@pytest.mark.holds("policy/replaying", 4)
+def test_what_a_quota_has_left_is_not_known() -> None:
+    assert again(record(INBOX, READS, error="quota_exceeded"), configured(policy()), READS).open == "uses"
+    quota = Quota(by="agent", tools=frozenset("*"), window_s=60, window="60s", most=1, fact="amount")
+    assert again(record(INBOX, READS), configured(policy(quotas=Quotas((quota,)))), READS) == Verdict(True)
 
 
 def test_each_open_answer_has_words() -> None:
