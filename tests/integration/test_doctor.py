@@ -255,6 +255,20 @@ def test_the_how_to_shows_what_is_said(patient: Patient) -> None:
     assert patient.run("doctor").returncode == 0
 
 
+def test_a_host_s_file_that_is_broken_is_a_fault_only_where_something_was_installed_in_it(patient: Patient) -> None:
+    try:
+        cursor(patient).parent.mkdir()
+        cursor(patient).write_text("{ broken")
+        assert [(each["subject"], each["level"]) for each in patient.doctor()[1]] == [("hosts", "note")]
+        cursor(patient).unlink()
+        installs(patient)
+        cursor(patient).write_text("{ broken")
+        assert [(each["subject"], each["level"]) for each in patient.doctor()[1]] == [("hosts", "bad")]
+    finally:
+        shutil.rmtree(patient.home / ".cursor")
+        shutil.rmtree(patient.home / ".local" / "state" / "accredit")
+
+
 def test_a_gateway_that_does_not_run_is_started_by_the_command(patient: Patient, tmp_path: Path) -> None:
     with reserved_port() as port:
         other = tmp_path / "other.toml"

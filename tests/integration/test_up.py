@@ -223,6 +223,25 @@ def test_a_wrong_passphrase_signs_nothing__and_the_right_one_goes_on_from_there(
 
 
 @pytest.mark.slow
+@pytest.mark.holds("cli/actions/own_grant", 1)
+def test_where_the_gateway_only_observes_the_agent_is_told_apart__and_is_granted_nothing(
+    server: str, person: Newcomer
+) -> None:
+    assert person.run("init", server).returncode == 0
+    file = person.work / "accredit.toml"
+    text = file.read_text().replace('mode = "required" ', 'mode = "observe" ').replace("8484", str(person.port))
+    file.write_text(text)
+    with person.up("--config", str(file)) as up:
+        assert "identity:prove" in up.said
+        assert "sent to" in str(person.calls(SEND))  # it goes on, and is recorded
+        assert up.stop() == 0
+    scopes = json.loads((person.own / "delegation.json").read_text())["delegations"][0]["scope"]
+    assert scopes == ["identity:prove"]
+    agent = json.loads((person.own / "agent.key.pub").read_text())["id"]
+    assert agent in person.run("log", "list", "--json").stdout
+
+
+@pytest.mark.slow
 @pytest.mark.holds("cli/actions/up", 6)
 def test_what_no_gateway_would_take_is_told_before_anything_is_started_or_offered(
     server: str, person: Newcomer

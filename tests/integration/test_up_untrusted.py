@@ -134,6 +134,15 @@ def test_what_is_meant_has_to_be_said(person: Newcomer, words: list[str]) -> Non
     assert person.run("up", env={"ACCREDIT_CONFIG": "nothing.toml"}).returncode == 2
 
 
+def test_a_folder_whose_name_is_no_text_is_told(server: str, person: Newcomer) -> None:
+    os.mkdir(os.fsencode(person.work) + b"/\xff")
+    refused = person.run(*person.words(server), "--dir", os.fsdecode(os.fsencode(person.work) + b"/\xff"))
+    assert (refused.returncode, refused.stderr.count("error: "), "Traceback" in refused.stderr) == (2, 1, False), (
+        refused
+    )
+    assert person.run("doctor", "--json").returncode == 0
+
+
 def test_a_command_that_is_not_the_configured_one_is_not_run(person: Newcomer) -> None:
     (person.work / "accredit.toml").write_text('[upstream]\ncommand = ["true"]\n')
     refused = person.run("up", "--", *MAIL)

@@ -76,6 +76,7 @@ class Newcomer:
         held = ("--key", str(self.own / "agent.key"), "--delegation", str(self.own / "delegation.json"))
         with Connected(self.home.parent, self.url, *held, "--ask", "off", **self.env) as host:
             host.initialize()
+            host.ask("tools/list")
             told = host.ask("tools/call", dict(tool))
             return told.get("result") or told["error"]
 

@@ -192,6 +192,7 @@ def _run(wish: UpWish, ready: _Ready, environ: Mapping[str, str], release: Calla
     if desk is None:
         words = ("desk", *(() if wish.wants_browser else ("--no-browser",)))
         parts.append(Part("desk", words, lambda pid: desk_process(environ) in (pid, 0), is_needed=no_desk))
+    tell(f"starting {' and '.join(f'the {part.name}' for part in parts)}")
     return run_together(parts, gateway.drain_seconds + gateway.grace_seconds, on_start)
 
 

@@ -94,6 +94,10 @@ def is_known(file: Path, environ: Mapping[str, str]) -> bool:
 def remember(file: Path, environ: Mapping[str, str]) -> None:
     """Remember that a file is this person's. Raises `ConfigurationError`."""
     known, path = known_files(environ), os.path.realpath(file)
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError("the folder's name is not UTF-8", "name another folder with --dir") from None
     if path not in known:
         text = msgspec.json.format(msgspec.json.encode([*known, path][-MAX_KNOWN_CONFIGURATIONS:]))
         write_file(own_config_folder(environ) / KNOWN, text + b"\n", private=True, replace=True)

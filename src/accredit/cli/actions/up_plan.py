@@ -12,7 +12,7 @@ from accredit.cli.actions.output import QUIET, print_json, say
 from accredit.cli.actions.own_grant import DELEGATION, grant_command
 from accredit.cli.actions.own_keys import AGENT_KEY, OWNER_KEY, has_person_key
 from accredit.cli.actions.up_hosts import hosts_without, install_words
-from accredit.cli.actions.up_place import UpPlace, server_of
+from accredit.cli.actions.up_place import UpPlace, is_known, server_of
 from accredit.config import load
 from accredit.config.load import folder_of
 from accredit.console.client import find_desk
@@ -47,7 +47,8 @@ def print_plan(place: UpPlace, *, as_json: bool) -> int:
 def _files(place: UpPlace) -> Iterator[_Step]:
     folder, file = config_folder(os.environ), place.file
     if place.is_there or place.plan is None:
-        yield _Step(str(file), done=True)
+        is_meant = place.plan is None or is_known(file, os.environ)
+        yield _Step(str(file) if is_meant else f"go by {file}, once you have said that it is yours", done=is_meant)
     else:
         plan = place.plan
         server = [plan.upstream.url] if isinstance(plan.upstream, HttpUpstream) else ["--", *plan.upstream.command]

@@ -3,8 +3,9 @@
 1. The gateway has a process group of its own: a Ctrl-C in the terminal reaches it once, through this process, since a
    second signal would end it at once. The desk stays in the terminal's group, else it could ask for no passphrase; to
    it a second signal is nothing new.
-2. SIGINT, SIGTERM or SIGHUP ends both, and waits for them. A second one ends them at once, unless it comes with the
-   first (whoever started this may hand on what the terminal sends to all); so does the end of the gateway's own time.
+2. SIGINT, SIGTERM or SIGHUP (unless that is ignored, as by `nohup`) ends both, and waits for them. A second one ends
+   them at once, unless it comes with the first (whoever started this may hand on what the terminal sends to all); so
+   does the end of the gateway's own time.
 3. One that ends by itself ends the other, and is named. A desk that finds another one running is not needed.
 4. Neither outlives this process, however that ends (on Linux).
 """
@@ -12,18 +13,20 @@
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from types import FrameType, TracebackType
+from typing import Self
 
 from accredit.cli.actions.output import tell
 from accredit.errors import ConfigurationError
 from accredit.limits import UP_AGAIN_SECONDS, UP_LOOK_SECONDS, UP_MARGIN_SECONDS, UP_START_SECONDS
 
 _STOP = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-_WAITED = _STOP | {signal.SIGCHLD}
 _PR_SET_PDEATHSIG = 1
 """From Linux's prctl.h."""
 
@@ -59,7 +62,6 @@ class Part:
         parent, libc = os.getpid(), ctypes.CDLL(None)
 
         def before_it_runs() -> None:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED)
             if sys.platform == "linux":
                 libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
                 if os.getppid() != parent:  # which was gone before that was said
@@ -88,16 +90,49 @@ class Part:
 def run_together(parts: Sequence[Part], ending_seconds: float, on_start: Callable[[], None]) -> int:
     """Run all until they are told to stop, or one ends; return the exit code. `on_start` is called once all are there,
     and not if they never are."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
-    try:
-        return _Together(list(parts), ending_seconds, on_start).run()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with _Signals() as signals:
+        return _Together(list(parts), ending_seconds, on_start, signals).run()
+
+
+class _Signals:
+    """Waits for signals, of which none is lost: while it is entered they are written into a pipe."""
+
+    def __enter__(self) -> Self:
+        self._reading, self._writing = os.pipe()
+        for end in (self._reading, self._writing):
+            os.set_blocking(end, False)
+        self._wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        heard = {each for each in _STOP if signal.getsignal(each) is not signal.SIG_IGN} | {signal.SIGCHLD}
+        self._before = {each: signal.signal(each, _only_wake) for each in heard}
+        return self
+
+    def wait(self, seconds: float) -> set[int]:
+        """Return the signals that came within this time; it ends with the first."""
+        select.select([self._reading], [], [], seconds)
+        with contextlib.suppress(BlockingIOError):
+            return set(os.read(self._reading, 64))
+        return set()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each, handler in self._before.items():
+            signal.signal(each, handler)
+        signal.set_wakeup_fd(self._wakeup)
+        os.close(self._reading)
+        os.close(self._writing)
+
+
+def _only_wake(number: int, frame: FrameType | None) -> None:
+    """Have a signal do nothing but wake who waits for it."""
 
 
 class _Together:
-    def __init__(self, parts: list[Part], ending_seconds: float, on_start: Callable[[], None]) -> None:
+    def __init__(
+        self, parts: list[Part], ending_seconds: float, on_start: Callable[[], None], signals: _Signals
+    ) -> None:
         self._parts = parts
+        self._signals = signals
         self._ending_seconds = ending_seconds + UP_MARGIN_SECONDS
         self._on_start: Callable[[], None] | None = on_start
         self._late_at = time.monotonic() + UP_START_SECONDS
@@ -111,8 +146,7 @@ class _Together:
                 part.start()
             while self._parts:
                 self._look()
-                got = signal.sigtimedwait(_WAITED, UP_LOOK_SECONDS if self._on_start or self._kill_at else 1.0)
-                if got is not None and got.si_signo in _STOP:
+                if self._signals.wait(UP_LOOK_SECONDS if self._on_start or self._kill_at else 1.0) & _STOP:
                     self._stop()
         finally:
             for part in self._parts:  # after an error: nobody is left to wait for them

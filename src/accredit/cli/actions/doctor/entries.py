@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.cli.actions.doctor.findings import Finding, bad, command_line, good
+from accredit.cli.actions.doctor.findings import Finding, bad, command_line, good, note
 from accredit.cli.actions.doctor.gateways import ask_gateways
 from accredit.cli.actions.doctor.keys import look_at_grant, look_at_key
 from accredit.cli.actions.doctor.surroundings import Surroundings
@@ -56,12 +56,14 @@ class _Entry(NamedTuple):
 def look_at_entries(at: Surroundings) -> Iterator[Finding]:
     """Yield what is found."""
     states = host_states(at.environ, at.here)
+    used = {each.file for each in installed(state_folder(at.environ))}
     for state in states:
         if state.problem is not None:
-            yield bad(
-                "hosts", f"{state.host}: {state.file}: {state.problem}", "repair it, or have the host write it anew"
-            )
-    found = [entry for state in states if state.problem is None for entry in _entries(at, state)]
+            tell = (
+                bad if str(state.file) in used else note
+            )  # where nobody has installed anything it is the host's affair
+            yield tell("hosts", f"{state.host}: {state.file}: {state.problem}", "repair it, or have the host do that")
+    found = [entry for state in states if state.entries for entry in _entries(at, state)]
     silent = _silent(found)
     for entry in found:
         findings = [*_faults(at, entry, silent)]

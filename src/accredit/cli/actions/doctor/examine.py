@@ -25,6 +25,7 @@ from accredit.cli.actions.doctor.setup import look_at_configuration, look_at_sto
 from accredit.cli.actions.doctor.surroundings import Surroundings, surroundings
 from accredit.cli.actions.doctor.versions import look_at_versions
 from accredit.cli.actions.output import BAD, GOOD, QUIET, print_json, say
+from accredit.cli.progress import Progress
 from accredit.errors import AccreditError
 from accredit.limits import LOOK_SECONDS, MAX_FINDINGS
 
@@ -43,7 +44,9 @@ _MARKS = {"good": ("ok  ", GOOD), "note": ("note", ""), "bad": ("BAD ", BAD)}
 
 def diagnose(config: Path | None, environ: Mapping[str, str] = os.environ, *, as_json: bool) -> int:
     """Look at everything, and print it; return the exit code. Raises `ConfigurationError`."""
-    found = findings_of(surroundings(config, environ), LOOKS)
+    at = surroundings(config, environ)
+    with Progress("looking"):
+        found = findings_of(at, LOOKS)
     is_well = not any(each.level == "bad" for each in found)
     if as_json:
         print_json({"ok": is_well, "findings": [to_builtins(each) for each in found]})
