@@ -151,7 +151,7 @@ def test_a_pruned_log_verifies_and_goes_on(path: Path, monkeypatch: pytest.Monke
 
     old = run(main())
     assert entries_from(path, lambda report: sum(writer.pruned for writer in report.writers)) == 8
-    assert old.call.id.encode() not in path.read_bytes()
+    assert old.call.id[:16].encode() not in path.read_bytes()
     assert old.call.id not in [record.call.id for record in records_in(path)]
     assert pruned(path, NOW_MS + 500) == 0
     assert pruned(path, NOW_MS + 5_000) == entries_from(path, lambda report: report.records) - 8

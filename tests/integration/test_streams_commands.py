@@ -89,3 +89,11 @@ def test_a_key_is_not_typed_at_a_terminal_where_it_shows(folder: Path) -> None:
         assert terminal.end() == 2
     assert "shows what is typed" in terminal.seen
     assert not (folder / "revoked.json").exists()
+
+
+def test_a_file_of_this_very_name_is_meant_by_its_whole_path(folder: Path) -> None:
+    (folder / "-").write_bytes((folder / "agent.key.pub").read_bytes())
+    code, said, err = run(folder, "keys", "show", str(folder / "-"), "--json", sent=b"not a key")
+    assert (code, err) == (0, "")
+    assert b'"kind": "agent"' in said
+    assert run(folder, "keys", "show", "-", sent=b"not a key")[0] == 2

@@ -4,7 +4,8 @@
 - `writes`: stdout (`actions.output.write_out`). What else the command has to say then goes to stderr;
 - `only_file(why)`: neither. A callback that refuses it, and says why.
 
-`-` and `/dev/stdin`, or `/dev/stdout`, mean the same. A file of this very name is `./-`.
+`-` and `/dev/stdin`, or `/dev/stdout`, mean the same. A file of this very name is meant by its
+whole path.
 
 And how a command ends that can't print: quietly where nobody reads any more, else with an error.
 """

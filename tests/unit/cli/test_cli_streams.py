@@ -70,6 +70,7 @@ TABLE = {
     "log verify FILE": READS,
     "pin --config": FILE,
     "reload --config": FILE,
+    "replay --config": FILE,
     "revoke --issuer": SECRET,
     "revoke --list": READS,
     "revoke --passphrase-file": SECRET,
