@@ -1582,6 +1582,9 @@ MAX_SHOWN_ENDS = 100
 MAX_SHOWN_SCOPE_CHARS = 300
 """Characters of what a delegation allows, in the list of all; on its own page there is the rest."""
 
+MAX_SHOWN_ID_CHARS = 600
+"""Characters of a certificate's id on its own page: whoever issues one chooses it, and it may be as long as a proof."""
+
 MAX_DELEGATION_FILES = 1_000
 """Files of delegations that a desk reads in its folder, and in `grants` there."""
 
@@ -1593,6 +1596,14 @@ HEALTH_SECONDS = 3.0
 
 HEALTH_FRESH_SECONDS = 2.0
 """How long an answer of `/readyz` is shown before a gateway is asked again."""
+
+HEALTH_REST_SECONDS = 30.0
+"""How long the desk leaves a gateway alone that did not answer in time: about as long as a system looks for a name that
+nobody answers for."""
+
+MAX_DESK_THREADS = 64
+"""Threads of the desk: twice as many as can look for gateways' names at one time, so that some are left for the key,
+the log and the lists."""
 
 MAX_HEALTH_BYTES = 65_536
 """Bytes of a gateway's `/readyz` that a desk reads."""

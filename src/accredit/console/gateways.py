@@ -5,7 +5,9 @@ one that only an ask names. In order:
 
 1. http or https; only what comes by https, or from this machine, counts as said by the gateway;
 2. nothing from the environment, no redirect, no credential goes along;
-3. an answer within `HEALTH_SECONDS` and `MAX_HEALTH_BYTES`, of status 200 or 503, that is `/readyz`'s.
+3. an answer within `HEALTH_SECONDS` and `MAX_HEALTH_BYTES`, of status 200 or 503, that is `/readyz`'s;
+4. one that did not answer in time is not asked again for `HEALTH_REST_SECONDS`: to look a name up may hold a thread for
+   longer than anybody waits, and the person's key needs threads as well.
 
 What it tells are words and booleans; other members are passed over. It is what whoever answers at that address says: a
 gateway that lies, or who has its port, says what they like.
@@ -29,6 +31,7 @@ from accredit.errors import ConfigurationError
 from accredit.keys import read_file
 from accredit.limits import (
     HEALTH_FRESH_SECONDS,
+    HEALTH_REST_SECONDS,
     HEALTH_SECONDS,
     MAX_ASKED_GATEWAYS,
     MAX_ASKED_LISTS,
@@ -40,6 +43,7 @@ from accredit.net.fetch import trust
 KNOWN_GATEWAYS = "known_gateways.json"
 _STATUSES = ("ok", "not ready", "draining")
 _MAX_PARTS = 100
+_LATE = f"no answer within {HEALTH_SECONDS:g} s"
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
 
 
@@ -79,6 +83,8 @@ class Gateways:
         self.not_asked = 0
         """How many more are known than are asked."""
         self._asking = asyncio.Lock()
+        self._late: dict[str, float] = {}
+        """When those answer again, at the earliest, that did not in time."""
 
     async def ask(self, lists: Iterable[str] = (), *, anew: bool = False) -> list[GatewayHealth]:
         """Return what each says, asked a moment ago at most; `anew`: after this call began. `lists` are the SHA-256 of
@@ -89,11 +95,23 @@ class Gateways:
                 asked_at = time.monotonic()
                 found = list(self.addresses().items())
                 query = "&".join(f"list={each}" for each in wanted)
-                asking = (_ask(address, ids, query) for address, ids in found[:MAX_ASKED_GATEWAYS])
+                asking = (self._ask(address, ids, query) for address, ids in found[:MAX_ASKED_GATEWAYS])
                 self._said = list(await asyncio.gather(*asking))
                 self._asked_at, self._asked_of = asked_at, wanted
                 self.not_asked = max(0, len(found) - MAX_ASKED_GATEWAYS)
             return self._said
+
+    async def _ask(self, address: str, ids: tuple[str, ...], query: str) -> GatewayHealth:
+        counts = address.startswith("https:") or is_loopback_host(urlsplit(address).hostname or "")
+        said = GatewayHealth(ids=ids, address=address, counts=counts)
+        if time.monotonic() < self._late.get(address, 0):
+            return msgspec.structs.replace(said, problem=_LATE)
+        try:
+            async with asyncio.timeout(HEALTH_SECONDS):
+                return await _ask(said, query)
+        except TimeoutError:
+            self._late[address] = time.monotonic() + HEALTH_REST_SECONDS
+            return msgspec.structs.replace(said, problem=_LATE)
 
     def addresses(self) -> dict[str, tuple[str, ...]]:
         """Return the ids that are known at each address."""
@@ -122,14 +140,11 @@ def _address(url: str) -> str:
     return f"{parts.scheme}://{name}" + (f":{port}" if port is not None else "")
 
 
-async def _ask(address: str, ids: tuple[str, ...], query: str) -> GatewayHealth:
-    counts = address.startswith("https:") or is_loopback_host(urlsplit(address).hostname or "")
-    said = GatewayHealth(ids=ids, address=address, counts=counts)
+async def _ask(said: GatewayHealth, query: str) -> GatewayHealth:
     try:
         async with (
-            asyncio.timeout(HEALTH_SECONDS),
             httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS) as client,
-            client.stream("GET", f"{address}/readyz?{query}".rstrip("?")) as answer,
+            client.stream("GET", f"{said.address}/readyz?{query}".rstrip("?")) as answer,
         ):
             now, date = unix_ms() / 1000, answer.headers.get("date", "")
             body = bytearray()
@@ -139,7 +154,7 @@ async def _ask(address: str, ids: tuple[str, ...], query: str) -> GatewayHealth:
                     break
             status = answer.status_code
     except TimeoutError:
-        return msgspec.structs.replace(said, problem=f"no answer within {HEALTH_SECONDS:g} s")
+        raise
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
         return msgspec.structs.replace(said, problem=f"no answer ({type(error).__name__})")
     members = _members(bytes(body)) if status in (200, 503) else None

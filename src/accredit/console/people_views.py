@@ -17,6 +17,7 @@ from accredit.limits import (
     DELEGATIONS_A_PAGE,
     DELEGATIONS_UNDER_ONE,
     MAX_SHOWN_ENDS,
+    MAX_SHOWN_ID_CHARS,
     MAX_SHOWN_SCOPE_CHARS,
     SHORT_ID_CHARS,
 )
@@ -172,7 +173,9 @@ class PeopleViews:
         most_asked = MAX_SHOWN_SCOPE_CHARS if is_short else len(node.asked_for)
         return {
             "handle": link.handle,
-            "cert": shown(link.cert_id) if not is_short else shown(link.cert_id[:SHORT_ID_CHARS]),
+            "cert": shown(link.cert_id[:SHORT_ID_CHARS])
+            if is_short
+            else _clipped(shown(link.cert_id), MAX_SHOWN_ID_CHARS),
             "typed": link.cert_id if _OWN_ID.fullmatch(link.cert_id) else "",
             "who": self._name(link.subject_id),
             "yours": bool(self._person_id) and placed.person == self._person_id and placed.state in HOLDS,

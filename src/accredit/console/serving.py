@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import uvicorn
@@ -41,7 +42,7 @@ from accredit.console.socket import DeskSocket, listen
 from accredit.console.unlock import KeyHolder
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile
-from accredit.limits import BROWSER_SECONDS, LISTEN_BACKLOG
+from accredit.limits import BROWSER_SECONDS, LISTEN_BACKLOG, MAX_DESK_THREADS
 
 _LOOPBACK = "127.0.0.1"
 _PORTS_TRIED = 20
@@ -202,6 +203,7 @@ class DeskProcess:
 
     async def run(self) -> int:
         """Serve until told to stop; return the exit code."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MAX_DESK_THREADS))
         control = DeskSocket(
             self._desk,
             self._server.url,

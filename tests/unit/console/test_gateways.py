@@ -3,6 +3,7 @@
 import asyncio
 import http.server
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from email.utils import formatdate
@@ -127,6 +128,19 @@ def test_a_gateway_is_asked_whether_it_goes_by_a_list__and_says_nothing_of_what_
 
     asyncio.run(case())
     assert [path for path, _ in Answering.asked][:2] == ["/readyz", f"/readyz?list={'a' * 64}&list={'b' * 64}"]
+
+
+@pytest.mark.holds("console/gateways", 4)
+def test_one_that_does_not_answer_holds_up_nobody_twice() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        gateways = Gateways(lambda: {f"http://127.0.0.1:{silent.getsockname()[1]}/": "x"})
+        for _ in range(3):
+            (said,) = asyncio.run(gateways.ask(anew=True))
+            assert (said.status, "no answer within" in said.problem) == ("", True)
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 def test_of_many_gateways_some_are_asked__and_the_others_counted(port: int) -> None:

@@ -103,7 +103,7 @@ async function verified(button, told) {
 }
 
 function revocations(found) {
-  if (!found.lists.length) return [make("p", { className: "mute" }, "There is none where this desk looks: nothing was taken back.")];
+  if (!found.lists.length) return [make("p", { className: "mute" }, "There is none where this desk looks: of what was taken back elsewhere it does not know.")];
   return found.lists.map((each) =>
     make("section", { className: "card", "aria-label": `List of ${each.issuer}` }, rows([
       ["of", each.issuer || "–"],
