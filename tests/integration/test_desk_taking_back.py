@@ -6,6 +6,7 @@ import secrets
 import sqlite3
 import urllib.request
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from tests.world.agents import save_delegation
 from tests.world.asked import once
 from tests.world.browser import chromium
 from tests.world.command import Serving, accredit, wait_until
-from tests.world.desk import Agent, Desk
+from tests.world.desk import PASSPHRASE, Agent, Desk
 from tests.world.household import Household, Told, passed_on, told_by
+from tests.world.raw_server import PATIENCE
+from tests.world.terminal import Terminal
 
 from accredit.base.clock import unix_seconds
 from accredit.consent import Answer
-from accredit.keys import write_file
+from accredit.keys import lock_key, write_file, write_key
 from accredit.ratify import DelegationCert, Grant, RevocationList, issue_delegation, issue_revocation_list
 
 pytestmark = [
@@ -265,6 +268,29 @@ def test_a_record_of_a_day_that_there_is_not_hides_no_health(home: Household) ->
             store.execute("UPDATE log_entries SET payload = ? WHERE entry = ?", (changed, entry))
     with home.desk() as desk:
         assert told_by(desk).get("/api/health")[0] == 200
+
+
+def test_who_unlocks_in_a_terminal_reads_what_for(home: Household) -> None:
+    path = home.folder / "revoked.json"
+    (home.config / "desk.toml").write_text(f'[desk]\nrevocation_list = "{path}"\nunlock = "each"\n', "utf-8")
+    write_key(home.config / "owner.key", lock_key(home.trust.owner, bytearray(PASSPHRASE.encode())), replace=True)
+    with home.desk() as desk, ThreadPoolExecutor() as pool:
+        told = told_by(desk)
+        with Terminal("desk", "unlock", folder=desk.folder, env=desk.env) as early:
+            early.wait_for("Passphrase of")
+            taking = pool.submit(take_back, told, home.parent[0].cert_id)
+            wait_until(lambda: bool(desk.tell({"ping": True})["wanted"]))
+            early.types(PASSPHRASE + "\n")  # for nothing: what waits by now was pressed by somebody since
+            assert early.end() == 1
+            assert "something else" in early.seen
+        assert not path.exists()
+        with Terminal("desk", "unlock", folder=desk.folder, env=desk.env) as terminal:
+            terminal.wait_for(f"waits for it now: Passphrase to take back {home.parent[0].cert_id[:8]}")
+            terminal.wait_for("Passphrase of")
+            terminal.types(PASSPHRASE + "\n")
+            assert terminal.end() == 0
+        assert taking.result(PATIENCE)[0] == 200
+        assert list_at(path) == {home.parent[0].cert_id}
 
 
 def allowed(home: Household, desk: Desk, agent: Agent) -> DelegationCert:

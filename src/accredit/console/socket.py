@@ -196,7 +196,8 @@ class DeskSocket:
 
     def _pong(self, _value: object, _connection: "_Connection") -> Said:
         person = self._desk.person
-        return {"pong": 1, "person": {"id": person.id, "name": person.name}, "url": self._address}
+        whose = {"id": person.id, "name": person.name}
+        return {"pong": 1, "person": whose, "url": self._address, "wanted": self._desk.keys.wanted_for}
 
     def _ask(self, raw: object, connection: "_Connection") -> Said:
         try:
@@ -256,11 +257,14 @@ class DeskSocket:
         self._desk.keys.lock()
         return {"key": self._desk.keys.state}
 
-    async def _unlock(self, passphrase: object, _connection: "_Connection") -> Said:
+    async def _unlock(self, said: object, _connection: "_Connection") -> Said:
+        """Take a passphrase, or one with what the person was told that it is for."""
+        members = cast("Said", said) if isinstance(said, dict) else {"passphrase": said}
+        passphrase, wanted_for = members.get("passphrase"), members.get("for")
         if not isinstance(passphrase, str) or len(passphrase) > MAX_PASSPHRASE_BYTES:
             raise DeskError("passphrase", "that is not the passphrase")
         try:
-            await self._desk.keys.unlock(passphrase)
+            await self._desk.keys.unlock(passphrase, wanted_for if isinstance(wanted_for, str) else None)
         except ConfigurationError:
             raise DeskError("passphrase", "that is not the passphrase") from None
         return {"key": self._desk.keys.state}

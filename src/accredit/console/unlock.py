@@ -2,10 +2,12 @@
 
 1. A key that was made without a passphrase is always open.
 2. Otherwise a signature needs the passphrase: on the desk's terminal, with pinentry, or by `accredit desk unlock`,
-   whichever comes first. Whoever started the desk with a file that holds it has answered all prompts beforehand.
+   whichever comes first. Whoever types it is told what for, and it opens the key for that signature, and for no other
+   one that is worth the passphrase (3). Whoever started the desk with a file that holds it has answered all prompts
+   beforehand.
 3. Then the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock = "each"`, and for
    signatures that are worth it (`each`), every single one needs the passphrase.
-4. `lock` forgets the key and the passphrase at once.
+4. `lock` forgets the key and the passphrase at once, and ends a prompt: what waited for the key is not signed.
 
 The key's bytes are not wiped from memory when they are forgotten: Python copies as it likes. That no other program
 reads this process's memory is the system's to keep (`serving`).
@@ -81,6 +83,12 @@ class KeyHolder:
         self._asking = asyncio.Lock()
         self._trying = asyncio.Lock()
         self._wanted: asyncio.Future[HybridSigner] | None = None
+        self._text, self._each = "", False
+
+    @property
+    def wanted_for(self) -> str:
+        """What the passphrase is asked for now; "" if nothing waits for it."""
+        return self._text if self.state == "asking" else ""
 
     @property
     def state(self) -> KeyState:
@@ -107,16 +115,21 @@ class KeyHolder:
             if self._open is not None and not each:
                 return self._open
             once, self._once = self._once, None
-            return once or await self._opened(text)
+            return once or await self._opened(text, each=each)
 
-    async def unlock(self, passphrase: str) -> None:
-        """Open the key for whoever waits for it, else for as long as it stays open, or for the next signature. Raises
+    async def unlock(self, passphrase: str, wanted_for: str | None = None) -> None:
+        """Open the key for whoever waits for it, else for as long as it stays open, or for the next signature.
+        `wanted_for` is what the person was told (None: nobody was, and nothing is compared). Raises
         `ConfigurationError` for a wrong passphrase."""
         locks = self._locks
         async with self._trying:  # each try takes 64 MiB, and any program of the user may try
             opened = await asyncio.to_thread(self._key.open, passphrase)
-        if self._wanted is not None and not self._wanted.done():
-            self._wanted.set_result(opened)
+        waiting = self._wanted if self._wanted is not None and not self._wanted.done() else None
+        for_all = self._unlock_seconds is not None and not self._each
+        if waiting is not None and (for_all or wanted_for in (None, self._text)):
+            waiting.set_result(opened)
+        elif waiting is not None and self._unlock_seconds is None:
+            raise DeskError("changed", "the desk waits for it for something else by now: see what for, and try again")
         elif self._unlock_seconds is None and locks == self._locks:
             self._once = opened
             self._close_after(PASSPHRASE_SECONDS)
@@ -126,21 +139,26 @@ class KeyHolder:
         """Forget the key, and the passphrase."""
         self._locks += 1
         self._open = self._once = self._passphrase = None
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_exception(_locked_meanwhile())
         if self._closing is not None:
             self._closing.cancel()
         self._on_change()
 
-    async def _opened(self, text: str) -> HybridSigner:
+    async def _opened(self, text: str, *, each: bool) -> HybridSigner:
         locks = self._locks
         if self._passphrase is not None:
             opened = await asyncio.to_thread(self._key.open, self._passphrase)
         else:
-            opened = await self._asked(text)
+            opened = await self._asked(text, each=each)
+        if locks != self._locks:
+            raise _locked_meanwhile()
         self._keep(opened, locks)
         return opened
 
-    async def _asked(self, text: str) -> HybridSigner:
+    async def _asked(self, text: str, *, each: bool) -> HybridSigner:
         self._wanted = wanted = asyncio.get_running_loop().create_future()
+        self._text, self._each = text, each
         self._on_change()
         prompting = asyncio.ensure_future(self._prompted(text)) if self._prompt is not None else None
         try:
@@ -190,3 +208,7 @@ class KeyHolder:
     def _close(self) -> None:
         self._open = self._once = None
         self._on_change()
+
+
+def _locked_meanwhile() -> DeskError:
+    return DeskError("locked", "nothing was signed: the key was locked meanwhile")

@@ -120,6 +120,46 @@ def test_unlock_elsewhere_answers_a_prompt_that_waits() -> None:
     run(work)
 
 
+@pytest.mark.holds("console/unlock", 2)
+@pytest.mark.parametrize("seconds", [900, None])
+def test_who_unlocks_for_one_thing_signs_no_other_that_somebody_has_pressed_meanwhile(seconds: int | None) -> None:
+    async def work() -> None:
+        holder = KeyHolder(LOCKED, unlock_seconds=seconds, prompt=Typing())
+        told = holder.wanted_for
+        assert told == ""
+        waiting = asyncio.ensure_future(holder.signer("to pay 480 EUR", each=True))
+        while holder.state != "asking":
+            await asyncio.sleep(0)
+        if seconds:
+            await holder.unlock(WORD, told)
+        else:  # the next signature would be this one
+            with pytest.raises(DeskError, match="something else"):
+                await holder.unlock(WORD, told)
+        assert not waiting.done()
+        assert holder.wanted_for == "to pay 480 EUR"
+        await holder.unlock(WORD, holder.wanted_for)
+        assert (await waiting).id == OWNER.id
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 4)
+@pytest.mark.parametrize("how", ["waits", "opens", "file"])
+def test_what_waits_for_the_key_is_not_signed_once_it_is_locked(how: str) -> None:
+    async def work() -> None:
+        prompt = {"waits": Typing(), "opens": Typing(WORD), "file": None}[how]
+        holder = KeyHolder(LOCKED, unlock_seconds=900, prompt=prompt, passphrase=WORD if how == "file" else None)
+        waiting = asyncio.ensure_future(holder.signer("x", each=True))
+        for _ in range(5):
+            await asyncio.sleep(0)  # it waits for the person, or the key is being opened in a thread
+        holder.lock()
+        with pytest.raises(DeskError, match="locked meanwhile"):
+            await waiting
+        assert holder.state == "locked"
+
+    run(work)
+
+
 @pytest.mark.holds("console/unlock", 3)
 def test_unlock_beforehand_is_for_one_signature_where_each_needs_it() -> None:
     async def work() -> None:

@@ -130,9 +130,12 @@ def open_desk(*, as_json: bool) -> int:
 
 def unlock_desk(passphrase_file: Path | None, *, as_json: bool) -> int:
     """Unlock the running desk's key; exit code 1 for a wrong passphrase. Raises `ConfigurationError`."""
-    asked_of_desk({"ping": True})  # before anybody types
+    wanted = str(asked_of_desk({"ping": True}).get("wanted", ""))  # before anybody types
+    if wanted:
+        tell(f"the desk waits for it now: {wanted}")
     person = KeyInFile.read(find_key(read_settings(os.environ))).person
-    return _told({"unlock": _passphrase(person, passphrase_file)}, as_json=as_json)
+    said = {"passphrase": _passphrase(person, passphrase_file), "for": wanted}
+    return _told({"unlock": said}, as_json=as_json)
 
 
 def lock_desk(*, as_json: bool) -> int:
