@@ -39,8 +39,8 @@ class GatewayHttp(httpx2.AsyncClient):
 
     `timeout` bounds a request's silence, in seconds. `on_trouble` is called with a line for the log for each message
     that did not reach the gateway; `on_lost` when the session is gone. `has_no_endpoint` says that the last message was
-    refused in the way of a server without streamable HTTP. With `is_session` every request belongs to a session,
-    whatever its headers say.
+    refused in the way of a server without streamable HTTP. `trusted` has whose certificates are trusted, if it is not
+    those that the system trusts. With `is_session` every request belongs to a session, whatever its headers say.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class GatewayHttp(httpx2.AsyncClient):
         on_trouble: Callable[[str], None] | None = None,
         on_lost: Callable[[], None] | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
+        trusted: ssl.SSLContext | None = None,
     ) -> None:
         with_token = {"Authorization": f"Bearer {token}"} if token else {}
         read = SILENCE_SECONDS if timeout is None else timeout
@@ -59,6 +60,7 @@ class GatewayHttp(httpx2.AsyncClient):
             headers={**(headers or {}), **with_token},
             timeout=httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=read),
             transport=transport,
+            verify=True if trusted is None else trusted,
         )
         self.session_id = ""
         self.lost = False

@@ -100,6 +100,15 @@ def test_a_host_that_starts_connect_waits_for_a_transport_and_nothing_else() -> 
     assert "accredit.client.session" not in loaded
 
 
+def test_hosts_are_listed_without_the_gateway_or_the_configuration() -> None:
+    loaded = modules_after("install", "--list")
+    ours = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("accredit.")}
+    assert ours.isdisjoint(
+        {"accredit.app", "accredit.client", "accredit.config", "accredit.gateway", "accredit.server"}
+    )
+    assert from_elsewhere(loaded).isdisjoint({"mcp", "mcp_types", "cryptography", "uvicorn", "starlette", "httpx2"})
+
+
 @pytest.mark.parametrize(
     "module",
     ["mcp", "mcp_types", "pydantic_settings", "h11", "httpx2", "accredit.net", "starlette", "securesystemslib"],
