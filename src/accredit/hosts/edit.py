@@ -72,6 +72,11 @@ def entries(host: Host, data: bytes) -> dict[str, Any]:
     return {_name(each): each for each in container}
 
 
+def meaning(host: Host, data: bytes) -> object:
+    """Return what a host's file means, in its form. Raises `ConfigurationError`."""
+    return host.text.parse(_text(data))
+
+
 def named_entries(host: Host, data: bytes) -> list[tuple[str, object]]:
     """Return the entries and their names, in their order; in a list a name may be there twice. Raises
     `ConfigurationError`."""

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from accredit.base.text import excerpt
 from accredit.hosts.credentials import header_is_plain, secret_parts, url_holds_secret, variable_is_plain
 from accredit.hosts.drift import is_own
-from accredit.hosts.edit import named_entries
+from accredit.hosts.edit import meaning, named_entries
 from accredit.hosts.table import KEPT, Entry, Host, plain
 
 
@@ -113,7 +113,20 @@ def own_servers(host: Host, data: bytes, folders: Folders) -> list[Own | Left]:
     """Return the host's own servers, in their order. Raises `ConfigurationError` for a file that can't be read."""
     entries = named_entries(host, data)
     often = Counter(name for name, _ in entries)
-    return [found for name, entry in entries if (found := _read(host, name, entry, folders, often[name])) is not None]
+    found = [_read(host, name, entry, folders, often[name]) for name, entry in entries]
+    return [*(each for each in found if each is not None), *_of_projects(host, data)]
+
+
+def _of_projects(host: Host, data: bytes) -> Iterator[Left]:
+    """Give what is left of servers that Claude Code keeps for single projects, beside those for all."""
+    tree = plain(meaning(host, data)) if host.name == "claude-code" else None
+    projects = cast("dict[str, object]", tree).get("projects") if isinstance(tree, dict) else None
+    every = cast("dict[str, object]", projects).values() if isinstance(projects, dict) else ()
+    tables = [cast("dict[str, object]", each).get(host.table) for each in every if isinstance(each, dict)]
+    count = sum(len(cast("dict[str, object]", each)) for each in tables if isinstance(each, dict))
+    if count:
+        why = "Claude Code keeps them for single projects (`claude mcp add` without --scope)"
+        yield Left(f"{count} servers of projects", why, "add them again with --scope user, and run this again")
 
 
 def _read(host: Host, name: str, entry: object, folders: Folders, often: int) -> Own | Left | None:

@@ -83,6 +83,16 @@ def test_a_url_is_read_from_every_form() -> None:
     assert found.server == Remote(url, {"Authorization": (Credential("Bearer x"),)}, holds_secret=False)
 
 
+def test_servers_that_claude_code_keeps_for_a_project_are_named() -> None:
+    servers = {"a": {"command": "x"}, "b": {"command": "y"}}
+    tree = {"mcpServers": {}, "projects": {"/x": {"mcpServers": servers}, "/y": {"mcpServers": {}}, "/z": 3}}
+    (left,) = in_text("claude-code", json.dumps(tree))
+    assert isinstance(left, Left)
+    assert left.name == "2 servers of projects"
+    for projects in ({}, [], None, {"/x": {"mcpServers": 3}}):
+        assert in_text("claude-code", json.dumps({"projects": projects})) == []
+
+
 @pytest.mark.holds("hosts/foreign", 1)
 def test_accredit_s_own_entries_and_parts_of_the_host_are_none() -> None:
     own = {"command": "/opt/accredit", "args": ["connect", "http://127.0.0.1:8484/mcp"]}

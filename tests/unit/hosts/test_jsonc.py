@@ -157,3 +157,40 @@ def test_whatever_the_characters_are__there_is_a_text_or_our_own_error(text: str
     for edit in (lambda: put(text, PATH, ENTRY), lambda: drop(text, PATH)):
         with suppress(ConfigurationError):
             parse(edit())
+
+
+class _Nothing:
+    """Reads nothing: in the place of the parser in C."""
+
+    def raw_decode(self, _text: str, _at: int) -> object:
+        raise ValueError
+
+
+def read(text: str) -> object:
+    """What a text means, or what is wrong with it."""
+    try:
+        return parse(text)
+    except ConfigurationError as error:
+        return error.what
+
+
+@given(
+    texts(),
+    st.integers(0, 400),
+    st.sampled_from(['"', ",", "}", "[", "/**/", "//\n", "NaN", "-", "01", "\x0b", "\\ud8"]),
+)
+@pytest.mark.holds("hosts/jsonc", 1)
+def test_the_parser_in_c_says_what_the_careful_one_says(text: str, at: int, odd: str) -> None:
+    mutated = text[: at % (len(text) + 1)] + odd + text[at % (len(text) + 1) :]
+    for each in (text, mutated, f'{{"a": [{text}], "b": {mutated}}}'):
+        quick = read(each)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("accredit.hosts.jsonc._JSON", _Nothing())
+            assert read(each) == quick
+
+
+def test_a_file_is_no_deeper_for_the_parser_in_c() -> None:
+    for levels in (MAX_DEPTH, MAX_DEPTH + 1):
+        for inside in ("", "/**/"):
+            text = '{"a": ' + "[" * levels + inside + "]" * levels + "}"
+            assert isinstance(read(text), str) is (levels > MAX_DEPTH)

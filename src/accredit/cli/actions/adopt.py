@@ -101,7 +101,7 @@ def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
             f"{file} has {len(own)} servers, more than {MAX_ADOPTED}", "name those that you want, one by one: --name N"
         )
     with Progress("asking servers behind URLs"):
-        signed_in = wanting_sign_in(own)
+        signed_in = [] if wish.project else wanting_sign_in(own)  # a project's file may be somebody else's
     left = [*(each for each in found if isinstance(each, Left)), *(Left(name, *_SIGN_IN) for name in signed_in)]
     own = [each for each in own if each.name not in signed_in]
     with Progress("working out what to write"):
@@ -336,6 +336,7 @@ def _notes(job: _Job) -> list[str]:
             f"{planned.file.name} has proofs.mode = {planned.loaded.config.proofs.mode!a}: agents are not told apart"
         )
     if job.wish.project:
+        notes.append(f"the gateway runs what {job.file} says, as you: read it, if somebody else wrote it")
         notes.append(
             f"{job.file} leads to this machine's gateway now: whoever shares the project needs one of their own"
         )

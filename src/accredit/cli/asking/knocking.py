@@ -67,10 +67,11 @@ async def wants_sign_in(upstream: HttpUpstream, seconds: float) -> bool:
     """Return whether a server answers 401 to whoever brings no more than this. One that can't be asked does not."""
     client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=seconds)
     try:
-        answer = await client.send("POST", _POST, _PING)
+        async with asyncio.timeout(seconds):
+            answer = await client.send("POST", _POST, _PING)
         answer.close()
         return answer.status == 401
-    except (UpstreamError, AnswerError):
+    except (UpstreamError, AnswerError, TimeoutError):
         return False
     finally:
         await client.close()
