@@ -52,6 +52,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.token_gateway $(filter --quick,$(ARGS))
 	$(BIN)/python -m bench.servers $(filter --quick,$(ARGS))
 	$(BIN)/python -m bench.merged $(filter --quick,$(ARGS))
+	$(BIN)/python -m bench.telemetry $(filter --quick,$(ARGS))
 	$(BIN)/python -m bench.startup $(filter --quick,$(ARGS))
 
 # Machines that fail under gateways, for some ten minutes; as root it has network namespaces.

@@ -3,7 +3,6 @@
 What is on no list is `_other`; of errors `_OTHER`, as the conventions have it.
 """
 
-import re
 from asyncio import CancelledError
 from collections.abc import Collection
 
@@ -44,7 +43,10 @@ _JSONRPC_CODES = frozenset(
 )  # fmt: skip
 _WORDS = {encode.HEADER_MISMATCH: "header_mismatch", encode.INVALID_PARAMS: "invalid_params"}
 _EARLY_WORDS = frozenset({"session_not_found", *_WORDS.values(), "invalid_request", "keys_unavailable"})
-_IS_ERROR = re.compile(rb'"isError"\s*:\s*true')
+SEARCHED_BYTES = 2_048
+"""At the end of a result, where servers say whether it is an error: to look through all of a long one takes as long as
+all else that is measured of it."""
+_MEMBER, _FALSE = b'"isError"', b":false"
 
 
 class Names:
@@ -74,12 +76,17 @@ def code_label(code: int) -> str:
 
 
 def error_of_response(response: Response, *, of_tool: bool) -> str:
-    """Return the label of what a response says, "" if that is no error. Of a tool's result of more than
-    `SHORT_MESSAGE_BYTES` nobody looks whether it is one."""
+    """Return the label of what a response says, "" if that is no error. A tool's result is one if its last
+    `SEARCHED_BYTES` say so; one of more than `SHORT_MESSAGE_BYTES` never is."""
     if not isinstance(response, Success):
         return code_label(response.code)
-    result = bytes(response.result) if of_tool and len(response.result) <= SHORT_MESSAGE_BYTES else b""
-    if b'"isError"' not in result or _IS_ERROR.search(result) is None:
+    text = response.text
+    start = 0 if len(text) <= SEARCHED_BYTES else len(text) - SEARCHED_BYTES
+    found = text.find(_MEMBER, start) if of_tool and len(text) <= SHORT_MESSAGE_BYTES else -1
+    if found < 0:
+        return ""
+    # Most servers say so of each result, and once: then nothing need be opened.
+    if text.startswith(_FALSE, found + len(_MEMBER)) and text.find(_MEMBER, found + 1) < 0:
         return ""
     try:
         told = members(response.result).get("isError") if is_object(response.result) else None

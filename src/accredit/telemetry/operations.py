@@ -11,7 +11,7 @@ from hashlib import sha256
 from time import perf_counter
 from typing import NamedTuple
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from accredit.base.clock import unix_ns
 from accredit.errors import AccreditError, FrameError
@@ -30,9 +30,9 @@ from accredit.telemetry.labels import (
     error_of,
     error_of_response,
 )
-from accredit.telemetry.metrics import Histogram, Metrics
+from accredit.telemetry.metrics import Metrics
 from accredit.telemetry.timed_store import TimedStore
-from accredit.telemetry.tracing import Span, SpanKind, TraceContext, Tracer, trace_context
+from accredit.telemetry.tracing import Span, TraceContext, Tracer, trace_context
 
 _SESSION_DIGITS = 32
 
@@ -52,41 +52,23 @@ class _Traced:
         self.link: TraceContext | None = None
 
 
-class Operation:
+class Operation(Struct):
     """One request, measured; `parent` is its operation at the way in, for one at a server. `error` is what is known of
-    its end, None while nothing is."""
+    its end, None while nothing is. `later` says that the answer comes on another way than the request, and then ends
+    this. `below`, at the way in, is what ends with it.
+    """
 
-    __slots__ = (
-        "_began", "_histogram", "_is_over", "_kind", "_labels", "_meter", "error", "later", "parent", "trace_id",
-        "traced",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        meter: "Meter",
-        histogram: Histogram,
-        kind: SpanKind,
-        labels: tuple[str, str],
-        began: float,
-        parent: "Operation | None" = None,
-    ) -> None:
-        self._meter = meter
-        self._histogram = histogram
-        self._kind: SpanKind = kind
-        self._labels = labels
-        self._began = began
-        self._is_over = False
-        self.parent = parent
-        self.error: str | None = None
-        self.later = False
-        """Whether the answer comes on another way than the request, and then ends this."""
-        self.trace_id: str | None = None
-        self.traced: _Traced | None = None
-
-    @property
-    def at_server(self) -> bool:
-        """Whether it is measured at a server."""
-        return self._kind == "client"
+    meter: "Meter"
+    labels: tuple[str, str]
+    began: float
+    at_server: bool = False
+    parent: "Operation | None" = None
+    error: str | None = None
+    later: bool = False
+    is_over: bool = False
+    trace_id: str | None = None
+    traced: _Traced | None = None
+    below: "Operation | None" = None
 
     def trace(self, context: TraceContext, parent_id: str | None, request: Request, epoch_ns: int) -> None:
         """Have a span made of it."""
@@ -94,7 +76,7 @@ class Operation:
 
     def answered(self, response: Response) -> None:
         """Hear a good response."""
-        self._hear(error_of_response(response, of_tool=bool(self._labels[1])))
+        self._hear(error_of_response(response, of_tool=self.labels[1] != ""))
 
     def failed(self, error: BaseException) -> None:
         """Hear why there is none."""
@@ -102,43 +84,46 @@ class Operation:
 
     def end(self, error: str) -> None:
         """Count it, once."""
-        if self._is_over:
+        if self.is_over:
             return
-        self._is_over = True
-        seconds = perf_counter() - self._began
-        method, tool = self._labels
-        self._histogram.observe((method, tool, error, self._meter.server), seconds)
-        tracer = self._meter.tracer
-        if self.traced is not None and tracer is not None:
-            tracer.queue.put(self._span(self.traced, error, seconds))
+        self.is_over = True
+        below, self.below = self.below, None  # each knows the other: so both can go at once
+        if below is not None:
+            below.end(error)
+        seconds, meter = perf_counter() - self.began, self.meter
+        method, tool = self.labels
+        histogram = meter.client_seconds if self.at_server else meter.server_seconds
+        histogram.observe((method, tool, error, meter.server), seconds)
+        if self.traced is not None and meter.tracer is not None:
+            meter.tracer.queue.put(self._span(self.traced, error, seconds))
 
     def _hear(self, error: str) -> None:
         self.error = error
-        if self._kind == "client" or self.later:
+        if self.at_server or self.later:
             self.end(error)
         if self.parent is not None:
             self.parent._hear(error)
 
     def _span(self, traced: _Traced, error: str, seconds: float) -> Span:
-        start_ns = traced.epoch_ns + int(self._began * 1e9)
-        method, tool = self._labels
+        start_ns = traced.epoch_ns + int(self.began * 1e9)
+        method, tool = self.labels
+        transports = self.meter.transports
         code = error if error.lstrip("-").isdigit() else str(BY_WORD[error].code) if error in BY_WORD else ""
-        client = self._kind == "client"
         attributes = {
             "mcp.method.name": method,
             "gen_ai.tool.name": tool,
             "gen_ai.operation.name": "execute_tool" if tool else "",
             "mcp.protocol.version": traced.revision if traced.revision in REVISIONS else "",
             "mcp.session.id": _session_name(traced.session),
-            "network.transport": self._meter.transports.to_server if client else self._meter.transports.from_client,
+            "network.transport": transports.to_server if self.at_server else transports.from_client,
             "jsonrpc.request.id": traced.request_id,
             "rpc.response.status_code": code,
             "error.type": error,
-            "accredit.server": self._meter.server,
+            "accredit.server": self.meter.server,
             "accredit.verdict": traced.verdict,
         }
         return Span(
-            self._kind,
+            "client" if self.at_server else "server",
             f"{method} {tool}" if tool not in ("", OTHER) else method,
             traced.context,
             traced.parent_id,
@@ -176,6 +161,7 @@ class Meter:
         self.server = server
         self.tracer = tracer
         self.transports = transports or Transports()
+        self.server_seconds, self.client_seconds = metrics.server_seconds, metrics.client_seconds
         self._metrics = metrics
         self._names = names or Names()
 
@@ -185,7 +171,10 @@ class Meter:
         """Begin to measure the requests in a message that came at `began` (`perf_counter`). `traceparent` is that of
         the HTTP request, which is another trace: spans are linked to it."""
         if isinstance(message, Request):
-            return (self._begin(message, began, traceparent),)
+            if self.tracer is not None:
+                return (self._begin(message, began, traceparent),)
+            operation = message.watcher = Operation(self, self._names.of(message), began)
+            return (operation,)
         frames = message.frames if isinstance(message, Batch) else ()
         return tuple(self._begin(frame, began, traceparent) for frame in frames if isinstance(frame, Request))
 
@@ -198,14 +187,16 @@ class Meter:
                 each.traced.revision, each.traced.session = revision or "", session
             if error is not None:
                 each.end(error_of(error))
-            elif each.error is None and later:
+            elif each.error is not None:
+                each.end(each.error)
+            elif later:
                 each.later = True
             else:
-                each.end(OTHER_ERROR if each.error is None else each.error)
+                each.end(OTHER_ERROR)
 
     def unread(self, error: AccreditError, began: float) -> None:
         """Count a refused request of which nobody knows what it asks."""
-        self._metrics.server_seconds.observe((OTHER, "", error_of(error), self.server), perf_counter() - began)
+        self.server_seconds.observe((OTHER, "", error_of(error), self.server), perf_counter() - began)
 
     def decided(self, watcher: Watcher | None, error: AccreditError | None) -> None:
         """Count a decision on a call: allowed, or refused with `error`."""
@@ -233,6 +224,17 @@ class Meter:
             frames.append(frame)
         return _batch_of(message, frames, operations), tuple(operations)
 
+    def is_followed(self, operations: Operations) -> bool:
+        """Return whether these end by themselves: there is one, and the exchange at the way in is the same one."""
+        if len(operations) != 1:
+            return False
+        (operation,) = operations
+        parent = operation.parent
+        if parent is None or parent.meter is not self or parent.below is not None:
+            return False
+        parent.below = operation
+        return True
+
     def received(self, operations: Operations, error: BaseException | None = None) -> None:
         """End what the server has not answered, as the exchange with it is over."""
         for each in operations:
@@ -242,7 +244,7 @@ class Meter:
                 each.end(OTHER_ERROR)
 
     def _begin(self, request: Request, began: float, traceparent: bytes | None) -> Operation:
-        operation = Operation(self, self._metrics.server_seconds, "server", self._names.of(request), began)
+        operation = Operation(self, self._names.of(request), began)
         request.watcher = operation
         tracer = self.tracer
         if tracer is not None:
@@ -261,8 +263,8 @@ class Meter:
             watcher = watcher.parent
             request = copy(request)  # another server has the same one, at the same time
         above = watcher if isinstance(watcher, Operation) else None
-        labels = self._names.of(request)
-        operation = Operation(self, self._metrics.client_seconds, "client", labels, perf_counter(), above)
+        labels = above.labels if above is not None and above.meter is self else self._names.of(request)
+        operation = Operation(self, labels, perf_counter(), True, above)
         if above is not None and above.traced is not None and self.tracer is not None:
             request = self._traced(request, operation, above.traced)
         request.watcher = operation

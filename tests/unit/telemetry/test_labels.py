@@ -34,7 +34,7 @@ def request(method: str, params: bytes = b"{}") -> Request:
 
 
 def success(result: bytes) -> Success:
-    return Success(1, Raw(result), b"")
+    return Success(1, Raw(result), b'{"jsonrpc":"2.0","id":1,"result":%s}' % result)
 
 
 def test_a_tool_is_named_only_if_the_catalog_names_it__and_a_method_only_if_somebody_of_ours_does() -> None:

@@ -201,7 +201,9 @@ class Gate:
     def refused_early(self, message: Frame | Batch | None, error: AccreditError) -> None:
         """Count the decisions on a message that was refused before it came here. Of one that was not read for want of a
         good token nobody knows what it holds: it counts as one."""
-        if message is None and self._meter is not None and isinstance(error, TokenError | KeysUnavailable):
+        if self._meter is None:
+            return
+        if message is None and isinstance(error, TokenError | KeysUnavailable):
             self._meter.decided(None, error)
         for frame in message.frames if isinstance(message, Batch) else (message,):
             if isinstance(frame, Request) and not self._is_open:

@@ -20,9 +20,8 @@ knows the version or the session; that is its business.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Coroutine
 from time import perf_counter
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from accredit.errors import AccreditError
 from accredit.gateway.admission.bearer import Caller
@@ -56,49 +55,50 @@ class Intake(ABC, Generic[_C]):
         self._gate = gate
         self._meter = meter
 
-    def take(self, client: _C, unread: Unread | None = None) -> Coroutine[Any, Any, None]:
+    async def take(self, client: _C, unread: Unread | None = None) -> None:
         """Take a message from step 2 on. Raises the `AccreditError` that becomes its answer.
 
         `unread` is where the message still is if it is refused before it was read.
         """
         inbound = InboundRequest()
-        taking = self._take(client, unread, inbound)
-        return taking if self._meter is None else self._measured(self._meter, client, inbound, taking)
-
-    async def _measured(self, meter: Meter, client: _C, inbound: InboundRequest, taking: Awaitable[None]) -> None:
-        inbound.began, inbound.traceparent = perf_counter(), self._traceparent(client)
-        problem: BaseException | None = None
-        try:
-            await taking
-        except BaseException as error:
-            problem = error
-            raise
-        finally:
-            if inbound.message is None and isinstance(problem, AccreditError):
-                meter.unread(problem, inbound.began)
-            later = self.answers_later
-            meter.end(inbound.operations, problem, later=later, revision=inbound.revision, session=inbound.session)
-
-    async def _take(self, client: _C, unread: Unread | None, inbound: InboundRequest) -> None:
+        if self._meter is not None:
+            inbound.began = perf_counter()
+            inbound.traceparent = self._traceparent(client) if self._meter.tracer is not None else None
         try:
             message = await self._arrive(client, inbound)
-        except REFUSALS as error:
-            inbound.revision = inbound.revision or self._revision(client)
-            await self._gate.early_refusals.of_request(unread, inbound, error)
-            if self._meter is not None:
+        except BaseException as error:
+            if isinstance(error, REFUSALS):
+                inbound.revision = inbound.revision or self._revision(client)
+                await self._gate.early_refusals.of_request(unread, inbound, error)
                 self._gate.refused_early(inbound.message, error)
+            self._ended(inbound, error)
             raise
         callers = inbound.callers
         if callers is None and inbound.tokens:
             callers = [Caller(token) for token in inbound.tokens]
         way = self._way(client, inbound) if self._settings.pins is not None else None
-        admission = await self._gate.admit(message, Client(inbound.session, inbound.revision), callers, way)  # 7
         try:
-            await self._go_on(client, inbound, admission)
+            admission = await self._gate.admit(message, Client(inbound.session, inbound.revision), callers, way)  # 7
+            try:
+                await self._go_on(client, inbound, admission)
+            except BaseException as error:
+                await admission.calls.close(error)  # 9
+                raise
+            await admission.calls.close(None)
         except BaseException as error:
-            await admission.calls.close(error)  # 9
+            self._ended(inbound, error)
             raise
-        await admission.calls.close(None)
+        self._ended(inbound, None)
+
+    def _ended(self, inbound: InboundRequest, problem: BaseException | None) -> None:
+        """End what was measured."""
+        meter = self._meter
+        if meter is None:
+            return
+        if inbound.message is None and isinstance(problem, AccreditError):
+            meter.unread(problem, inbound.began)
+        later, revision, session = self.answers_later, inbound.revision, inbound.session
+        meter.end(inbound.operations, problem, later=later, revision=revision, session=session)
 
     async def _read(self, text: bytes, inbound: InboundRequest, *, batches: bool) -> Frame | Batch:
         """Apply step 4 to a message's bytes. Raises `RequestError`."""

@@ -1,7 +1,7 @@
 """The server behind the endpoint, over HTTP or as a child process, as a protocol. No I/O here."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
 
 from accredit.errors import MessageId
 from accredit.gateway.upstream.reply import Reply
@@ -18,7 +18,9 @@ class Backend(Protocol):
     stream itself, with an error response for each request that is still open.
     """
 
-    async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+    def post(
+        self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]
+    ) -> Coroutine[Any, Any, None]:
         """Answer a client's message. `edits` change the responses to its requests, by their ids."""
         ...
 

@@ -3,8 +3,8 @@
 It is around what leads to one server, so what the merged endpoint asks several servers is measured at each of them.
 """
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Coroutine, Mapping
+from typing import Any, cast
 
 from accredit.errors import MessageId
 from accredit.gateway.trace import current
@@ -14,7 +14,7 @@ from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.telemetry import Meter
+from accredit.telemetry import Meter, Operations
 
 
 class MeasuredBackend:
@@ -24,11 +24,18 @@ class MeasuredBackend:
         self._backend = backend
         self._meter = meter
 
-    async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
+    def post(
+        self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]
+    ) -> Coroutine[Any, Any, None]:
         """Answer a client's message."""
         message, operations = self._meter.sent(message)
+        posting = self._backend.post(reply, message, era, edits)
+        # One that came in here ends with its exchange, whatever else is heard of it: most calls need nobody between.
+        return posting if self._meter.is_followed(operations) else self._followed(operations, posting)
+
+    async def _followed(self, operations: Operations, posting: Coroutine[Any, Any, None]) -> None:
         try:
-            await self._backend.post(reply, message, era, edits)
+            await posting
         except BaseException as error:
             self._meter.received(operations, error)
             raise
