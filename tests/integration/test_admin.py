@@ -13,12 +13,13 @@ from tests.world.calls import ERAS, post
 from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accredit, wait_until
 from tests.world.ends import Ends
+from tests.world.ports import reserved_port
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, RawServer
 from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
-from accredit.limits import MAX_ADMIN_CONNECTIONS, MAX_REQUEST_HEAD_BYTES
+from accredit.limits import BREAKER_FAILURES, MAX_ADMIN_CONNECTIONS, MAX_REQUEST_HEAD_BYTES
 
 pytestmark = [pytest.mark.holds("app/watching"), pytest.mark.holds("telemetry/exposition")]
 
@@ -198,3 +199,29 @@ def test_with_tls_other_machines_get_it_over_tls(tmp_path: Path) -> None:
         client.request("GET", "/metrics")
         assert client.getresponse().read().startswith(b"# HELP mcp_server_operation_duration_seconds ")
         client.close()
+
+
+def test_the_log_and_replicas_that_are_left_out_are_told_as_well(
+    tmp_path: Path,
+) -> None:
+    made = accredit("keys", "new", "gateway.key", "--kind", "gateway", folder=tmp_path)
+    assert made.returncode == 0, made.stderr
+    text = f'max_in_flight = 10\n[store]\nurl = "sqlite:///log.db"\n[attest]\nmode = "durable"\n{ADMIN}{TOOLS}'
+
+    async def main(dead: int) -> None:
+        config = configure(tmp_path, text, f"http://127.0.0.1:{dead}/mcp")
+        with Serving(*config, folder=tmp_path) as gateway:
+            port = admin_port(gateway)
+            for _ in range(BREAKER_FAILURES):
+                async with RawClient(gateway.port) as client:
+                    posted = post(Era.MODERN, params={"name": "good", "arguments": {}})
+                    await client.ask("POST", "/mcp", posted.headers, posted.body)
+                    assert (await client.answer()).status == 502
+            shown = get(port, "/metrics")[1]
+            assert number(shown, "accredit_log_turn_seconds_count") >= BREAKER_FAILURES
+            assert number(shown, 'accredit_decisions_total{error="",verdict="allow"}') == BREAKER_FAILURES
+            assert "\naccredit_log_queue 0.0\n" in shown
+            wait_until(lambda: number(get(port, "/metrics")[1], 'accredit_breaker_state{server=""}') == 1)
+
+    with reserved_port() as dead:
+        run(main(dead))

@@ -27,12 +27,13 @@ from accredit.policy import Catalog, Entry, Policy
 from accredit.ratify import CertificateCache
 from accredit.stores import MemoryStore, RevocationLists
 from accredit.telemetry import Telemetry
-from accredit.telemetry.families import DECISIONS, FAMILIES
+from accredit.telemetry.families import DECISIONS, FAMILIES, STORE_SECONDS
 
 pytestmark = [
     pytest.mark.holds("gateway/upstream/measured"),
     pytest.mark.holds("telemetry/operations"),
     pytest.mark.holds("telemetry/metrics"),
+    pytest.mark.holds("telemetry/timed_store"),
 ]
 
 ENTRY = Entry(scope="mcp:tool")
@@ -249,6 +250,7 @@ def test_a_refused_call_counts_as_a_decision_and_in_the_server_s_time(tmp_path: 
     assert measured.counts(DECISIONS) == {("deny", missing): 1, ("challenge", challenged): 1}
     assert calls(measured.served) == {("list_inbox", missing): 1, ("send_email", challenged): 1}
     assert calls(measured.asked) == {}
+    assert measured.counts(STORE_SECONDS) == {("issue",): 1}
     span, _ = measured.spans()
     assert span.attributes["accredit.verdict"] == "deny"
     assert span.attributes["rpc.response.status_code"] == "-31001"

@@ -19,6 +19,7 @@ from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Frame, Request, Response, Watcher
 from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
+from accredit.limits import MAX_SAFE_INTEGER
 from accredit.ports import ProofStore
 from accredit.refusals import BY_WORD
 from accredit.telemetry.board import OTHER
@@ -47,7 +48,8 @@ class _Traced:
         self.context = context
         self.epoch_ns = epoch_ns
         self.parent_id = parent_id
-        self.request_id = str(request.id) if isinstance(request.id, int) else ""
+        is_number = isinstance(request.id, int) and abs(request.id) <= MAX_SAFE_INTEGER
+        self.request_id = str(request.id) if is_number else ""
         self.revision = self.session = self.verdict = ""
         self.link: TraceContext | None = None
 
