@@ -20,6 +20,7 @@ from tests.world.agents import save_delegation
 from tests.world.command import Serving, environment
 from tests.world.mail import mail_server
 from tests.world.ports import reserved_port
+from tests.world.postgres import cluster
 from tests.world.raw_server import PATIENCE
 from tests.world.terminal import Terminal
 from tests.world.up import PASSPHRASE, Newcomer, Up
@@ -115,6 +116,17 @@ def another_agent_s(patient: Newcomer) -> None:
     write_key(patient.own / "agent.key", make_key("agent", "Other", int(time.time())), replace=True)
 
 
+def a_host_s_own_key_is_open(patient: Newcomer) -> None:
+    key = patient.own / "agents" / "cursor" / "agent.key"
+    write_key(made(key), make_key("agent", "cursor", int(time.time())), replace=True)
+    key.chmod(0o640)
+
+
+def made(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def ended(patient: Newcomer) -> None:
     signs(patient, -10)
 
@@ -193,6 +205,7 @@ def changes(patient: Newcomer, **members: object) -> None:
 
 BROKEN: dict[str, tuple[Break, str, str]] = {
     "a private key that others read": (lambda p: (p.own / "agent.key").chmod(0o644), "others can read", "bad"),
+    "a host's own key that others read": (a_host_s_own_key_is_open, "others can read", "bad"),
     "a folder of keys that others write to": (lambda p: p.own.chmod(0o777), "others may write", "bad"),
     "a public half that is lost": (lambda p: (p.own / "agent.key.pub").unlink(), "has no public half", "bad"),
     "a public half of another key": (other_public_half, "is not the public half", "bad"),
@@ -315,6 +328,25 @@ def test_a_store_that_is_damaged_is_set_aside__and_one_in_memory_is_given_a_file
         patient.mends(found["command"])
         assert not store.exists()
         assert "can't be read" not in str(patient.doctor("--config", str(config)))
+
+
+def test_a_database_without_tables_is_told__and_given_them_by_the_command(patient: Patient, tmp_path: Path) -> None:
+    database = cluster().empty()
+    url = f"postgresql://{database.user}@/{database.database}?host={database.hosts[0].name}"
+    (tmp_path / "cluster.keys").write_text("YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=\n")
+    (tmp_path / "cluster.keys").chmod(0o600)
+    config = tmp_path / "accredit.toml"
+    config.write_text(
+        f'[upstream]\nurl = "http://127.0.0.1:9/mcp"\n[gateway]\nport = {patient.port}\n'
+        f'[store]\nurl = "{url}"\nreplicas = "none"\n[cluster]\nkeys_file = "cluster.keys"\n'
+    )
+    found = patient.found("lacks tables", "--config", str(config))
+    assert (found["subject"], found["level"]) == ("store", "bad")
+    patient.mends(found["command"])
+    assert "store" not in {each["subject"] for each in patient.doctor("--config", str(config))[1]}
+    config.write_text(config.read_text().replace(database.hosts[0].name, str(tmp_path)))
+    gone = [each for each in patient.doctor("--config", str(config))[1] if each["subject"] == "store"]
+    assert [each["level"] for each in gone] == ["bad"]
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -4,5 +4,6 @@
 (the configuration and its store), `gateways` (and clocks), `desks`, `entries` (in hosts' files) and `versions`;
 `examine` runs them all at one time.
 
-Nothing is changed, no secret is printed, no program is run, and no server is asked but gateways, for their health.
+Nothing is changed, no secret is printed, no program that a file names is run, and no server is asked but gateways, for
+their health.
 """

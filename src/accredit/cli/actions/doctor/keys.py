@@ -26,15 +26,15 @@ def look_at_keys(at: Surroundings) -> Iterator[Finding]:
     fault = fault_of_folder(folder)
     if fault is not None:
         yield bad("keys", fault.text, "take that right away: who writes there signs in your name", fault.command)
-    files = sorted({*folder.glob("*.key"), *folder.glob("agents/*.key")})[:MAX_KEY_FILES]
+    files = sorted({*folder.glob("*.key"), *folder.glob("agents/*/*.key")})[:MAX_KEY_FILES]
     found = [finding for path in files for finding in look_at_key(path)]
     yield from found
     yield from _person(at)
     if not found and files:
         yield good("keys", f"{len(files)} private keys in {folder}, which only you can read")
     for key in files:
-        grant = key.with_suffix(".json") if key.parent != folder else folder / DELEGATION
-        if grant.is_file() and (key.parent != folder or key.name == AGENT_KEY):
+        grant = key.with_name(DELEGATION)
+        if key.name == AGENT_KEY and grant.is_file():
             yield from look_at_grant(at, key, grant)
 
 

@@ -1,4 +1,4 @@
-"""Which accredit this is, on which Python, and which one a host's entry starts. I/O: looks at files; runs nothing."""
+"""Which accredit this is, on which Python, and which one a host's entry starts. I/O: looks at files."""
 
 import os
 import platform
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accredit import __version__
+from accredit.base.version import told_version
 from accredit.cli.actions.doctor.findings import Finding, good
 from accredit.cli.actions.doctor.surroundings import Surroundings
 
@@ -15,7 +16,7 @@ _METADATA = "lib/python3*/site-packages/accredit-*.dist-info"
 
 def look_at_versions(at: Surroundings) -> Iterator[Finding]:
     """Yield what is found."""
-    yield good("versions", f"accredit {__version__}, Python {platform.python_version()}, {sys.executable}")
+    yield good("versions", f"accredit {told_version()}, Python {platform.python_version()}, {sys.executable}")
 
 
 def other_version(program: str) -> str | None:
