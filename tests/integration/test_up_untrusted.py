@@ -118,6 +118,19 @@ def test_a_key_or_a_lock_that_lies_there_is_not_taken_for_one_s_own(server: str,
     assert not (person.own / "delegation.json").exists()
 
 
+@pytest.mark.holds("cli/actions/up", 4)
+def test_a_root_s_file_is_made_only_beside_the_configuration(server: str, person: Newcomer) -> None:
+    elsewhere = person.home / "startup"
+    (person.work / "accredit.toml").write_text(
+        f'[upstream]\nurl = "{server}"\n[gateway]\nid = "x"\nport = {person.port}\n[proofs]\nmode = "required"\n'
+        f'[[proofs.roots]]\nname = "O"\npublic_key_file = "{elsewhere}"\n'
+    )
+    refused = person.run("up", "--config", "accredit.toml")
+    assert (refused.returncode, "none of proofs.roots" in refused.stderr, elsewhere.exists()) == (2, True, False), (
+        refused
+    )
+
+
 def test_keys_that_others_could_put_there_are_not_used(server: str, person: Newcomer) -> None:
     person.own.mkdir(parents=True)
     write_key(person.own / AGENT_KEY, make_key("agent", "trap", 1))

@@ -144,14 +144,17 @@ def _roots(loaded: Loaded, person: OwnKey) -> list[KeyFile]:
     proofs, folder = loaded.config.proofs, folder_of(loaded, ("proofs", "roots"))
     paths = [folder / root.public_key_file for root in proofs.roots]
     found = [load_public_key(path) for path in paths if os.path.lexists(path)]
-    if proofs.mode == "off" or person.about in found:
+    if proofs.mode == "off" or any(each.public_key == person.about.public_key for each in found):
         return found
-    missing = next((path for path in paths if not os.path.lexists(path)), None)
+    beside = [path for path in paths if loaded.file is not None and path.parent == loaded.file.parent]
+    missing = next((path for path in beside if not os.path.lexists(path)), None)
     if missing is None:
-        raise ConfigurationError(
-            f"{loaded.file}: none of proofs.roots is the key of {person.about.name} ({person.about.id})",
-            f'add it under [[proofs.roots]]: name = "Owner", public_key_file = "{public_path(person.path)}"',
-        )
+        what = f"{loaded.file}: none of proofs.roots is the key of {person.about.name} ({person.about.id})"
+        remedy = f'add it under [[proofs.roots]]: name = "Owner", public_key_file = "{public_path(person.path)}"'
+        if proofs.mode == "required":
+            raise ConfigurationError(what, remedy)
+        tell(f"warning: {what}, so nobody's agents are told apart: {remedy}")
+        return found
     write_file(missing, person.about.encode() + b"\n")
     say(f"wrote {missing}: whose delegations count")
     return [*found, person.about]
@@ -164,7 +167,7 @@ def _grant(wish: UpWish, loaded: Loaded, person: OwnKey, agent: OwnKey, roots: l
     if not os.path.lexists(out):
         sign_first(file, observes, person, agent, out, wish.passphrases, wish.reach)
         return True
-    keys = {each.public_key for each in roots} if loaded.config.proofs.mode != "off" else None
+    keys = {each.public_key for each in roots} if loaded.config.proofs.mode == "required" else None
     fault = fault_of_grant(out, agent.about, keys, unix_seconds())
     if fault is None:
         say(f"kept {out}")
