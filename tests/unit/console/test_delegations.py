@@ -100,6 +100,9 @@ def test_what_the_journal_tells_is_completed_by_what_calls_came_with() -> None:
     assert placed.keys() == {PARENT.cert_id, *unreadable}
     assert placed[PARENT.cert_id].sources == {"log", "journal"}
     assert placed[PARENT.cert_id].asked_for == "send_email"
+    only = Forest()
+    only.add_signed(WORLD.owner.id, [entry])  # the page of an ask leads to it, used or not
+    assert [each.link.handle for each in only.by_person[WORLD.owner.id].values()] == [links_of((PARENT,))[0].handle]
     for name in unreadable:
         assert placed[name].link.words() == "conditions that can't be read here"
 
