@@ -105,10 +105,7 @@ def replaced(host: Host, file: Path, data: bytes, new: Mapping[str, Entry]) -> b
     `ConfigurationError`."""
     old = _text(data)
     text = host.text.put_every(old, host.table, new)
-    made = ""
-    for name, entry in new.items():
-        made = host.text.put(made, (host.table, name), entry)
-    wanted = dict(_named(host, made))
+    wanted = {name: _named(host, host.text.put("", (host.table, name), entry))[0][1] for name, entry in new.items()}
     before, after = host.text.parse(old), _named(host, text)
     expected = [(name, wanted.get(name, entry)) for name, entry in _named(host, old)]
     empty: Entry = {host.table: None}

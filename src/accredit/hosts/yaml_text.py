@@ -60,9 +60,9 @@ def put(text: str, path: Sequence[str], value: Mapping[str, object], *, listed: 
 def put_every(text: str, table: str, entries: Mapping[str, Mapping[str, object]], *, listed: bool = False) -> str:
     """Return the text with other entries in place of those that are there. Raises `ConfigurationError`."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    for name, value in entries.items():
-        at, end, column = _span(text, (table, name), listed=listed)
-        text = text[:at] + newline.join([*_entry(name, value, column, listed=listed), ""]) + text[end:]
+    spans = [(*_span(text, (table, name), listed=listed), name) for name in entries]
+    for at, end, column, name in sorted(spans, reverse=True):
+        text = text[:at] + newline.join([*_entry(name, entries[name], column, listed=listed), ""]) + text[end:]
     return text
 
 

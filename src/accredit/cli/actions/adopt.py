@@ -262,10 +262,8 @@ def _show(job: _Job) -> None:
     for path in planned.secrets:
         say(f"{path} gets a value that may be a credential (mode 0600)")
     say(f"{job.host.name}: {job.file} gets, in the places of its own servers:")
-    made = ""
     for name, entry in job.entries.items():
-        made = job.host.text.put(made, (job.host.table, name), entry)
-    _lines(made)
+        _lines(job.host.text.put("", (job.host.table, name), entry))
     _tell_left(job)
 
 
