@@ -40,7 +40,9 @@ fmt: $(READY)
 dist: $(RUN_READY)
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600) $(BIN)/python -m hatchling build
-	cd dist && sha256sum accredit-* > SHA256SUMS && cat SHA256SUMS
+	$(BIN)/python -c 'import hashlib, pathlib; [print(hashlib.sha256(each.read_bytes()).hexdigest(), "", each.name) \
+		for each in sorted(pathlib.Path("dist").glob("accredit-*"))]' > dist/SHA256SUMS
+	cat dist/SHA256SUMS
 
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)

@@ -1,6 +1,6 @@
 """What can stand in the place of some options and arguments, for shells that complete it. Reads the configuration.
 
-A name is offered only if no shell could take it for anything but a word: the file may be anybody's.
+The file may be anybody's: a name is offered only if it could be one.
 """
 
 # ruff: noqa: PLC0415 - what these need is loaded when somebody presses the tab key
@@ -17,13 +17,15 @@ from accredit.limits import MAX_COMPLETED_FILE_BYTES
 
 PLAIN_WORD = re.compile(r"[A-Za-z0-9@%_+=:,./-]+")
 """A word that means itself in every shell."""
+_SERVER = re.compile(r"[a-z0-9][a-z0-9-]*")
+"""What a server can be called: neither a shell nor `accredit` takes it for anything else."""
 
 
 def server_names(ctx: typer.Context) -> list[str]:
     """Return the names of the `[servers]` of the configuration that `--config` names, or of the one that is found. None
     if it can't be read."""
     named = ctx.params.get("config") or os.environ.get("ACCREDIT_CONFIG") or "accredit.toml"
-    return [name for name in _servers(Path(named)) if PLAIN_WORD.fullmatch(name)]
+    return [name for name in _servers(Path(named)) if _SERVER.fullmatch(name)]
 
 
 def host_names() -> list[str]:
