@@ -1,10 +1,10 @@
 """`python -m bench.authorization [--quick]`: what a decision costs, on top of pass-through and the raw signatures.
 
 Gateways side by side, each a process of its own: proofs off, proofs required with the memory store and with SQLite,
-bound to their call and not, and proofs that are only observed, of signed calls and of unsigned ones. Each call has a
-fresh challenge, signed before it is sent; the certificate (depth 1) has been seen. CPU time of the gateway's process
-per call; rounds go around the gateways in turn, and medians are kept. The raw signature check (Ed25519 and ML-DSA-65 of
-the challenge) is measured here, between the rounds.
+bound to their call and not, on SQLite with one quota and with two, and proofs that are only observed, of signed calls
+and of unsigned ones. Each call has a fresh challenge, signed before it is sent; the certificate (depth 1) has been
+seen. CPU time of the gateway's process per call; rounds go around the gateways in turn, and medians are kept. The raw
+signature check (Ed25519 and ML-DSA-65 of the challenge) is measured here, between the rounds.
 """
 
 import argparse
@@ -54,6 +54,13 @@ TARGET = 1.3
 OFF, OFF_SAME = "proofs off, a small call", "proofs off, the same bytes"
 MEMORY, MEMORY_UNBOUND, SQLITE = "bound, memory", "unbound, memory", "bound, SQLite"
 OBSERVED, OBSERVED_UNSIGNED = "bound, memory, only observed", "no proof, only observed"
+QUOTA, QUOTAS = "bound, SQLite, a quota", "bound, SQLite, two quotas"
+_QUOTAS = (
+    '[[quotas]]\nby = "agent"\nwindow = "1h"\ncalls = 1000000000\n',
+    '[[quotas]]\nby = "principal"\nwindow = "1d"\nsum = "amount"\nlimit = 1000000000\n',
+)
+QUOTA_TARGET = 1.2
+"""Times the same call without a quota."""
 
 
 @dataclass(slots=True)
@@ -150,7 +157,7 @@ async def post_all(url: str, bodies: Sequence[bytes]) -> None:
             group.create_task(client())
 
 
-def toml(upstream: str, store: str | None, mode: str = "required") -> str:
+def toml(upstream: str, store: str | None, mode: str = "required", quotas: int = 0) -> str:
     proofs = f"""
 [proofs]
 mode = "{mode}"
@@ -164,7 +171,8 @@ facts = {{ amount = "/amount", currency = "/currency" }}
 [store]
 url = "{store}"
 """
-    return f'[gateway]\nport = 0\nid = "{GATEWAY_ID}"\n[upstream]\nurl = "{upstream}"\n' + (proofs if store else "")
+    gateway = f'[gateway]\nport = 0\nid = "{GATEWAY_ID}"\n[upstream]\nurl = "{upstream}"\n'
+    return gateway + (proofs if store else "") + "".join(_QUOTAS[:quotas])
 
 
 async def measure(rounds: int, calls: int, folder: Path) -> tuple[list[Way], float]:
@@ -175,8 +183,9 @@ async def measure(rounds: int, calls: int, folder: Path) -> tuple[list[Way], flo
     checks: list[float] = []
     with contextlib.ExitStack() as stack:
 
-        def way(name: str, store: str | None, bound: bool | None, mode: str = "required") -> Way:
-            return Way(name, stack.enter_context(configured(toml(upstream, store, mode), folder, name)), bound)
+        def way(name: str, store: str | None, bound: bool | None, mode: str = "required", quotas: int = 0) -> Way:
+            text = toml(upstream, store, mode, quotas)
+            return Way(name, stack.enter_context(configured(text, folder, name)), bound)
 
         off = stack.enter_context(configured(toml(upstream, None), folder, "off"))
         ways = [
@@ -185,6 +194,8 @@ async def measure(rounds: int, calls: int, folder: Path) -> tuple[list[Way], flo
             way(MEMORY, "memory:", True),
             way(MEMORY_UNBOUND, "memory:", False),
             way(SQLITE, f"sqlite:///{folder}/accredit.db", True),
+            way(QUOTA, f"sqlite:///{folder}/quota.db", True, quotas=1),
+            way(QUOTAS, f"sqlite:///{folder}/quotas.db", True, quotas=2),
             way(OBSERVED, "memory:", True, "observe"),
             way(OBSERVED_UNSIGNED, "memory:", None, "observe"),
         ]
@@ -217,6 +228,8 @@ def main(arguments: list[str]) -> int:
         judged = name not in (OFF, OFF_SAME, OBSERVED_UNSIGNED)
         ratio = f"{cost / floor:.2f} x (target {TARGET})" if judged else ""
         print(f"| {name} | {cost:.0f} | {ratio} | {f'{check / cost:.0%}' if judged else ''} |")
+    for name in (QUOTA, QUOTAS):
+        print(f"{name}: {costs[name] / costs[SQLITE]:.2f} x without (target {QUOTA_TARGET})")
     return 0
 
 

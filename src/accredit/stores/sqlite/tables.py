@@ -6,6 +6,7 @@ process's own additions are known, so other processes can exceed a bound by what
 
 import sqlite3
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS, USE_TOTAL_TURN
 from accredit.ports import RateLimit, Spending
@@ -19,6 +20,20 @@ _KNOWN = (
     " (SELECT until FROM forgotten WHERE kind = 'spent')"
 )
 _COUNTS = {table: f"SELECT count(*) FROM {table}" for table in _KEPT_LONGER}  # noqa: S608 - of constants
+
+_SERIES = (
+    "SELECT before + uses - coalesce((SELECT before FROM uses WHERE cert_id = ?1 AND window_s = ?2 AND mark > ?3"
+    " ORDER BY mark LIMIT 1), before + uses), mark, before + uses"
+    " FROM uses WHERE cert_id = ?1 AND window_s = ?2 ORDER BY mark DESC LIMIT 1"
+)
+
+
+class _Counted(NamedTuple):
+    """A series: what was used in its window, its latest mark, and what all its uses count for."""
+
+    used: int
+    latest: int
+    total: int
 
 
 class Tables:
@@ -71,28 +86,25 @@ class Tables:
     def count(self, connection: sqlite3.Connection, series: Series, now: int) -> int:
         """Return the number of uses in a series' window."""
         certain(now + 1, forgotten(connection, "uses"))
-        first = connection.execute(
-            "SELECT before FROM uses WHERE cert_id = ? AND window_s = ? AND mark > ? ORDER BY mark LIMIT 1",
-            (*_key(series), now - series.window_s),
-        ).fetchone()
-        return _last(connection, series)[1] - first[0] if first else 0
+        return _counted(connection, series, now).used
 
     def use(self, connection: sqlite3.Connection, limits: Sequence[RateLimit], now: int) -> bool | None:
         """Record a use for each limit, unless that exceeds one."""
         takings = strictest(limits)
-        if any(self.count(connection, series, now) + amount > most for series, (amount, most, _) in takings.items()):
+        if takings:
+            certain(now + 1, forgotten(connection, "uses"))
+        found = [(series, taking, _counted(connection, series, now)) for series, taking in takings.items()]
+        if any(counted.used + taking.amount > taking.most for _, taking, counted in found):
             return False
         if not self._has_room(connection, "uses", MAX_USE_MARKS, now, more=len(takings)):
             return None
-        for series, (amount, _, parts) in takings.items():
-            latest, total = _last(connection, series)
-            if total > USE_TOTAL_TURN:
-                total -= _begin_anew(connection, series)
+        for series, (amount, _, parts), (_, latest, total) in found:
+            began = _begin_anew(connection, series) if total > USE_TOTAL_TURN else 0
             at = max(latest, mark(series.window_s, now, parts))
             connection.execute(
                 "INSERT INTO uses VALUES (?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT (cert_id, window_s, mark) DO UPDATE SET uses = uses + excluded.uses",
-                (*_key(series), at, total, amount, at + series.window_s),
+                (*_key(series), at, total - began, amount, at + series.window_s),
             )
         return True
 
@@ -104,7 +116,7 @@ class Tables:
             "SELECT mark, before FROM uses WHERE cert_id = ? AND window_s = ? AND mark > ? ORDER BY mark",
             (*_key(series), now - series.window_s),
         )
-        return room_at([UseMark(*row) for row in rows], _last(connection, series)[1], limit, now)
+        return room_at([UseMark(*row) for row in rows], _counted(connection, series, now).total, limit, now)
 
     def _has_room(self, connection: sqlite3.Connection, table: Table, most: int, now: int, *, more: int = 1) -> bool:
         if now != self._swept_at:
@@ -129,13 +141,9 @@ def _key(series: Series) -> tuple[bytes, int]:
     return series.cert_id.encode("utf-8", "surrogatepass"), series.window_s
 
 
-def _last(connection: sqlite3.Connection, series: Series) -> tuple[int, int]:
-    """Return a series' latest mark, and the number of its uses up to it."""
-    row = connection.execute(
-        "SELECT mark, before + uses FROM uses WHERE cert_id = ? AND window_s = ? ORDER BY mark DESC LIMIT 1",
-        _key(series),
-    ).fetchone()
-    return row or (-1, 0)
+def _counted(connection: sqlite3.Connection, series: Series, now: int) -> _Counted:
+    row = connection.execute(_SERIES, (*_key(series), now - series.window_s)).fetchone()
+    return _Counted(*row) if row else _Counted(0, -1, 0)
 
 
 def _begin_anew(connection: sqlite3.Connection, series: Series) -> int:
