@@ -1,6 +1,7 @@
 """Every signature at the desk is of both algorithms, Ed25519 and ML-DSA-65: half of one is none, in a real browser."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,14 @@ from msgspec.structs import replace
 from tests.world.agents import AgentFiles, agent_files
 from tests.world.authorization import Trust
 from tests.world.browser import chromium
-from tests.world.command import Serving
+from tests.world.command import Serving, accredit
 from tests.world.connected import Connected
 from tests.world.desk import CALL, Agent, Desk, Line
 from tests.world.scripted_desk import ScriptedDesk, allows
 
 from accredit.consent import Ask, read_answer
 from accredit.console.names import set_name
-from accredit.keys import make_key
+from accredit.keys import DelegationFile, make_key, write_file
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
 from accredit.ratify.structures import delegation_sign_bytes
 
@@ -48,15 +49,21 @@ def opened(browser: Any, desk: Desk, path: str = "/") -> Any:
     return page
 
 
-def test_what_is_allowed_in_the_browser_is_signed_by_both(desk: Desk, browser: Any) -> None:
+def test_what_is_allowed_in_the_browser_is_what_it_said__and_signed_by_both(desk: Desk, browser: Any) -> None:
     agent = Agent()
     ask = agent.ask()
     with Line(desk.socket) as line:
         line.tell({"ask": ask.to_dict()})
         page = opened(browser, desk, f"/a/{ask.code}")
+        page.click("summary")
+        signs = page.text_content(".signs")
         page.click("button[data-allow]")
         (cert,) = read_answer(json.dumps(line.next()["answer"]).encode()).certificates
         page.context.close()
+    write_file(desk.folder / "given.json", DelegationFile((cert,)).encode())
+    inspected = accredit("inspect", str(desk.folder / "given.json"), folder=desk.folder).stdout
+    (words,) = re.findall(r"only at gateway .*? at most 1 call in 10m", " ".join(inspected.split()))
+    assert words in " ".join(signs.split())  # what the page said is what is in the file
     # by the library of the algorithms itself
     signed, key = delegation_sign_bytes(cert), desk.owner.public_key
     Ed25519PublicKey.from_public_bytes(key.ed25519).verify(cert.signature.ed25519, signed)
