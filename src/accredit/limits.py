@@ -1517,7 +1517,7 @@ MAX_CALL_FILTER_CHARS = 500
 
 MAX_BOOKMARKS = 10_000
 """Calls that were listed whose place in the log is remembered: 4 MiB, and 200 pages of the list. The story of others is
-looked for from the newest entry on."""
+found by the index of calls."""
 
 MAX_LOG_LOOKS = 2
 """Pages of the log that are read at one time: each is a thread and a connection to the store."""

@@ -295,7 +295,8 @@ def _records(
     still_open = _open_calls(log)
     found: list[tuple[int, CallRecord, Envelope]] = []
     for begin in (None,) if since is None else (since, None):
-        found = _of_call(log.holding(call_id, begin), call_id, is_open=call_id in still_open)
+        entries = log.of_calls(call_id) if begin is None else log.holding(call_id, begin)
+        found = _of_call(entries, call_id, is_open=call_id in still_open)
         if _is_whole(found, is_open=call_id in still_open):
             break
     if not found:

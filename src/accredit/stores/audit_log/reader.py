@@ -46,6 +46,7 @@ WHERE entry IN (
   ON {CALL_RUN} = run AND {HAS_CALL} AND {CALL_KEY} >= ? AND {CALL_KEY} < ?)
 ORDER BY entry"""  # noqa: S608 - of constants
 _COLUMNS = "SELECT name FROM pragma_table_info('log_entries')"
+_INDEX = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = 'log_calls'"
 _BEFORE_ALL = -(1 << 63)  # so that an entry that was moved before the first one (number 1) is read, too
 _NO_SUCH_TABLE = "no such table"
 _DAMAGED = (sqlite3.Error, UnicodeDecodeError)  # an error's own text may quote what is damaged
@@ -86,6 +87,7 @@ class LogFile(LogReader):
             self._connection.execute("SELECT 1 FROM log_entries LIMIT 1").fetchone()
             # A file of an older accredit lacks this column until a gateway writes to it.
             has_members = ("members",) in self._connection.execute(_COLUMNS).fetchall()
+            self._has_calls = self._connection.execute(_INDEX).fetchone() is not None
         except _DAMAGED as error:
             if _NO_SUCH_TABLE in str(error):
                 raise LogAway(f"can't read {self._path}: it holds no log") from None
@@ -158,7 +160,11 @@ class LogFile(LogReader):
                 yield _numbered(row)
 
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
-        """Yield the records of calls whose ids begin so: with one look into the index for each run."""
+        """Yield the records of calls whose ids begin so: with one look into the index for each run. A file of an older
+        accredit lacks it until a gateway opens it: there they are looked for from the newest entry on."""
+        if not self._has_calls:
+            yield from self.holding(prefix)
+            return
         for row in self._rows(f"{self._read} {OF_CALLS}", *key_range(prefix)):
             yield _numbered(row)
 
