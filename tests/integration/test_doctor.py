@@ -282,6 +282,22 @@ def test_a_host_s_file_that_is_broken_is_a_fault_only_where_something_was_instal
         shutil.rmtree(patient.home / ".local" / "state" / "accredit")
 
 
+def test_an_entry_in_an_adopted_server_s_place_is_never_just_taken_out(patient: Patient) -> None:
+    try:
+        leads_nowhere(patient)
+        key = made(patient.own / "agents" / "cursor" / "agent.key")
+        write_key(key, make_key("agent", "cursor", 1))
+        args = ["-m", "accredit", "connect", "http://127.0.0.1:9/mcp", "--key", str(key)]
+        changes(patient, command=COMMAND[0], args=args)
+        (patient.home / ".local/state/accredit/hosts.json").unlink()
+        found = patient.found("leads to")
+        assert (found["level"], found["command"], "--restore" in found["remedy"]) == ("bad", "", True), found
+    finally:
+        shutil.rmtree(patient.home / ".cursor")
+        shutil.rmtree(patient.own / "agents")
+        shutil.rmtree(patient.home / ".local" / "state" / "accredit")
+
+
 def test_a_gateway_that_does_not_run_is_started_by_the_command(patient: Patient, tmp_path: Path) -> None:
     with reserved_port() as port:
         other = tmp_path / "other.toml"

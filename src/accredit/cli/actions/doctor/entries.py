@@ -104,7 +104,12 @@ def _faults(at: Surroundings, entry: _Entry, silent: dict[str, str]) -> Iterator
         config = _configured_at(at, entry.url)
         start = command_line("accredit", "up", "--config", str(config)) if config is not None else ""
         what = f"{name} leads to {entry.url}: {silent[entry.url]}"
-        yield bad("hosts", what, "start that gateway, or have the entry taken out", start or entry.command("uninstall"))
+        if any(key.is_relative_to(at.folder / "agents") for key in entry.files("--key")):  # a server was adopted
+            remedy = f"start that gateway; `accredit uninstall {entry.host.host} --restore` puts back what was there"
+            yield bad("hosts", what, remedy, start)
+        else:
+            remedy = "start that gateway, or have the entry taken out"
+            yield bad("hosts", what, remedy, start or entry.command("uninstall"))
 
 
 def _silent(found: list[_Entry]) -> dict[str, str]:
