@@ -140,17 +140,21 @@ def _signature(entry: Stored, keys: _Keys) -> str:
 
 
 def _growth(log: LogReader) -> dict[str, Any]:
-    """Return when the newest record came, and how many a day come, by the times of the newest ones."""
+    """Return when the newest record came, how many a day come, by the times of the newest ones, and whether the newest
+    call was only observed: then that gateway refuses none for want of authority."""
     times: list[float] = []
+    enforced: list[bool] = []
     for each in islice(log.newest_first(), RATE_ENTRIES):
         with suppress(AttestationError, ValueError, OverflowError):  # a record may say a day that there is not
             record = each.record()
             times += [datetime.fromisoformat(record.times.recorded).timestamp()] if record is not None else []
+            enforced += [record.decision.enforced is not False] if record is not None and record.decision else []
     span = (max(times) - min(times)) * 1000 if times else 0
     return {
         "newest": timestamp(round(max(times) * 1000)) if times else "",
         "a_day": round(len(times) * _DAY_MS / span) if span >= _LEAST_MS else None,
         "by": len(times),
+        "observed": not all(enforced[:1]),
     }
 
 

@@ -78,6 +78,8 @@ function logged(found) {
     ["growth", log.a_day === null ? "unknown yet" : `some ${log.a_day.toLocaleString("en")} records a day, by the newest ${log.by.toLocaleString("en")}`],
   ];
   if (log.bytes !== undefined) facts.push(["file", `${(log.bytes / 1048576).toFixed(1)} MiB`]);
+  if (log.observed)
+    facts.push(["proofs", "only observed: no call is refused for want of authority"]);
   facts.push(["signatures", vouched], ["after the last checkpoint", several(log.uncounted, "record")]);
   const told = make("p", { role: "status" });
   const verify = make("button", { type: "button", className: "small" }, "Verify the whole log");
