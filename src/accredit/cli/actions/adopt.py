@@ -117,9 +117,10 @@ def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
         say("nothing was changed")
         return 1
     check_not_running(host.name if not wish.project else "")
+    own = [each.own for each in job.plan.adopted]
     if not wish.yes and (values := _asked(own)):
         own = [text.with_values(each, values) for each in own]
-        job = job._replace(plan=_job(wish, host, file, old, own, config.absolute()).plan)
+        job = _job(wish, host, file, old, own, config.absolute())._replace(left=job.left)
     with contextlib.redirect_stdout(sys.stderr) if wish.as_json else contextlib.nullcontext():
         _make_keys(job, passphrases)
     _write(job.plan)
@@ -164,12 +165,10 @@ def _unsafe(host: Host, file: Path, old: bytes, entries: Mapping[str, Entry]) ->
 
 
 def _entry(host: Host, planned: Plan, adopted: Adopted, files: Sequence[Path]) -> Entry:
-    server = (
-        None if planned.loaded.config.gateway.merge and not planned.loaded.config.servers.by_name else adopted.server
-    )
-    words = connect_words(endpoint(planned.loaded, server), files, host.hold)
-    entry, kept = host.entry(adopted.own.name, words), adopted.own.kept
-    return {**entry, **{name: value for name, value in kept.items() if name not in entry or name == "enabled"}}
+    words = connect_words(endpoint(planned.loaded, adopted.server), files, host.hold)
+    entry = host.entry(adopted.own.name, words)
+    kept = {name: value for name, value in adopted.own.kept.items() if name not in entry or name == "enabled"}
+    return {**entry, **kept}
 
 
 def _asked(own: Sequence[Own]) -> dict[str, str]:
