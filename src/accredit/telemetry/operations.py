@@ -173,10 +173,7 @@ class Meter:
         """Begin to measure the requests in a message that came at `began` (`perf_counter`). `traceparent` is that of
         the HTTP request, which is another trace: spans are linked to it."""
         if isinstance(message, Request):
-            if self.tracer is not None:
-                return (self._begin(message, began, traceparent),)
-            operation = message.watcher = Operation(self, self._names.of(message), began)
-            return (operation,)
+            return (self._begin(message, began, traceparent),)
         frames = message.frames if isinstance(message, Batch) else ()
         return tuple(self._begin(frame, began, traceparent) for frame in frames if isinstance(frame, Request))
 
@@ -260,13 +257,15 @@ class Meter:
         return operation
 
     def _sent(self, request: Request, parent: Watcher | None) -> tuple[Request, Operation]:
-        watcher = request.watcher or parent
+        own, watcher = request.watcher is None, request.watcher or parent
         if isinstance(watcher, Operation) and watcher.at_server:
             watcher = watcher.parent
             request = copy(request)  # another server has the same one, at the same time
         above = watcher if isinstance(watcher, Operation) else None
-        labels = above.labels if above is not None and above.meter is self else self._names.of(request)
-        operation = Operation(self, labels, perf_counter(), True, above)
+        is_same = above is not None and above.meter is self and not own
+        labels = above.labels if above is not None and is_same else self._names.of(request)
+        # What comes of a request of the gateway's own is not what comes of the client's.
+        operation = Operation(self, labels, perf_counter(), True, None if own else above)
         if above is not None and above.traced is not None and self.tracer is not None:
             request = self._traced(request, operation, above.traced)
         request.watcher = operation

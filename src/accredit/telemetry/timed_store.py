@@ -41,6 +41,10 @@ class TimedStore:
         """Record uses."""
         return await self._timed("use", self._store.use(limits, now=now))
 
+    async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
+        """Return when there is room for one more use."""
+        return await self._timed("room_at", self._store.room_at(limit, now=now))
+
     async def ready(self) -> bool:
         """Return whether the store answers."""
         return await self._store.ready()
