@@ -35,6 +35,7 @@ public_key_file = "owner.key.pub"
 url = "sqlite:///accredit.db"
 """
 TOOLS = '[tools.send_email]\nscope = "email:send"\n[tools.pay]\nscope = "payments:send"\n'
+pytestmark = pytest.mark.holds("cli/actions/replay")
 OWN = 4
 """The calls that the folder's log holds already, on certificates that it does not."""
 
