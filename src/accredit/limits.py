@@ -1654,10 +1654,10 @@ MAX_FINDING_CHARS = 2_000
 MAX_FINDINGS = 500
 """Findings that `accredit doctor` tells: a host's file may have any number of entries."""
 
-LOOK_SECONDS = 8.0
+DOCTOR_SECONDS = 8.0
 """How long each look of `accredit doctor` may take; all are taken at one time. A gateway has `HEALTH_SECONDS`."""
 
-STORE_CHECK_SECONDS = 2.0
+DOCTOR_STORE_SECONDS = 2.0
 """How long a store's file is checked for damage: a large one is not read to its end."""
 
 CLOCK_DIFFERENCE_SECONDS = 5.0

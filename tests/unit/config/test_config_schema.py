@@ -6,7 +6,7 @@ import pytest
 
 from accredit.config import Config, converted
 from accredit.config.schema import Gateway, Upstream
-from accredit.config.values import WrongValue
+from accredit.config.values import SecretFrom, WrongValue
 from accredit.gateway.settings import GatewaySettings
 
 pytestmark = [pytest.mark.holds("config/schema"), pytest.mark.holds("config/values")]
@@ -102,7 +102,7 @@ def test_headers_that_can_not_be_sent(headers: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("env", [{"": "a"}, {"A=B": "a"}, {"A": "\0"}, {"A\0": "a"}])
-def test_variables_that_no_process_can_have(env: dict[str, str]) -> None:
+def test_variables_that_no_process_can_have(env: dict[str, str | SecretFrom]) -> None:
     with pytest.raises(WrongValue):
         Upstream(env=env)
 

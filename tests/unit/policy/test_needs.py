@@ -48,6 +48,10 @@ class Ports:
         self._note("use", limits, now)
         return True
 
+    async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
+        self._note("room_at", limit, now)
+        return now
+
     async def ready(self) -> bool:
         return True
 

@@ -1,7 +1,7 @@
 """Runs all looks at one time, and prints what they find. I/O: threads, stdout.
 
-1. A look that takes more than `LOOK_SECONDS` is not waited for: that is a finding, and whatever it waits for ends with
-   this process.
+1. A look that takes more than `DOCTOR_SECONDS` is not waited for: that is a finding, and whatever it waits for ends
+   with this process.
 2. One that fails says so; the others go on.
 3. The exit code is 1 if something is bad.
 """
@@ -27,7 +27,7 @@ from accredit.cli.actions.doctor.versions import look_at_versions
 from accredit.cli.actions.output import BAD, GOOD, QUIET, print_json, say
 from accredit.cli.progress import Progress
 from accredit.errors import AccreditError
-from accredit.limits import LOOK_SECONDS, MAX_FINDINGS
+from accredit.limits import DOCTOR_SECONDS, MAX_FINDINGS
 
 _Look = Callable[[Surroundings], Iterable[Finding]]
 LOOKS: Mapping[Subject, _Look] = {
@@ -64,7 +64,7 @@ def diagnose(config: Path | None, environ: Mapping[str, str] = os.environ, *, as
     return 0 if is_well else 1
 
 
-def findings_of(at: Surroundings, looks: Mapping[Subject, _Look], seconds: float = LOOK_SECONDS) -> list[Finding]:
+def findings_of(at: Surroundings, looks: Mapping[Subject, _Look], seconds: float = DOCTOR_SECONDS) -> list[Finding]:
     """Return what all looks find, in the order of their subjects, each finding once."""
     told: queue.SimpleQueue[tuple[Subject, list[Finding]]] = queue.SimpleQueue()
     for subject, look in looks.items():

@@ -17,7 +17,7 @@ from accredit.cli.actions.own_files import fault_of_file
 from accredit.config import Loaded, build_all_settings, store_of
 from accredit.config.listen import check_no_loop, tls_context
 from accredit.errors import ConfigurationError, StoreUnavailable
-from accredit.limits import STORE_CHECK_SECONDS
+from accredit.limits import DOCTOR_STORE_SECONDS
 from accredit.stores import InMemory, PostgresDatabase, SqliteFile
 from accredit.stores.postgres import migration
 from accredit.stores.sqlite.schema import SCHEMA
@@ -108,10 +108,10 @@ def _sqlite(path: Path) -> Iterator[Finding]:
 def _version(path: Path) -> int:
     """Return the version of the file's tables, once it has been checked for as long as is good. Raises
     `sqlite3.Error`."""
-    late_at = time.monotonic() + STORE_CHECK_SECONDS
+    late_at = time.monotonic() + DOCTOR_STORE_SECONDS
     # Without a log beside it nothing is to be made there, as a reader otherwise would.
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
-    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=STORE_CHECK_SECONDS)
+    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=DOCTOR_STORE_SECONDS)
     try:
         connection.set_progress_handler(lambda: int(time.monotonic() > late_at), _STEPS_BETWEEN_LOOKS)
         (version,) = connection.execute("PRAGMA user_version").fetchone()
