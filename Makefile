@@ -81,7 +81,7 @@ requirements: $(READY)
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --group demo --group dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--no-emit-index-url --extra postgres pyproject.toml -o requirements/gateway.txt
+		--no-emit-index-url --extra postgres --extra telemetry pyproject.toml -o requirements/gateway.txt
 	for wanted in requirements/interop-*.in; do \
 		$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 			--no-emit-index-url $$wanted -o $${wanted%.in}.txt || exit 1; \

@@ -31,6 +31,7 @@ from accredit import __version__
 PROGRAMS = Path(sys.executable).parent
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 HOW_TO = ROOT / "docs/how-to"
+METRICS = "mcp_server_operation_duration_seconds"
 UNIT = DEPLOY / "systemd/accredit.service"
 
 
@@ -152,7 +153,7 @@ def reachable_database() -> str:
 
 @pytest.mark.parametrize("overlay", ["base", "sqlite"])
 def test_the_how_to_for_kubernetes_gives_a_gateway_that_runs_as_its_pod_may(
-    overlay: str, mail: str, root: Path, tmp_path: Path
+    overlay: str, mail: str, root: Path, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
     mine = tmp_path / "kubernetes/mine"
@@ -176,10 +177,15 @@ def test_the_how_to_for_kubernetes_gives_a_gateway_that_runs_as_its_pod_may(
     secret_files(root / "etc", mounted(pod, volumes))
     store = f"sqlite:///{state_folder(root / 'state')}/store.db" if overlay == "sqlite" else reachable_database()
     (container,) = pod["containers"]
-    with served(root / "etc/accredit.toml", tmp_path, {"ACCREDIT_STORE__URL": store}) as serving:
+    admin = free_port()
+    here = {"ACCREDIT_STORE__URL": store, "ACCREDIT_ADMIN__HOST": "127.0.0.1", "ACCREDIT_ADMIN__PORT": str(admin)}
+    with served(root / "etc/accredit.toml", tmp_path, here) as serving:
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            assert answered(serving, container[probe]["httpGet"]) == 200
+            get = container[probe]["httpGet"]
+            headers = {each["name"]: each["value"] for each in get["httpHeaders"]}
+            told(f"https://127.0.0.1:{serving.port}{get['path']}", headers)
         check_calls(serving, mine)
+        assert METRICS in told(f"http://127.0.0.1:{admin}/metrics", {}).decode()
         serving.stop()
         assert serving.wait() == 0
         assert "Traceback" not in serving.stderr
@@ -248,15 +254,12 @@ def served(configuration: Path, folder: Path, own: Mapping[str, str]) -> Serving
     return Serving("--config", str(configuration), folder=folder, env=env, command=command())
 
 
-def answered(serving: Serving, get: Mapping[str, Any]) -> int:
-    """The status of what the kubelet is told to ask; it verifies no certificate."""
-    asked = Request(f"https://127.0.0.1:{serving.port}{get['path']}")
-    for header in get["httpHeaders"]:
-        asked.add_header(header["name"], header["value"])
+def told(url: str, headers: Mapping[str, str]) -> bytes:
+    """What the kubelet, or who reads metrics, gets (200); neither verifies a certificate that is for a name."""
     unverified = ssl.create_default_context()
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-    with urlopen(asked, context=unverified, timeout=PATIENCE) as answer:
-        return answer.status
+    with urlopen(Request(url, headers=dict(headers)), context=unverified, timeout=PATIENCE) as answer:
+        return answer.read()
 
 
 def check_calls(serving: Serving, folder: Path) -> None:
