@@ -45,19 +45,20 @@ _UNSIGNED = frozenset({"missing_ratify_proof", "ratify_challenge_required"})
 
 WHY = {
     "unsigned": "nobody signed them",
-    "bad_proof": "their proof was not good: of nobody's, for another call, stale, spent, expired or revoked",
+    "bad_proof": "their proof was not good: of nobody, for another call, stale, spent, expired or revoked",
     "no_root": "their principal is none whose delegations count here",
     "constraint": "a constraint of their delegation forbids them: whoever signed it decided that",
     "other": "they were refused for something else than authority",
     "uri": "their URI can be read as another one, with another scope",
     "cut": "the log holds the beginning of their name alone",
-    "unwritable": "a configuration, or a grant, can't hold their name",
-    "no_server": "their server is none of the configuration's",
-    "endpoint": "their name means one tool here and another one at the merged endpoint: `accredit check --fix` helps",
+    "unwritable": "a configuration, or a grant, cannot hold their name",
+    "no_server": "their server is not in the configuration",
+    "endpoint": "their name means one tool here and another one at the merged endpoint: accredit check --fix helps",
     "too_many": "there are too many different targets",
     "gateway": "another gateway recorded them",
 }
-"""Why calls stay refused, by the words that programs get."""
+"""Why calls stay refused, by the words that programs get. `accredit suggest` prints them where shells may read them: so
+there are no quotes in them."""
 
 
 class Deployment(NamedTuple):

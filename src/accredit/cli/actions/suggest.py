@@ -4,7 +4,9 @@ The names in it were chosen by servers and agents. Whatever they are, they stay 
 
 1. a key of a table and a scope are TOML strings in ASCII, escaped (`config_text`);
 2. a grant is one line for a POSIX shell, each word quoted where it needs to be; targets are JSON in ASCII, escaped;
-3. in comments a name is a quoted string in ASCII, escaped and cut: no name ends a comment, or hides a part of a line.
+3. in comments a name is a quoted string in ASCII, escaped and cut: no name ends a comment, or hides a part of a line;
+4. what a shell reads in quotes, or in a line that it does not take for a comment (an interactive zsh), is escaped in
+   both: `$`, a backtick, `!`, `'` and a backslash of a name. So what is pasted runs nothing that a name says.
 """
 
 import os
@@ -20,7 +22,7 @@ from accredit.cli.actions.config_text import key, string, table_name
 from accredit.cli.actions.log_names import Names, known_names, named
 from accredit.cli.actions.log_place import log_store, understood
 from accredit.cli.actions.output import print_json
-from accredit.cli.actions.wording import calls, counted, escaped, json_ascii, shown_target
+from accredit.cli.actions.wording import calls, counted, json_ascii, shown_target
 from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
 from accredit.config.servers import views
 from accredit.limits import SHORT_ID_CHARS
@@ -29,6 +31,7 @@ from accredit.ratify.scopes import is_sensitive
 from accredit.stores import open_log
 
 _EXPIRES = "30d"
+_ACTIVE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!'"})
 
 
 def suggest_from_log(config: Path | None, since: int | None, *, as_json: bool) -> int:
@@ -78,13 +81,13 @@ class Lines:
         if found.tables:
             yield "# For the configuration: the tools that it does not name, each with a scope of its own."
         for table in found.tables:
-            yield from ("", f"# {counted(table.tally)}", *_toml(table).splitlines())
+            yield from ("", _comment(counted(table.tally)), *_toml(table).splitlines())
         if found.grants:
             yield from ("", "# For whoever signs: the names of keys and files are placeholders.")
         for grant, command in zip(found.grants, self._commands, strict=True):
-            yield from ("", *(f"# {line}" for line in self._about(grant)), shlex.join(command))
+            yield from ("", *map(_comment, self._about(grant)), shlex.join(command))
         yield ""
-        yield from (f"# {line}" for line in self._rest())
+        yield from map(_comment, self._rest())
 
     def members(self) -> dict[str, object]:
         """Return the same as one object."""
@@ -127,7 +130,7 @@ class Lines:
         }
 
     def _command(self, grant: Grant, number: int) -> list[str]:
-        constraint = json_ascii(grant.constraint.members())
+        constraint = _inert(json_ascii(grant.constraint.members()))
         agent = grant.agent_id[: self._digits]
         return [
             *("accredit", "grant"),
@@ -142,7 +145,7 @@ class Lines:
 
     def _about(self, grant: Grant) -> Iterator[str]:
         agent, principal = (named(each, self._names) for each in (grant.agent_id, grant.principal_id))
-        yield f"{escaped(agent)}, on the word of {escaped(principal)}: {counted(grant.tally)}"
+        yield f"{json_ascii(agent)}, on the word of {json_ascii(principal)}: {counted(grant.tally)}"
         for target, tally in grant.targets.items():
             yield f"  {grant.method} {shown_target(target)}: {counted(tally)}"
         sensitive = [scope for scope in grant.scopes if is_sensitive(scope)]
@@ -164,6 +167,16 @@ class Lines:
 
     def _refused(self) -> list[tuple[str, Refused]]:
         return [(word, self._found.refused[word]) for word in WHY if word in self._found.refused]
+
+
+def _comment(line: str) -> str:
+    """Return a line as a comment; in an interactive zsh it is a command of that name (rule 4)."""
+    return f"# {_inert(line)}"
+
+
+def _inert(text: str) -> str:
+    """Apply rule 4 to JSON, or to words with JSON strings in them."""
+    return text.replace("\\\\", "\\u005c").translate(_ACTIVE)
 
 
 def _toml(table: Table) -> str:

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -121,7 +122,38 @@ def test_no_name_of_what_stays_refused_ends_its_comment(found: list[str]) -> Non
     assert all(line.startswith("#") or not line for line in printed)
     assert all(line.isascii() and line.isprintable() for line in printed)
     assert tomllib.loads("\n".join(printed)) == {}
-    assert json.dumps(found[0][:200], separators=(",", ":")).replace("\x7f", "\\u007f") in "\n".join(printed)
+    assert any(
+        json.loads(line[line.index('"') : line.rindex('"') + 1]) == found[0][:200] for line in printed if '"' in line
+    )
+
+
+@pytest.mark.holds("cli/actions/suggest", 4)
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
+def test_no_name_runs_anything_in_a_shell_that_reads_comments_as_commands(tmp_path: Path) -> None:
+    """What is pasted into a terminal, on a Mac for example: there zsh takes a line with `#` for a command of that name,
+    and does first what `$(...)` in it says."""
+    runs = ["$(: > owned)", "`: > owned`", "'; : > owned; '", '"; : > owned; "', "; : > owned #", "!!", "\\"]
+    signed = [record(f"x{name}", UNKNOWN, scope="") for name in runs]
+    hidden = [record(name, UNKNOWN, signed=False) for name in runs]
+    names = {each: f"Ann {name} (" for each, name in zip(("aa" * 16, "bb" * 16), runs[3:], strict=False)}
+    printed = list(Lines(suggested(*signed, *hidden, to=ONE._replace(catalogs={"": Catalog()})), names).text())
+    pasted = "\n".join(line for line in printed if line.startswith(("accredit ", "#")))
+    control = "# $(: > control)\n"
+    zsh = [shutil.which("zsh") or "zsh", "-f", "-i", "-s"]
+    done = subprocess.run(zsh, input=f"{control}{pasted}\n: > last\n", text=True, capture_output=True, cwd=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["control", "last"], done.stderr
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+def test_a_backslash_in_a_name_is_none_for_a_shell_that_takes_it_off() -> None:
+    r"""In single quotes fish reads `\\\\` as one: the grant would be for a tool of another name."""
+    name = "a\\b\\\\c'd"
+    (line,) = commands(lines(record(name, UNKNOWN, scope=""), to=ONE._replace(catalogs={"": Catalog()})))
+    fish = [shutil.which("fish") or "fish", "-N", "-c", f"function accredit; string join0 -- $argv; end\n{line}"]
+    words = subprocess.run(fish, capture_output=True, check=True).stdout.decode().split("\0")
+    only = constraint(after("--constraint", words)[0])
+    assert isinstance(only, Extension)
+    assert CallTerms.read(only).target == (name,)
 
 
 def test_agents_whose_ids_begin_alike_have_names_of_their_own() -> None:
