@@ -303,6 +303,21 @@ def test_what_differs_is_only_logged_where_pins_warn(
     assert POISONED not in caplog.text
 
 
+def test_a_record_names_no_definition_that_the_call_was_not_held_to(
+    trust: Trust, listed: Listed, tmp_path: Path
+) -> None:
+    """`accredit replay` takes the one on record for what the server said."""
+
+    async def main() -> None:
+        listed.say(described("list_inbox", POISONED))
+        log = records_at(tmp_path / "log.db")
+        async with with_pins("http-modern", trust, listed, pins=pins(enforced=False), records=log) as way:
+            assert "result" in await called(way, trust, INBOX)
+
+    run(main())
+    assert [record.call.definition for record in records_of(tmp_path / "log.db") if record.decision] == [None]
+
+
 @pytest.mark.holds("gateway/admission/pinned_tools", 6)
 @everywhere
 def test_changed_instructions_are_told_by_readyz__and_block_nothing(name: str, trust: Trust, listed: Listed) -> None:

@@ -6,10 +6,11 @@ and of the arguments, unless they are recorded in full, only a digest. So:
 1. What can be known is decided by the steps of `decide`, as of the time of the call: the catalog, roots, expiry,
    scopes, the binding, and those constraints of the chain that are about the time, the gateway, the method and the
    target.
-2. What can't be known is not guessed. A constraint on arguments that are not there or on how often a certificate was
-   used, a definition that nobody noted, a bad proof, a token's scopes, and a request about a task leave the answer
-   open, unless something else refuses the call for certain.
-3. Where the answer is open and the call was decided by this very configuration (its digest), nothing has changed.
+2. What can't be known is not guessed. A constraint or a quota on arguments that are not there, one on how often a
+   certificate was used, a definition that nobody noted, a bad proof, a token's scopes, and a request about a task leave
+   the answer open, unless something else refuses the call for certain.
+3. Where the answer is open and the call was decided by this very configuration (its digest), nothing has changed. But
+   what is pinned is in the lock, which no digest covers: what is open for a definition stays so.
 4. Not looked at: revocations, what was used so far (of certificates and of quotas), and the ages of challenges.
 5. A call that was refused for what its message said, or that could not be recorded, no configuration decides otherwise.
 
@@ -47,7 +48,6 @@ from accredit.policy.needs import (
     SpendChallenge,
     TakeUse,
 )
-from accredit.policy.quotas import Quotas
 from accredit.policy.tasks import Place
 from accredit.ports import Spending
 from accredit.ratify import (
@@ -67,7 +67,7 @@ from accredit.ratify.verify import chain_verification, constraints_fault
 from accredit.tokens import VerifiedToken
 
 OPEN = {
-    "arguments": "a constraint is about arguments, and the log holds a digest of them",
+    "arguments": "a constraint or a quota is about arguments, and the log holds a digest of them",
     "uses": "a constraint or a quota is about what was used before",
     "definition": "what the server said of the tool then is not on record",
     "proof": "their proof was not good, and is not on record",
@@ -84,7 +84,8 @@ OPEN = {
 _TOKEN_ERRORS = frozenset({"missing_token", "invalid_token", "insufficient_scope", "keys_unavailable"})
 _UNKNOWN = frozenset({"unknown_tool", "unknown_resource", "unknown_prompt"})
 _UNSIGNED = frozenset({"missing_ratify_proof", "ratify_challenge_required"})
-_OF_AUTHORITY = _UNSIGNED | _UNKNOWN | _TOKEN_ERRORS | {"definition_changed"}
+_CHANGED = "definition_changed"
+_OF_AUTHORITY = _UNSIGNED | _UNKNOWN | _TOKEN_ERRORS | {_CHANGED}
 _FOR_GOOD = frozenset({"ratify_replayed", "ratify_expired"})
 """What a bad proof was refused for that no configuration changes."""
 _Steps = Generator[Need, object, Decision]
@@ -136,7 +137,7 @@ class Again:
         are its certificates, if it has any and the log holds them."""
         found = self._verdict(record, _Past(record, digest, chain))
         same = record.policy is not None and record.policy.digest == self._configured.digest
-        if found.open and found.open != "gateway" and same:
+        if same and found.open not in ("", "gateway", "definition"):
             return Verdict(was_allowed(record), _error(record))  # 3
         return found
 
@@ -185,19 +186,19 @@ class Again:
         return Verdict(False, open="token") if is_tool and terms.token_scopes.get(record.call.target or "") else None
 
     def _by_proof(self, terms: ServerTerms, record: CallRecord, past: "_Past") -> Verdict:
-        policy, error = terms.policy, _error(record)
+        policy = terms.policy
         if policy is None:
-            changed = error == "definition_changed" and terms.pins is not None and terms.pins.enforced
-            return Verdict(False, open="definition") if changed else Verdict(True)
+            return past.pinned(terms.pins)
         if record.authority is None:
             return _without_authority(past, policy, record)
         if not past.chain:
             return Verdict(False, open="chain")
         token = record.token
         known = VerifiedToken(token.issuer, token.subject, 0, token.sha256) if token is not None else None
-        unlimited = replace(policy, quotas=Quotas())  # 4
-        steps = decide(past.call, unlimited, past.at, known, pins=terms.pins, case_of=partial(_PastCase, past))
-        return past.driven(steps)  # 1
+        steps = decide(past.call, policy, past.at, known, pins=terms.pins, case_of=partial(_PastCase, past))
+        found = past.driven(steps)  # 1
+        is_sum_unknown = found.error == "quota_exceeded" and not past.has_arguments
+        return Verdict(False, open="arguments") if is_sum_unknown else found
 
 
 def was_allowed(record: CallRecord) -> bool:
@@ -214,6 +215,8 @@ def _without_authority(past: "_Past", policy: Policy, record: CallRecord) -> Ver
         return Verdict(False, f"unknown_{past.call.method.partition('/')[0].removesuffix('s')}")
     if error in _FOR_GOOD:
         return Verdict(False, error)
+    if error == _CHANGED:
+        return Verdict(False, open="definition")
     return Verdict(False, open="undecided" if "store_unavailable" in _reason(record) else "proof")
 
 
@@ -235,7 +238,7 @@ class _Past:
         self.is_bound = record.authority is not None and record.authority.bound
         self.is_first_leg = record.call.round in (None, 1)
         self._was_allowed = was_allowed(record)
-        self._definition = record.call.definition
+        self._definition = record.call.definition if _error(record) != _CHANGED else None
         self.has_arguments = len(record.call.params) > 0
         self.call = _call(record, digest)
 
@@ -250,11 +253,20 @@ class _Past:
             decision: Decision = stop.value
         if decision.fault is not None:
             return Verdict(False, open="undecided")
-        if decision.refusal is not None and decision.refusal.error == "definition_changed" and self.open:
+        if decision.refusal is not None and decision.refusal.error == _CHANGED and self.open:
             return Verdict(False, open=self.open)
         if decision.refusal is not None:
             return Verdict(False, decision.refusal.error)
         return Verdict(not self.open, open=self.open)
+
+    def pinned(self, pins: Pins | None) -> Verdict:
+        """Return the verdict where nothing decides but what is pinned."""
+        if pins is None or not pins.enforced or self.call.method != "tools/call":
+            return Verdict(True)
+        if self._definition is None or not self._was_allowed:
+            return Verdict(False, open="definition")
+        same = self._definition == pins.tools.get(self.call.target)
+        return Verdict(same, "" if same else _CHANGED)
 
     def _answer(self, need: Need) -> object:
         match need:

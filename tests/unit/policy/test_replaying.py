@@ -299,8 +299,35 @@ def test_a_server_that_is_there_no_more_refuses__and_a_name_with_two_meanings_is
 @pytest.mark.holds("policy/replaying", 4)
 def test_what_a_quota_has_left_is_not_known() -> None:
     assert again(record(INBOX, READS, error="quota_exceeded"), configured(policy()), READS).open == "uses"
-    quota = Quota(by="agent", tools=frozenset("*"), window_s=60, window="60s", most=1, fact="amount")
-    assert again(record(INBOX, READS), configured(policy(quotas=Quotas((quota,)))), READS) == Verdict(True)
+    calls = Quota(by="agent", tools=frozenset("*"), window_s=60, window="60s", most=1)
+    assert again(record(INBOX, READS), configured(policy(quotas=Quotas((calls,)))), READS) == Verdict(True)
+
+
+@pytest.mark.holds("policy/replaying", 2)
+def test_a_call_that_a_new_quota_can_not_count_is_not_said_to_pass_as_it_did() -> None:
+    sums = Quota(by="agent", tools=frozenset("*"), window_s=60, window="60s", most=9_000_000, fact="amount")
+    now = configured(policy(quotas=Quotas((sums,))))
+    assert again(record(INBOX, READS), now, READS).open == "arguments"
+    assert again(record(INBOX, READS, full=True), now, READS) == Verdict(False, "quota_exceeded")
+    assert again(record(PAY, ALL, full=True), now, ALL) == Verdict(True)
+    by_subject = replace(sums, by="subject", fact="")
+    nobody_s = configured(policy(quotas=Quotas((by_subject,))))
+    assert not again(record(INBOX, READS, full=True), nobody_s, READS).allows
+
+
+@pytest.mark.holds("policy/replaying", 3)
+def test_a_lock_that_is_new_is_not_passed_over_as_the_digest_is_the_same() -> None:
+    """`policy.digest` covers no lock, and where there is one definitions are enforced without a word of the
+    configuration."""
+    was, other = "aa" * 32, "bb" * 32
+    pinned = Pins(tools={"list_inbox": other})
+    for now in (policy(), None):
+        to = configured(now, digest=NEW, pins=pinned)
+        assert again(record(INBOX, READS, digest=NEW), to, READS).open == "definition"
+        assert again(record(INBOX, READS, digest=NEW, definition=was), to, READS).error == "definition_changed"
+        assert again(record(INBOX, READS, digest=NEW, definition=other), to, READS) == Verdict(True)
+        nobody = record(INBOX, digest=NEW, error="definition_changed")
+        assert again(nobody, to).open == "definition", "a lock that was renewed would let it pass"
 
 
 def test_each_open_answer_has_words() -> None:

@@ -117,7 +117,7 @@ class Recorder:
         self._hides_sessions = hides_sessions
         self._settings = settings
         self._counters = counters
-        self._pinned: Mapping[str, str] = pins.tools if pins is not None else {}
+        self._pinned: Mapping[str, str] = pins.tools if pins is not None and pins.enforced else {}
         self._tasks: set[asyncio.Task[Any]] = before._tasks if before is not None else set()
         self._in_sessions: dict[tuple[str, MessageId], OpenCall] = before._in_sessions if before is not None else {}
         self._chains = RecentlyUsed[bytes, RecordedChain](MAX_RECORDED_CHAINS)
