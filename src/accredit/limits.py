@@ -1108,6 +1108,13 @@ PRUNE_ENTRIES = 2_000
 FOLLOW_SECONDS = 0.25
 """The interval at which `log list -f` looks at the log."""
 
+SINK_BATCH, SINK_BATCH_BYTES = 512, 1_048_576
+"""Entries, and bytes of their payloads, after which no more is added to what a sink gets at once: what is kept in
+memory, and sent again where it was not taken. A single entry may be longer (`MAX_ATTESTATION_BYTES`)."""
+
+SINK_RETRY_SECONDS, MAX_SINK_RETRY_SECONDS = 0.5, 30.0
+"""The pause before a sink that has failed is tried again, doubled each time up to the second."""
+
 MAX_SCHEMA_STEPS = 32
 """References of a tool's input schema that are followed for one argument of `accredit call`: ends circular ones."""
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -59,6 +60,7 @@ class Collector:
         self.bodies: list[bytes] = []
         self.traces: list[ExportTraceServiceRequest] = []
         self.metrics: list[ExportMetricsServiceRequest] = []
+        self.logs: list[Any] = []
         self.status = 200
         self.url = ""
 
@@ -67,6 +69,8 @@ class Collector:
         self.bodies.append(body)
         if path == "/v1/traces":
             self.traces.append(ExportTraceServiceRequest.FromString(body))
+        elif path == "/v1/logs":
+            self.logs.append(ExportLogsServiceRequest.FromString(body))
         else:
             assert path == "/v1/metrics"
             self.metrics.append(ExportMetricsServiceRequest.FromString(body))

@@ -15,12 +15,15 @@ from msgspec import Struct
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.ports import ProofStore, TaskStore
 from accredit.ratify import HybridPublicKey
+from accredit.stores.audit_log.file_sink import FileSink
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.reading import LogReader
+from accredit.stores.audit_log.shipping import Sink
 from accredit.stores.memory import MemoryStore
 from accredit.stores.postgres.address import SCHEME, PostgresDatabase, parse_address
 from accredit.stores.postgres.driver import require_driver
 from accredit.stores.postgres.log_reader import LogDatabase
+from accredit.stores.postgres.log_sink import DatabaseSink
 from accredit.stores.postgres.migration import status
 from accredit.stores.postgres.revocation_lists import DatabaseLists
 from accredit.stores.postgres.revocation_lists import read_lists as read_lists_of_database
@@ -106,6 +109,11 @@ def open_tasks(url: StoreUrl) -> TaskStore:
 def open_log(store: LogStore) -> LogReader:
     """Return the log in a store, to be read."""
     return LogFile(store.path) if isinstance(store, SqliteFile) else LogDatabase(store)
+
+
+def open_sink(store: LogStore, name: str) -> Sink:
+    """Return the sink of a store's log that has this name."""
+    return FileSink(store.path, name) if isinstance(store, SqliteFile) else DatabaseSink(store, name)
 
 
 def open_revocations(

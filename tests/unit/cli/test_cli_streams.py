@@ -59,6 +59,7 @@ TABLE = {
     "log export --out": WRITES,
     "log list --config": READS,
     "log list --known": READS,
+    "log follow --config": READS,
     "log prune --config": READS,
     "log prune --key": SECRET,
     "log show --config": READS,

@@ -1,7 +1,8 @@
-"""`accredit log list|show|verify|export|checkpoint|prune`: the log of attestations."""
+"""`accredit log list|show|verify|export|follow|checkpoint|prune`: the log of attestations."""
 
 # ruff: noqa: PLC0415 - what verifies is loaded when it runs: `accredit --help` is quick without it
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -46,6 +47,7 @@ _OutOption = Annotated[
 Ending = Literal[
     "ok", "tool_error", "error", "input_required", "task", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
 ]
+_SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
 
 
@@ -204,6 +206,43 @@ def export(
         raise ConfigurationError("--bundle is for one call", "name it with --call")
     place = log_store(store, config)
     return export_log(place, out) if call is None else export_call(place, call, out, bundle=bundle)
+
+
+@log_app.command()
+def follow(
+    sink: Annotated[
+        str, typer.Option("--sink", metavar="NAME", help="By this name the store remembers how far it came.")
+    ],
+    form: Annotated[
+        Literal["jsonl", "otlp"], typer.Option("--format", help="One envelope a line, or OTLP log records.")
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FILE|URL", help="A file to append to, else stdout; for otlp a collector's URL."),
+    ] = None,
+    store: _StoreOption = None,
+    config: ConfigOption = None,
+    _json: JsonAnywayOption = False,
+) -> int:
+    """Sends the log on to a sink, from its first record on, and what comes, until SIGTERM or Ctrl-C.
+
+    Each entry at least once, those of a chain in their order: a new start goes on where the sink was. A sink that
+    fails is tried again; calls never wait for it. jsonl lines are what `log export` writes; otlp needs
+    accredit[telemetry], and /v1/logs is appended to the URL.
+
+    Examples:
+
+    accredit log follow --sink siem --format jsonl --to /var/log/accredit/calls.jsonl
+
+    accredit log follow --sink otel --format otlp --to http://127.0.0.1:4318
+    """
+    from accredit.cli.actions.log_follow import follow_log, target_of
+    from accredit.cli.actions.log_place import log_store
+    from accredit.errors import ConfigurationError
+
+    if not _SINK_NAME.fullmatch(sink):
+        raise ConfigurationError("--sink: not a name", "write letters, digits, - and _: 64 at most")
+    return follow_log(log_store(store, config), sink, target_of(form, to))
 
 
 @log_app.command()

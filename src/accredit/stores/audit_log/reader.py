@@ -75,7 +75,7 @@ class LogFile(LogReader):
             raise
 
     def _open(self) -> None:
-        self._file = self._identity()  # SQLite does not say why it can't open a file
+        self.file = self.identity()  # SQLite does not say why it can't open a file
         address = f"file:{quote(str(self._path.absolute()))}?mode=ro"
         try:
             self._connection = sqlite3.connect(address, uri=True, isolation_level=None)
@@ -92,7 +92,7 @@ class LogFile(LogReader):
             if _NO_SUCH_TABLE in str(error):
                 raise LogAway(f"can't read {self._path}: it holds no log") from None
             raise StoreUnavailable(f"can't read {self._path}: {error}") from None
-        if self._identity() != self._file:
+        if self.identity() != self.file:
             raise LogAway(f"can't read {self._path}: it is being replaced")
         self._read = _READ.format(members="members" if has_members else "NULL")
 
@@ -103,7 +103,7 @@ class LogFile(LogReader):
     def position(self) -> object:
         """Return which file it is, and its newest entry."""
         newest = next((entry.number for entry in self.newest_first()), 0)
-        return _Position(self._file, newest)
+        return _Position(self.file, newest)
 
     def after(self, position: object) -> Iterator[Numbered] | None:
         """Yield the entries after it; None for another file, or one that has lost entries."""
@@ -114,12 +114,27 @@ class LogFile(LogReader):
             return None
         return self.entries(position.newest)
 
-    def _identity(self) -> tuple[int, int]:
+    def identity(self) -> tuple[int, int]:
+        """Return which file has the name now. Raises `LogAway`."""
         try:
             status = self._path.stat()
         except OSError as error:
             raise LogAway(f"can't open {self._path}: {error.strerror}") from None
         return status.st_dev, status.st_ino
+
+    def shipped(self, sink: str) -> int | None:
+        """Return the number of the last entry that a sink has; None if it is not known in this file."""
+        try:
+            rows = self._connection.execute("SELECT entry FROM log_sinks WHERE name = ?", (sink,)).fetchall()
+        except sqlite3.Error as error:
+            if _NO_SUCH_TABLE in str(error):  # a file of an older accredit
+                return None
+            raise AttestationError(f"the file is damaged: {error}") from None
+        return rows[0][0] if rows and isinstance(rows[0][0], int) else None
+
+    def newest(self) -> int:
+        """Return the number of the newest entry, or 0."""
+        return self._ends()[1]
 
     def count(self) -> int:
         """Return about how many entries there are, by the numbers of the first and the last."""

@@ -49,3 +49,8 @@ LOG_CALLS: tuple[str, ...] = (
     # By how the ids of their calls begin, in runs of 1,024 entries.
     f"CREATE INDEX log_calls ON log_entries ({CALL_RUN}, {CALL_KEY}) WHERE {HAS_CALL}",
 )
+
+LOG_SINKS: tuple[str, ...] = (
+    # To whom the log is sent on, and the last entry that each has.
+    "CREATE TABLE log_sinks (name TEXT PRIMARY KEY, entry INTEGER NOT NULL) WITHOUT ROWID",
+)

@@ -32,9 +32,10 @@ class Life:
             self._path.unlink()
 
 
-def hold(log_file: Path, writer: str) -> Life | None:
-    """Take the lock of a writer, or return None if the writer is alive. Raises `StoreUnavailable`."""
-    folder = log_file.with_name(f"{log_file.name}-writers")
+def hold(log_file: Path, writer: str, of: str = "writers") -> Life | None:
+    """Take the lock of a writer (or of one `of` others beside the log), or return None if the writer is alive. Raises
+    `StoreUnavailable`."""
+    folder = log_file.with_name(f"{log_file.name}-{of}")
     path = folder / writer
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

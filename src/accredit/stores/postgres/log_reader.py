@@ -91,6 +91,14 @@ _COVERING = (
     " AND e.number >= $2 ORDER BY e.number LIMIT 1"
 )
 _OF_CALLS = f"{_READ} WHERE e.kind = {RECORD} AND {CALL_KEY} >= $1::bytea AND {CALL_KEY} < $2::bytea"
+# What a sink has of each chain that has more, or less.
+_SHIPPED = """
+SELECT * FROM (
+  SELECT w.writer, w.name, w.records, w.checkpointed, coalesce(s.record, 0) AS record,
+    coalesce(s.checkpoint, 0) AS checkpoint
+  FROM log_writers w LEFT JOIN log_sinks s ON s.writer = w.writer AND s.name = $1) each
+WHERE records <> record OR checkpointed > checkpoint"""
+_OF_CHAIN = f"{_READ} WHERE e.writer = $1 AND e.kind = {{}} AND e.number > $2 ORDER BY e.number LIMIT $3"
 _HOLDING = f"{_READ} WHERE position($1::bytea IN e.payload) > 0"
 _HOLDING_OF_A_DAY = f"{_HOLDING} AND e.day = $2 ORDER BY e.entry DESC"
 _HOLDING_SINCE = (
@@ -104,6 +112,35 @@ class _Ordered(NamedTuple):
 
     place: tuple[int, int, int]
     entry: Numbered | AttestationError
+
+
+class Shipped(NamedTuple):
+    """How long a chain is (its records, and how many its last checkpoint counts), and what a sink has of it."""
+
+    writer: int
+    name: str
+    records: int
+    checkpointed: int
+    record: int
+    checkpoint: int
+
+
+class Placed(NamedTuple):
+    """An entry of one chain, in the order that it has there."""
+
+    number: int
+    rank: int
+    entry: Numbered
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether it is a checkpoint."""
+        return self.rank == _IN_ORDER[CHECKPOINT]
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it is a note of pruning."""
+        return self.rank == _IN_ORDER[NOTE]
 
 
 class LogDatabase(LogReader):
@@ -182,6 +219,19 @@ class LogDatabase(LogReader):
         new = [writer for writer, records in now.items() if records > known.get(writer, 0)]
         at_a_time = max(1, LOG_ROWS // max(1, len(new)))
         return self._merged([(_NEW, writer, known.get(writer, 0)) for writer in new], at_a_time)
+
+    def shipped(self, sink: str) -> list[Shipped]:
+        """Return the chains of which a sink does not have all, and what it has."""
+        return [Shipped(*row) for row in self._snapshot.fetch(_SHIPPED, sink)]
+
+    def of_chain(self, chain: Shipped, limit: int) -> list[Iterator[Placed]]:
+        """Return what a sink does not have of a chain, for each kind of entry in order, each up to `limit`."""
+        after = {RECORD: chain.record, NOTE: chain.record, CHECKPOINT: chain.checkpoint}
+        return [self._placed(chain.writer, kind, number, limit) for kind, number in after.items()]
+
+    def _placed(self, writer: int, kind: int, after: int, limit: int) -> Iterator[Placed]:
+        for row in self._snapshot.rows(_OF_CHAIN.format(kind), writer, after, limit):
+            yield Placed(row[4], _IN_ORDER[kind], self._numbered(row))
 
     def open_calls(self) -> Iterator[Numbered]:
         """Yield the decisions on calls that have no outcome yet."""

@@ -151,6 +151,11 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         f"CREATE INDEX log_calls ON log_entries ({CALL_KEY}) WHERE kind = 0",
         _clear_day("CREATE OR REPLACE", f"CREATE INDEX ON public.%I ({CALL_KEY}) WHERE kind = 0"),
     ),
+    (
+        # To whom the log is sent on: of each chain the last record, and the last checkpoint, that a sink has.
+        'CREATE TABLE log_sinks (name text COLLATE "C", writer bigint, record bigint NOT NULL,'
+        " checkpoint bigint NOT NULL, PRIMARY KEY (name, writer))",
+    ),
 )
 VERSION = len(SCHEMA)
 
@@ -167,7 +172,7 @@ MAKE_ROLES = {role: f"CREATE ROLE {role} NOLOGIN" for role in (GATEWAY, ADMIN)}
 
 GRANTS = (
     f"GRANT SELECT, INSERT, UPDATE, DELETE ON {_FORGETFUL} TO {GATEWAY}",
-    f"GRANT SELECT, INSERT, UPDATE ON forgotten TO {GATEWAY}",
+    f"GRANT SELECT, INSERT, UPDATE ON forgotten, log_sinks TO {GATEWAY}",
     f"GRANT SELECT ON {_KNOWN} TO {GATEWAY}",
     f"GRANT SELECT, INSERT ON {_ADDED_TO} TO {GATEWAY}",
     f"GRANT SELECT, INSERT, UPDATE (records, head, checkpointed, turn, over, beat) ON log_writers TO {GATEWAY}",
@@ -175,6 +180,6 @@ GRANTS = (
     f"GRANT USAGE ON SEQUENCE log_entry TO {GATEWAY}",
     f"GRANT EXECUTE ON FUNCTION log_make_days() TO {GATEWAY}, {ADMIN}",
     f"GRANT EXECUTE ON FUNCTION log_clear_day(date) TO {ADMIN}",
-    f"GRANT ALL ON {_FORGETFUL}, forgotten, {_KNOWN}, {_ADDED_TO}, log_writers, log_open TO {ADMIN}",
+    f"GRANT ALL ON {_FORGETFUL}, forgotten, {_KNOWN}, {_ADDED_TO}, log_writers, log_open, log_sinks TO {ADMIN}",
     f"GRANT ALL ON SEQUENCE log_entry TO {ADMIN}",
 )

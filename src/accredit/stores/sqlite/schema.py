@@ -3,7 +3,7 @@
 `SCHEMA` has one step per version: a file of version n has had the first n. Steps are only ever appended.
 """
 
-from accredit.stores.audit_log.schema import LOG_CALLS, LOG_MEMBERS, LOG_RESUMES, LOG_TABLES
+from accredit.stores.audit_log.schema import LOG_CALLS, LOG_MEMBERS, LOG_RESUMES, LOG_SINKS, LOG_TABLES
 
 SCHEMA: tuple[tuple[str, ...], ...] = (
     (
@@ -37,4 +37,5 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     ("CREATE TABLE forgotten (kind TEXT PRIMARY KEY, until INTEGER NOT NULL) WITHOUT ROWID",),
     LOG_RESUMES,
     LOG_CALLS,
+    LOG_SINKS,
 )

@@ -1,0 +1,91 @@
+"""What `accredit log follow` runs. It only reads the log, and is a process of its own: no call waits for a sink.
+
+What is not taken is tried again, at longer and longer intervals, and nothing is read from the log meanwhile.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Literal, TypeVar
+
+from accredit.cli.actions.log_place import understood
+from accredit.cli.actions.log_sinks import CollectorLogs, LinesFile, Stdout, Target
+from accredit.cli.actions.output import tell
+from accredit.cli.actions.wording import several
+from accredit.errors import CollectorError, ConfigurationError, StoreUnavailable
+from accredit.limits import FOLLOW_SECONDS, MAX_SINK_RETRY_SECONDS, SINK_RETRY_SECONDS
+from accredit.stores import LogStore, open_sink
+from accredit.stores.postgres.session import SchemaUnknown
+
+T = TypeVar("T")
+Format = Literal["jsonl", "otlp"]
+_FAILURES = (OSError, CollectorError, StoreUnavailable)
+
+
+def target_of(form: Format, to: str | None) -> Target:
+    """Return where to send to. Raises `ConfigurationError`."""
+    if form == "jsonl":
+        if to is not None and "://" in to:
+            raise ConfigurationError(f"--to {to}: lines go to a file", "name a file, or say --format otlp")
+        return Stdout() if to in (None, "-") else LinesFile(Path(to))
+    if to is None or not to.startswith(("http://", "https://")):
+        raise ConfigurationError(
+            "--format otlp needs a URL", "name the collector's, such as --to http://127.0.0.1:4318"
+        )
+    return CollectorLogs(to)
+
+
+def follow_log(store: LogStore, name: str, target: Target) -> int:
+    """Send on what comes until the process is told to end; return the exit code. Raises `ConfigurationError`."""
+    with understood(), suppress(KeyboardInterrupt), _ended_by_sigterm(), open_sink(store, name) as sink, target:
+        while True:
+            batch = _tried(sink.take, "the log can't be read")
+            if batch.note:
+                tell(f"note: {batch.note}")
+            if batch.pruned:
+                tell(f"note: {several(batch.pruned, 'record')} had been pruned before {name} got them")
+            if batch.envelopes:
+                _tried(lambda now=batch: target.take(now.envelopes), f"{name} takes nothing")
+            # Tried until it is written: what is read again before that is sent again.
+            _tried(lambda now=batch: sink.taken(now), "the store does not take how far it came")
+            if not batch.more:
+                time.sleep(FOLLOW_SECONDS)
+    return 0
+
+
+def _tried(what: Callable[[], T], problem: str) -> T:
+    """Return what comes of something, however long it takes. A note says that it fails, and that it no longer does."""
+    pause = SINK_RETRY_SECONDS
+    while True:
+        try:
+            done = what()
+        except SchemaUnknown:
+            raise
+        except _FAILURES as error:
+            if pause == SINK_RETRY_SECONDS:
+                tell(f"note: {problem}, and is tried again: {_reason(error)}")
+            time.sleep(pause)
+            pause = min(2 * pause, MAX_SINK_RETRY_SECONDS)
+            continue
+        if pause != SINK_RETRY_SECONDS:
+            tell("note: it goes on")
+        return done
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or "it failed" if isinstance(error, OSError) else str(error)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Generator[None]:
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,166 @@
+"""Where `accredit log follow` sends to: a file, stdout, or a collector of OTLP logs. I/O: that. None is given an entry
+as taken that it may not have."""
+
+import asyncio
+import fcntl
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Protocol, Self
+
+from accredit.attest import Envelope, encode_envelope
+from accredit.base.deferred import require_extra
+from accredit.errors import ConfigurationError
+from accredit.limits import EXPORT_SECONDS, MAX_ATTESTATION_BYTES
+from accredit.telemetry.log_records import logs_request
+
+_CHUNK = 65_536
+_BEGINNING = b'{"payload'
+"""How an envelope begins."""
+
+
+class Target(Protocol):
+    """Takes entries: `with target`."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def take(self, envelopes: Sequence[Envelope]) -> None:
+        """Have all of them, or raise `OSError` or `CollectorError`: some may have been taken then."""
+        ...
+
+
+class LinesFile:
+    """A file to which lines are appended. It is opened for each batch, so another program may move it away."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Self:
+        try:
+            os.close(self._open())
+        except OSError as error:
+            raise ConfigurationError(
+                f"can't write {self._path}: {error.strerror}", "name a regular file that can be written, or no --to"
+            ) from None
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def take(self, envelopes: Sequence[Envelope]) -> None:
+        """Append lines; they are on the disk then."""
+        descriptor = self._open()
+        try:
+            _write(descriptor, _lines(envelopes))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _open(self) -> int:
+        """Return the file, locked, after its last whole line: one that a killed process has not ended comes again."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            descriptor = os.open(self._path, flags)
+        except FileNotFoundError:
+            descriptor = os.open(self._path, flags | os.O_CREAT, 0o600)
+            _sync_folder(self._path.parent)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(0, "it is no regular file")
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _cut(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+class Stdout:
+    """Lines to stdout, for a program that reads them."""
+
+    def __enter__(self) -> Self:
+        os.set_blocking(sys.stdout.fileno(), True)
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def take(self, envelopes: Sequence[Envelope]) -> None:
+        """Write lines. That a pipe has them does not say that anybody has read them."""
+        try:
+            _write(sys.stdout.fileno(), _lines(envelopes))
+        except OSError as error:  # what is written of a line can't be taken back here, so it is not tried again
+            raise ConfigurationError(
+                f"can't write to stdout: {error.strerror}", "start again, with what reads it; or name a file with --to"
+            ) from None
+
+
+class CollectorLogs:
+    """A collector at a base URL."""
+
+    def __init__(self, url: str) -> None:
+        require_extra("opentelemetry.proto", "telemetry", "--format otlp needs OpenTelemetry, which is not installed")
+        self._url = url.rstrip("/")
+
+    def __enter__(self) -> Self:
+        from accredit.net.otlp import Collector  # noqa: PLC0415 - httpx2 is for this alone
+
+        async def made() -> Collector:
+            return Collector(self._url)
+
+        self._runner = asyncio.Runner()
+        self._collector = self._runner.run(made())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with closing(self._runner):
+            self._runner.run(self._collector.aclose())
+
+    def take(self, envelopes: Sequence[Envelope]) -> None:
+        """Send them in one request."""
+        self._runner.run(self._collector.send("/v1/logs", logs_request(envelopes), EXPORT_SECONDS))
+
+
+def _lines(envelopes: Sequence[Envelope]) -> bytes:
+    return b"".join(encode_envelope(each) + b"\n" for each in envelopes)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _cut(descriptor: int) -> None:
+    """Cut off a last line that has no end. Raises `OSError` for a file of something else."""
+    size = end = os.fstat(descriptor).st_size
+    _check_begins(descriptor, 0)
+    while end > 0:
+        start = max(0, end - _CHUNK)
+        last = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if last >= 0:
+            end = start + last + 1
+            break
+        end = start
+        if size - end > 2 * MAX_ATTESTATION_BYTES:
+            raise OSError(0, "it is no file of lines")
+    if end < size:
+        _check_begins(descriptor, end)
+        os.ftruncate(descriptor, end)
+
+
+def _check_begins(descriptor: int, at: int) -> None:
+    head = os.pread(descriptor, len(_BEGINNING), at)
+    if not _BEGINNING.startswith(head):
+        raise OSError(0, "it is no file of envelopes")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

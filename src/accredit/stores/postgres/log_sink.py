@@ -1,0 +1,114 @@
+"""A sink of the log in a PostgreSQL database. Blocking.
+
+Its position is, for each writer, the last record and the last checkpoint that were sent: entries of one chain are
+committed in their order, those of several in any. Who has the sink holds a lock of its session.
+"""
+
+import heapq
+from typing import NamedTuple
+
+from accredit.attest import Stored
+from accredit.errors import StoreUnavailable
+from accredit.limits import SINK_BATCH
+from accredit.stores.audit_log.shipping import Batch, Filling, Sink, is_followed, readable
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.log_reader import LogDatabase, Shipped
+from accredit.stores.postgres.snapshot import Blocking
+
+_LOCK = "SELECT pg_try_advisory_lock(hashtext('accredit log sink'), hashtext($1))"
+# Of the writers that were read, not of those that have their numbers in a database that took this one's place.
+_MOVE = """
+INSERT INTO log_sinks (name, writer, record, checkpoint)
+SELECT $1, w.writer, n.record, n.checkpoint FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[])
+  AS n (writer, writer_name, record, checkpoint)
+JOIN log_writers w ON w.writer = n.writer AND w.name = n.writer_name AND w.records >= n.record
+ON CONFLICT (name, writer) DO UPDATE SET record = EXCLUDED.record, checkpoint = EXCLUDED.checkpoint"""
+
+
+class _To(NamedTuple):
+    writer: int
+    name: str
+    record: int
+    checkpoint: int
+
+
+class DatabaseSink(Sink):
+    """One sink of the log in a database."""
+
+    def __init__(self, database: PostgresDatabase, name: str) -> None:
+        self._name = name
+        self._log = LogDatabase(database)
+        self._link = Blocking(database)
+        self._locked: Connection | None = None
+        self._last = 0
+
+    def open(self) -> None:
+        """Begin."""
+        if not self._link.run(self._hold):
+            raise is_followed(self._name)
+
+    def close(self) -> None:
+        """Give the sink back."""
+        self._log.close()
+        self._link.close()
+
+    async def _hold(self, connection: Connection) -> bool:
+        if connection is not self._locked:  # the lock went with the connection before
+            ((is_ours,),) = await connection.fetch(_LOCK, self._name)
+            self._locked = connection if is_ours else None
+        return self._locked is not None
+
+    def take(self) -> Batch:
+        """Return the next entries: whole chains one after the other, so that none has to wait for ever."""
+        if not self._link.run(self._hold):
+            raise StoreUnavailable(f"sink {self._name} is followed by another process meanwhile")
+        try:
+            self._log.renew()
+            filling, moved, notes = Filling(), list[_To](), list[str]()
+            for chain in sorted(
+                self._log.shipped(self._name), key=lambda each: (each.writer <= self._last, each.writer)
+            ):
+                if filling.is_full:
+                    break
+                if chain.records < chain.record:
+                    notes.append(f"{chain.name} has lost records, and is sent from its beginning")
+                    chain = chain._replace(record=0, checkpoint=0)
+                moved.append(self._fill(chain, filling))
+            self._last = moved[-1].writer if moved else 0
+            return Batch(tuple(filling.envelopes), filling.pruned, moved or None, filling.is_full, "; ".join(notes))
+        finally:
+            self._log.release()
+
+    def _fill(self, chain: Shipped, filling: Filling) -> _To:
+        """Add what is new of a chain; return how far that came."""
+        record, checkpoint = chain.record, chain.checkpoint
+        found = self._log.of_chain(chain, SINK_BATCH + 1)
+        for each in readable(heapq.merge(*found), filling):
+            if filling.is_full:
+                return _To(chain.writer, chain.name, record, checkpoint)
+            number = each.number
+            if each.is_checkpoint:
+                checkpoint = number
+            else:
+                # What is missing before a record was pruned; so was the one whose place a note takes.
+                filling.pruned += number - record - 1 + each.is_note
+                record = number
+            if isinstance(each.entry.entry, Stored):
+                filling.add(each.entry.entry.envelope)
+        if filling.stopped:
+            return _To(chain.writer, chain.name, record, checkpoint)
+        filling.pruned += chain.records - record  # of which there is not even a note
+        return _To(chain.writer, chain.name, chain.records, max(checkpoint, chain.checkpointed))
+
+    def taken(self, batch: Batch) -> None:
+        """Move on, in one statement."""
+        moved = batch.to
+        if not moved:
+            return
+
+        async def move(connection: Connection) -> None:
+            if await self._hold(connection):
+                await connection.fetch(_MOVE, self._name, *map(list, zip(*moved, strict=True)))
+
+        self._link.run(move)

@@ -1,0 +1,89 @@
+"""Entries of the log as OTLP log records. No I/O.
+
+The body is the entry's envelope, as `accredit log export` writes it; attributes say what it is about, unverified. The
+messages come with `accredit[telemetry]`.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from accredit import __version__
+from accredit.attest import CallRecord, Checkpoint, Envelope, Pruning, decode_statement, encode_envelope
+from accredit.base.clock import unix_ns
+from accredit.base.deferred import Deferred
+from accredit.errors import AttestationError
+
+# Their types are of no use: the messages' classes are made when they are loaded.
+service: Any = Deferred("opentelemetry.proto.collector.logs.v1.logs_service_pb2")
+common: Any = Deferred("opentelemetry.proto.common.v1.common_pb2")
+logs: Any = Deferred("opentelemetry.proto.logs.v1.logs_pb2")
+resource: Any = Deferred("opentelemetry.proto.resource.v1.resource_pb2")
+
+_INFO = 9
+
+
+def logs_request(envelopes: Sequence[Envelope]) -> bytes:
+    """Return an `ExportLogsServiceRequest` with a log record for each entry."""
+    now = unix_ns()
+    scope = logs.ScopeLogs(
+        scope=common.InstrumentationScope(name="accredit", version=__version__),
+        log_records=[_log_record(each, now) for each in envelopes],
+    )
+    about = resource.Resource(attributes=_attributes([("service.name", "accredit"), ("service.version", __version__)]))
+    request = service.ExportLogsServiceRequest(resource_logs=[logs.ResourceLogs(resource=about, scope_logs=[scope])])
+    return request.SerializeToString()
+
+
+def _log_record(envelope: Envelope, now: int) -> Any:
+    try:
+        name, time, facts = _facts(envelope)
+    except (AttestationError, ValueError):
+        name, time, facts = "accredit.unreadable", now, []  # it is sent as it is: whoever verifies says what it is
+    return logs.LogRecord(
+        time_unix_nano=time,
+        observed_time_unix_nano=now,
+        severity_number=_INFO,
+        event_name=name,
+        body=common.AnyValue(string_value=encode_envelope(envelope).decode()),
+        attributes=_attributes(facts),
+    )
+
+
+def _facts(envelope: Envelope) -> tuple[str, int, list[tuple[str, str | int]]]:
+    """Return the name of an entry's kind, its time in unix nanoseconds, and attributes."""
+    said = decode_statement(envelope.payload).predicate
+    match said:
+        case CallRecord():
+            facts: list[tuple[str, str | int | None]] = [
+                ("accredit.log.writer", said.log.writer),
+                ("accredit.log.sequence", said.log.sequence),
+                ("accredit.call.id", said.call.id),
+                ("mcp.method.name", said.call.method),
+                ("accredit.call.target", said.call.target),
+                ("accredit.server", said.call.server),
+                ("accredit.decision.verdict", said.decision.verdict if said.decision else None),
+                ("accredit.decision.error", said.decision.error if said.decision else None),
+                ("accredit.outcome.status", said.outcome.status if said.outcome else None),
+                ("accredit.principal.id", said.authority.principal_id if said.authority else None),
+                ("accredit.agent.id", said.authority.agent_id if said.authority else None),
+            ]
+            return "accredit.record", _ns(said.times.recorded), [(key, value) for key, value in facts if value]
+        case Checkpoint():
+            return "accredit.checkpoint", _ns(said.time), [("accredit.log.writer", said.writer)]
+        case Pruning():
+            return "accredit.pruning", _ns(said.time), [("accredit.log.writer", said.writer)]
+
+
+def _ns(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000) * 1_000_000
+
+
+def _attributes(facts: Iterable[tuple[str, str | int]]) -> list[Any]:
+    return [
+        common.KeyValue(
+            key=key,
+            value=common.AnyValue(int_value=value) if isinstance(value, int) else common.AnyValue(string_value=value),
+        )
+        for key, value in facts
+    ]

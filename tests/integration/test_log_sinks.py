@@ -1,0 +1,257 @@
+"""`accredit log follow`, the real command: what is recorded comes to its sink, whoever is killed or fails meanwhile."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.test_postgres_gateways import url_of
+from tests.world.command import accredit, environment, wait_until
+from tests.world.logs import Log, by_database_thread, by_thread
+from tests.world.measured import collecting
+from tests.world.postgres import database_for
+from tests.world.raw_server import PATIENCE
+from tests.world.records import NOW_MS
+from tests.world.running import run
+from tests.world.warm import Warm
+
+from accredit.attest import timestamp
+from accredit.keys import make_key, write_key
+
+pytestmark = [
+    pytest.mark.holds("cli/actions/log_follow"),
+    pytest.mark.holds("cli/actions/log_sinks"),
+    pytest.mark.holds("telemetry/log_records"),
+    pytest.mark.holds("stores/audit_log/shipping"),
+    pytest.mark.holds("stores/audit_log/file_sink"),
+    pytest.mark.holds("stores/postgres/log_sink"),
+]
+
+Place = tuple[int, str, str]
+
+
+class Store:
+    """A folder, and the log in it or in the database that stands for it."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        self.file = folder / "calls.jsonl"
+        self.path = folder / "accredit.db"
+
+    def follow(self, *arguments: str, sink: str = "siem") -> "Warm":
+        """The command; by default to the file."""
+        to = arguments or ("--format", "jsonl", "--to", str(self.file))
+        command = [sys.executable, "-m", "accredit", "log", "follow", "--sink", sink, "--store", self.url, *to]
+        return Warm(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def calls(self, number: int) -> None:
+        async def main() -> None:
+            async with Log(self.path) as log:
+                for _ in range(number):
+                    await log.call()
+
+        run(main())
+
+    def export(self) -> set[bytes]:
+        done = accredit("log", "export", "--store", self.url, folder=self.folder)
+        return set(done.stdout.encode().splitlines())
+
+    def lines(self) -> list[bytes]:
+        return self.file.read_bytes().splitlines() if self.file.exists() else []
+
+    def has_all(self) -> bool:
+        return self.export() <= set(self.lines())
+
+
+@pytest.fixture(params=["file", "database"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    with ExitStack() as stack:
+        if request.param == "file":
+            monkeypatch.setattr(Log, "executors", staticmethod(by_thread))
+            yield Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db")
+        else:
+            monkeypatch.setattr(Log, "executors", staticmethod(by_database_thread))
+            yield Store(tmp_path, url_of(stack.enter_context(database_for(tmp_path))))
+
+
+def ended(process: Any) -> tuple[int, str]:
+    """Ends it as an orchestrator does: its exit code, and what it said."""
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=PATIENCE)
+    return process.returncode, said.decode()
+
+
+def chain_places(lines: list[bytes]) -> dict[str, list[int]]:
+    """The sequences of the records, by writer, in the order in which they came."""
+    found: dict[str, list[int]] = {}
+    for line in lines:
+        predicate = json.loads(b64decode(json.loads(line)["payload"]))["predicate"]
+        if "log" in predicate:
+            found.setdefault(predicate["log"]["writer"], []).append(predicate["log"]["sequence"])
+    return found
+
+
+def test_what_was_and_what_comes_is_sent__and_a_new_start_goes_on_there(store: Store) -> None:
+    store.calls(5)
+    process = store.follow()
+    wait_until(store.has_all)
+    store.calls(3)
+    wait_until(store.has_all)
+    assert ended(process) == (0, "")
+    before = store.lines()
+    assert len(before) == len(set(before))
+    store.calls(2)
+    process = store.follow()
+    wait_until(store.has_all)
+    assert ended(process) == (0, "")
+    assert store.lines()[: len(before)] == before
+    assert len(store.lines()) == len(set(store.lines()))  # nobody was killed, so nothing came twice
+    for places in chain_places(store.lines()).values():
+        assert places == sorted(places)
+
+
+@pytest.mark.timeout(120)
+def test_whoever_is_killed_at_any_moment__each_entry_is_in_the_file__in_its_chains_order(store: Store) -> None:
+    chance = random.Random(11)
+    writer = Warm(
+        [sys.executable, "-m", "tests.world.record_writer", _place(store), str(NOW_MS)], stdout=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    try:
+        for _ in range(12):
+            process = store.follow()
+            for _ in range(chance.randrange(1, 400)):
+                writer.stdout.readline()
+            process.kill()
+            process.communicate()
+            if chance.random() < 0.5:  # what a machine that loses its power leaves
+                with store.file.open("ab") as file:
+                    file.write(b'{"payload":"torn')
+    finally:
+        writer.kill()
+        writer.communicate()
+    process = store.follow()
+    wait_until(store.has_all)
+    assert ended(process)[0] == 0
+    assert {*store.lines()} == store.export()
+    for places in chain_places(store.lines()).values():
+        assert list(dict.fromkeys(places)) == list(range(1, max(places) + 1))
+
+
+def _place(store: Store) -> str:
+    return str(store.path) if store.url.startswith("sqlite") else store.url
+
+
+def test_a_sink_is_followed_once__and_another_one_goes_its_own_way(store: Store) -> None:
+    store.calls(1)
+    first = store.follow()
+    wait_until(store.has_all)
+    second = store.follow()
+    assert b"siem is followed by another process" in second.communicate(timeout=PATIENCE)[1]
+    assert second.returncode == 2
+    other = store.follow("--format", "jsonl", sink="other")
+    assert other.stdout is not None
+    assert {other.stdout.readline().rstrip() for _ in store.export()} == store.export()
+    assert ended(other)[0] == ended(first)[0] == 0
+
+
+def test_a_collector_that_fails_gets_it_when_it_is_back(store: Store) -> None:
+    store.calls(3)
+    with collecting() as collector:
+        collector.status = 503
+        process = store.follow("--format", "otlp", "--to", collector.url)
+        assert process.stderr is not None
+        assert b"siem takes nothing, and is tried again: status 503" in process.stderr.readline()
+        store.calls(2)
+        collector.status = 200
+        wait_until(lambda: store.export() <= bodies(collector))
+        assert ended(process)[0] == 0
+        records = [each for each in taken(collector) if each.event_name == "accredit.record"]
+        facts = {each.key: each.value for each in records[0].attributes}
+        assert facts["accredit.log.sequence"].int_value == 1
+        assert facts["accredit.decision.verdict"].string_value == "allow"
+
+
+def taken(collector: Any) -> list[Any]:
+    found = (scope.log_records for each in collector.logs for of in each.resource_logs for scope in of.scope_logs)
+    return [record for records in found for record in records]
+
+
+def bodies(collector: Any) -> set[bytes]:
+    return {each.body.string_value.encode() for each in taken(collector)}
+
+
+def test_records_that_were_pruned_before_they_were_sent_are_counted(store: Store) -> None:
+    store.calls(3)
+    write_key(store.folder / "gateway.key", make_key("gateway", "Mail gateway", 1_800_000_000))
+    prune = ("--before", timestamp(NOW_MS + 1_000), "--key", "gateway.key")
+    accredit("log", "prune", *prune, "--store", store.url, folder=store.folder)
+    store.calls(1)
+    process = store.follow()
+    wait_until(store.has_all)
+    code, said = ended(process)
+    assert (code, said) == (0, "note: 6 records had been pruned before siem got them\n")
+
+
+def test_a_file_that_was_moved_away_is_made_anew(store: Store) -> None:
+    store.calls(1)
+    process = store.follow()
+    wait_until(store.has_all)
+    moved = store.file.rename(store.folder / "calls.jsonl.1")
+    before = set(moved.read_bytes().splitlines())
+    store.calls(1)
+    wait_until(lambda: store.export() <= before | set(store.lines()))
+    assert ended(process)[0] == 0
+    assert set(store.lines()).isdisjoint(before)
+    assert store.file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_took_the_place_of_another_is_sent_from_its_beginning__and_a_note_says_so(tmp_path: Path) -> None:
+    store = Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db")
+    store.calls(4)
+    process = store.follow()
+    wait_until(store.has_all)
+    for name in ("accredit.db", "accredit.db-wal", "accredit.db-shm"):
+        if (tmp_path / name).exists():
+            (tmp_path / name).rename(tmp_path / f"old-{name}")
+    store.calls(1)
+    wait_until(store.has_all)
+    assert "is another log now" in ended(process)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--sink", "a/../b", "--format", "jsonl"), "not a name"),
+        (("--sink", "a", "--format", "otlp"), "needs a URL"),
+        (("--sink", "a", "--format", "otlp", "--to", "calls.jsonl"), "needs a URL"),
+        (("--sink", "a", "--format", "jsonl", "--to", "http://127.0.0.1:1"), "lines go to a file"),
+        (("--sink", "a", "--format", "jsonl", "--to", "pipe"), "can't write pipe"),
+        (("--sink", "a", "--format", "jsonl", "--to", "link"), "can't write link"),
+        (("--sink", "a", "--format", "jsonl", "--to", "no/file"), "can't write no/file"),
+        (("--sink", "a", "--format", "jsonl", "--to", "accredit.db"), "it is no file of envelopes"),
+    ],
+)
+def test_what_can_be_no_sink_is_refused_at_once(arguments: tuple[str, ...], problem: str, tmp_path: Path) -> None:
+    store = Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db")
+    store.calls(1)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    done = accredit("log", "follow", *arguments, "--store", store.url, folder=tmp_path)
+    assert (done.returncode, problem in done.stderr) == (2, True)
+    assert not (tmp_path / "target").exists()
+
+
+def test_what_is_no_log_is_not_made_into_one(tmp_path: Path) -> None:
+    done = accredit("log", "follow", "--sink", "a", "--format", "jsonl", "--store", "sqlite:///no.db", folder=tmp_path)
+    assert done.returncode == 2
+    assert not list(tmp_path.iterdir())
