@@ -19,11 +19,11 @@ from tests.world.logs import Log, by_database_thread, by_thread
 from tests.world.measured import collecting
 from tests.world.postgres import database_for
 from tests.world.raw_server import PATIENCE
-from tests.world.records import NOW_MS
+from tests.world.records import NOW_MS, gateway
 from tests.world.running import run
 from tests.world.warm import Warm
 
-from accredit.attest import timestamp
+from accredit.attest import timestamp, verify_log
 from accredit.keys import make_key, write_key
 
 pytestmark = [
@@ -109,6 +109,8 @@ def test_what_was_and_what_comes_is_sent__and_a_new_start_goes_on_there(store: S
     assert ended(process) == (0, "")
     before = store.lines()
     assert len(before) == len(set(before))
+    report = verify_log(before, [gateway()[1]])
+    assert (report.valid, report.records) == (True, 16), report.fault
     store.calls(2)
     process = store.follow()
     wait_until(store.has_all)
@@ -234,6 +236,7 @@ def test_a_log_that_took_the_place_of_another_is_sent_from_its_beginning__and_a_
         (("--sink", "a/../b", "--format", "jsonl"), "not a name"),
         (("--sink", "a", "--format", "otlp"), "needs a URL"),
         (("--sink", "a", "--format", "otlp", "--to", "calls.jsonl"), "needs a URL"),
+        (("--sink", "a", "--format", "otlp", "--to", "http://me:pw@127.0.0.1:1"), "a user name or password"),
         (("--sink", "a", "--format", "jsonl", "--to", "http://127.0.0.1:1"), "lines go to a file"),
         (("--sink", "a", "--format", "jsonl", "--to", "pipe"), "can't write pipe"),
         (("--sink", "a", "--format", "jsonl", "--to", "link"), "can't write link"),

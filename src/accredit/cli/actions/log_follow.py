@@ -15,6 +15,7 @@ from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.log_sinks import CollectorLogs, LinesFile, Stdout, Target
 from accredit.cli.actions.output import tell
 from accredit.cli.actions.wording import several
+from accredit.config.values import Url, WrongValue, check
 from accredit.errors import CollectorError, ConfigurationError, StoreUnavailable
 from accredit.limits import FOLLOW_SECONDS, MAX_SINK_RETRY_SECONDS, SINK_RETRY_SECONDS
 from accredit.stores import LogStore, open_sink
@@ -35,6 +36,10 @@ def target_of(form: Format, to: str | None) -> Target:
         raise ConfigurationError(
             "--format otlp needs a URL", "name the collector's, such as --to http://127.0.0.1:4318"
         )
+    try:
+        check(Url, to, ("--to",))
+    except WrongValue as error:
+        raise ConfigurationError(f"--to {error}", "name the collector's URL, such as http://127.0.0.1:4318") from None
     return CollectorLogs(to)
 
 
