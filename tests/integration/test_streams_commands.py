@@ -78,10 +78,33 @@ def test_a_reader_that_goes_away_is_no_answer_and_no_trace(folder: Path) -> None
 
 def test_a_full_disk_is_not_taken_for_success(folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        for words in (("inspect", "agent.key.pub"), ("config", "schema"), ("config", "show", "--json")):
+        for words in (
+            ("inspect", "agent.key.pub"), ("config", "schema"), ("config", "show", "--json"), ("completion", "bash"),
+        ):  # fmt: skip
             code, _, err = run(folder, *words, stdout=full.fileno())
             assert code == 2
             assert "No space left" in err.splitlines()[0], words
+
+
+@pytest.mark.holds("base/standard", 5)
+def test_a_closed_stream_is_no_trace_and_nobody_s_yes(folder: Path) -> None:
+    def closed(redirections: str, *words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'exec "$@" {redirections}', "sh", *COMMAND, *words], capture_output=True, text=True,
+            cwd=folder, env=environment({"HOME": str(folder)}), timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stderr
+
+    entry = ("install", "cursor", "--url", "http://127.0.0.1:9/mcp")
+    code, err = closed("<&-", *entry)
+    assert (code, err.splitlines()[0]) == (2, "error: there is nobody to ask whether this is wanted")
+    assert not (folder / ".cursor").exists()
+    code, err = closed("<&-", "keys", "show", "-")
+    assert (code, err.splitlines()[0]) == (2, "error: stdin is closed")
+    for words in ((*entry, "--yes"), ("install", "--list"), ("completion", "bash"), ("--version",)):
+        assert closed("<&- >&-", *words) == (0, ""), words
+    assert b"accredit" in (folder / ".cursor/mcp.json").read_bytes()
+    assert closed("<&- >&- 2>&-", "config", "schema") == (0, "")
 
 
 def test_a_key_is_not_typed_at_a_terminal_where_it_shows(folder: Path) -> None:

@@ -5,6 +5,8 @@
 2. Only one option can have stdin: a second one would find nothing left.
 3. Reading is bounded as for files. What was read is kept for whoever reads the same file again.
 4. What is secret is not taken from a terminal, which would show what is typed.
+5. A command whose streams are closed reads nothing and prints nowhere; no file or socket of its own gets their numbers,
+   which its processes print to. `-` in such a place is an error all the same.
 """
 
 import os
@@ -22,6 +24,7 @@ STDIN, STDOUT = Path("/dev/stdin"), Path("/dev/stdout")
 """What stands for the two streams where a path is asked for, also in messages."""
 
 _PRIVATE = 0o600
+_STDERR = 2
 
 
 class StandardInput:
@@ -84,7 +87,18 @@ def standing_for(path: Path) -> StandardInput | None:
     return _named.get() if path == STDIN else None
 
 
+def open_closed_streams() -> None:
+    """Apply rule 5, before anything else is opened."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # how Python begins where the descriptor is closed
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
+            setattr(sys, f"__{name}__", getattr(sys, name))
+
+
 def _stream() -> BinaryIO:
-    if cast("object", sys.stdin) is None:  # how Python begins where the descriptor is closed
+    if cast("object", sys.stdin) is None or getattr(sys.stdin, "name", "") == os.devnull:  # rule 5
         raise ConfigurationError("stdin is closed", "name a file, or send it there")
     return cast("BinaryIO", sys.stdin.buffer)

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from accredit.base.deferred import Deferred
+from accredit.base.standard import open_closed_streams
 from accredit.cli import plain
 
 if TYPE_CHECKING:
@@ -18,7 +19,12 @@ else:
 
 def main() -> int:
     """Run the command line; return the exit code. Errors are two lines on stderr: what, and what to do."""
-    code = plain.run(sys.argv[1:])
+    open_closed_streams()
+    try:
+        code = plain.run(sys.argv[1:])
+        sys.stdout.flush()
+    except OSError as error:
+        return application.end_unprinted(error)
     return application.main() if code is None else code
 
 

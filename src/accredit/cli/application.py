@@ -125,12 +125,8 @@ def main() -> int:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
         return without_reader()
-    except BrokenPipeError:
-        return without_reader()
     except OSError as error:
-        if not is_full(error):
-            raise
-        return _fail(f"can't write what was to be printed: {error.strerror}", "make room, or send it somewhere else")
+        return end_unprinted(error)
     except ConfigurationError as error:
         return _fail(error.what, error.remedy)
     except typer.TyperException as error:
@@ -138,6 +134,15 @@ def main() -> int:
     except typer.Abort:
         return 1
     return code if isinstance(code, int) else 0
+
+
+def end_unprinted(error: OSError) -> int:
+    """Return the exit code of a command that could not print, and say so where somebody reads. Raises other errors."""
+    if isinstance(error, BrokenPipeError):
+        return without_reader()
+    if not is_full(error):
+        raise error
+    return _fail(f"can't write what was to be printed: {error.strerror}", "make room, or send it somewhere else")
 
 
 def _load(name: str, module_name: str) -> Any:
