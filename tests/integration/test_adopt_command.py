@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -363,3 +364,54 @@ def test_a_link_is_followed__and_what_it_is_replaced_by_is_not_one(home: Home) -
     assert home.adopt().returncode == 0
     assert home.cursor.is_symlink()
     assert entries_of(real)["a"]["args"][0] == "connect"
+
+
+ONE = '{"mcpServers": {"fs": {"command": "python3", "args": ["/x.py"]}}}\n'
+TWO = '"mcpServers": {"db": {"command": "python3", "args": ["/y.py"]},'
+
+
+@pytest.mark.holds("hosts/undo", 2)
+def test_servers_that_were_adopted_one_after_the_other_all_come_back(home: Home) -> None:
+    home.cursor.write_text(ONE)
+    assert home.adopt().returncode == 0
+    home.cursor.write_text(home.cursor.read_text().replace('"mcpServers": {', TWO, 1))
+    assert home.adopt().returncode == 0
+    assert [each["args"][0] for each in entries_of(home.cursor).values()] == ["connect", "connect"]
+    done = home.run("uninstall", "cursor", "--restore", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert home.cursor.read_text() == ONE.replace('"mcpServers": {', TWO, 1)
+
+
+def test_an_adopted_entry_that_is_written_anew_stays_the_same_agent(home: Home) -> None:
+    home.cursor.write_text(ONE)
+    assert home.adopt().returncode == 0
+    written = home.cursor.read_text()
+    program = entries_of(home.cursor)["fs"]["command"]
+    home.cursor.write_text(written.replace(program, "/gone/bin/accredit"))
+    found = json.loads(home.run("doctor", "--json").stdout)["findings"]
+    (command,) = [each["command"] for each in found if "is stale" in each["what"]]
+    done = home.run(*shlex.split(command)[1:])
+    assert done.returncode == 0, done.stderr
+    assert home.cursor.read_text() == written
+
+
+def test_a_server_whose_copy_somebody_has_deleted_is_not_taken_out_without_a_word(home: Home) -> None:
+    home.cursor.write_text(ONE)
+    assert home.adopt().returncode == 0
+    for each in home.cursor.parent.glob("*.adopted"):
+        each.unlink()
+    shown = home.run("uninstall", "cursor", "--dry-run")
+    assert "is not kept any more" in shown.stderr
+
+
+def test_no_host_is_led_to_a_configuration_that_no_gateway_of_its_user_would_take(home: Home) -> None:
+    home.cursor.write_text(ONE)
+    home.config.parent.mkdir()
+    home.config.write_text("[proofs]\nmode = 'observe'\n")
+    for each, mode in ((home.config, 0o666), (home.config.parent, 0o777)):
+        before = each.stat().st_mode & 0o777
+        each.chmod(mode)
+        done = home.adopt()
+        assert (done.returncode, home.cursor.read_text()) == (2, ONE)
+        assert "may be somebody else's" in done.stderr
+        each.chmod(before)

@@ -3,11 +3,13 @@
 1. Without the entry every other byte stays. A file that was not there before the entry, and holds nothing else, goes.
    Where the host's own server of that name was adopted, that comes back in its place, as it was written.
 2. The whole file is put back as it was when it last had none of the entries, or in their places the servers that were
-   adopted; later changes of others are lost by that, which is why it has to be asked for. If there was no file, there
-   is none again.
+   adopted; later changes of others are lost by that, which is why it has to be asked for. Servers that were adopted
+   later than others are not: the file is then as it was at the last adoption, with each server of its own. If there was
+   no file, there is none again.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,14 +57,31 @@ def restored(host: Host, file: Path, names: Set[str]) -> Edit:
     """Return the edit that puts the whole file back (rule 2). Raises `ConfigurationError`."""
     kept = [*_kept(host, file)]
     adopted = frozenset[str]().union(*(each.adopted for each in kept))
-    for each in kept:
+    for number, each in enumerate(kept):
         there = names & each.entries.keys()
-        if there <= adopted and not any(is_own(host.words(each.entries[name])) for name in there):
-            return Edit(file, read_host_file(file), each.data, host.name, dict.fromkeys(names))
+        ours = {name for name in there if is_own(host.words(each.entries[name]))}
+        data = _with_own(host, file, each.data, ours, kept[number + 1 :]) if ours and each.adopted else each.data
+        if there <= adopted and (data is not each.data or not ours):
+            return Edit(file, read_host_file(file), data, host.name, dict.fromkeys(names))
     raise ConfigurationError(
         f"nothing is kept of {file} from before {', '.join(sorted(names))} was in it",
         "leave --restore out: that takes it out",
     )
+
+
+def _with_own(host: Host, file: Path, data: bytes | None, names: Set[str], older: Sequence[_Kept]) -> bytes | None:
+    """Return the bytes with the servers that were adopted earlier in the places of the entries of these names; as they
+    are if one was not, or can't be put there."""
+    new = data
+    for name in names:
+        before = next((each.data for each in older if name in each.adopted), None)
+        if new is None or before is None:
+            return data
+        with suppress(ConfigurationError):
+            new = put_back(Place(host, file, name), new, before)
+            continue
+        return data
+    return new
 
 
 def _kept(host: Host, file: Path) -> Iterator[_Kept]:

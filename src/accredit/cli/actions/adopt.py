@@ -31,10 +31,10 @@ from accredit.base.text import one_line
 from accredit.cli.actions import adopt_text as text
 from accredit.cli.actions.adopt_plan import Adopted, Plan, Root, plan, unset, wanting_sign_in
 from accredit.cli.actions.grant import Request, grant_delegation
-from accredit.cli.actions.install_entry import connect_words, endpoint
+from accredit.cli.actions.install_entry import AGENTS, connect_words, endpoint
 from accredit.cli.actions.install_wish import Wish, agreed, place_of
 from accredit.cli.actions.output import GOOD, QUIET, print_json, say, tell
-from accredit.cli.actions.own_files import check_own_folder
+from accredit.cli.actions.own_files import check_own_folder, fault_of_file
 from accredit.cli.actions.own_grant import DELEGATION, IDENTITY, fault_of_grant
 from accredit.cli.actions.own_keys import (
     AGENT_KEY,
@@ -61,7 +61,6 @@ from accredit.keys import make_key, public_path, replace_file, write_file, write
 from accredit.keys.places import config_folder, state_folder
 from accredit.limits import FIRST_GRANT_DAYS, MAX_ADOPTED, MAX_SAID_CHARS
 
-_AGENTS = "agents"
 _SIGN_IN = (
     "it asks for a sign-in (HTTP 401), which the host does for you, and a gateway can't",
     "it stays as it was; with a token of your own in its headers it can be adopted",
@@ -85,6 +84,10 @@ class _Job(NamedTuple):
 def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
     """Put a host's own servers behind a gateway; return the exit code. Raises `ConfigurationError`."""
     host, file = place_of(wish)
+    check_own_folder(config.absolute().parent, "name a file in a folder of your own")
+    fault = fault_of_file(config) if config.exists() else None
+    if fault is not None:
+        raise ConfigurationError(f"{config} may be somebody else's: {fault.text}", fault.command or "name another file")
     old = read_host_file(file)
     if old is None:
         raise ConfigurationError(
@@ -134,7 +137,7 @@ def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
 def _job(wish: Wish, host: Host, file: Path, old: bytes, own: Sequence[Own], config: Path) -> _Job:
     """Return what would be written (step 1), without the servers whose entries can't be edited safely."""
     folder = config_folder(os.environ)
-    agent = folder / _AGENTS / host.name / AGENT_KEY
+    agent = folder / AGENTS / host.name / AGENT_KEY
     delegation = agent.with_name(DELEGATION)
     person = folder / OWNER_KEY
     if has_person_key(os.environ) and (public_path(person).exists() or not person.exists()):

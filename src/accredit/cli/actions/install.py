@@ -15,9 +15,9 @@ from pathlib import Path
 import typer
 
 from accredit.base.text import one_line
-from accredit.cli.actions.install_entry import Wanted
+from accredit.cli.actions.install_entry import Wanted, agent_of
 from accredit.cli.actions.install_wish import Wish, agreed, place_of
-from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say
+from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say, tell
 from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import HostState, host_states, is_own
@@ -34,9 +34,9 @@ def install_entry(wish: Wish, url: str | None, config: Path | None, server: str 
     host, file = place_of(wish)
     wanted = Wanted.read(url, config, server, wish.name)
     place = Place(host, file, wanted.name)
-    entry = host.entry(wanted.name, wanted.words(host.hold))
     old = read_host_file(file)
     there = entries(host, old).get(wanted.name) if old is not None else None
+    entry = host.entry(wanted.name, wanted.words(host.hold, host.words(there)))
     if there is not None and not is_own(host.words(there)):
         raise ConfigurationError(
             f"{file} has a server {wanted.name} that is not accredit's", "name this one otherwise: --name N"
@@ -80,6 +80,9 @@ def uninstall_entry(wish: Wish, *, restore: bool) -> int:
     if not wish.as_json:
         gets = "gets its own server back in the place of" if comes_back else "loses the server"
         say(f"{host.name}: {file} {gets} {place.name}")
+        if not comes_back and agent_of(host.words(found[place.name])) is not None:
+            tell(f"warning: {place.name} was {host.name}'s own, and what it said is not kept any more beside {file}:")
+            tell("  only the configuration that it was adopted into says how its server is started")
     return _finish(wish, edit, place, None, claude_remove(program, place.name) if program is not None else None)
 
 

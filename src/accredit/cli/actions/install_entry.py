@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -16,6 +17,8 @@ from accredit.keys.places import config_folder
 if TYPE_CHECKING:
     from accredit.config import Loaded
 
+AGENTS = "agents"
+"""The folder of the agents of hosts, in the person's own: one for each host whose servers were adopted."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9a-f]{16,}")
 """What the id of a key looks like, which is no name for people."""
@@ -43,12 +46,20 @@ class Wanted(NamedTuple):
             )
         return cls(name, _checked(url))
 
-    def words(self, hold: int) -> list[str]:
-        """Return the command: whole paths, since hosts start programs from folders of their own."""
-        folder = config_folder(os.environ)
+    def words(self, hold: int, before: Sequence[str] = ()) -> list[str]:
+        """Return the command: whole paths, since hosts start programs from folders of their own. An entry that was
+        adopted, as the command `before` tells, keeps the host's own agent."""
+        folder = agent_of(before) or config_folder(os.environ)
         key, delegation = folder / "agent.key", folder / "delegation.json"
         files = [key, delegation] if key.is_file() and delegation.is_file() else [key] if key.is_file() else []
         return connect_words(self.url, files, hold)
+
+
+def agent_of(words: Sequence[str]) -> Path | None:
+    """Return the folder of the agent that a command names, if it is one that `--adopt` has made for a host."""
+    key = next((Path(value) for option, value in pairwise(words) if option == "--key"), None)
+    adopted = key is not None and key.parent.parent == config_folder(os.environ) / AGENTS
+    return key.parent if key is not None and adopted else None
 
 
 def connect_words(url: str, files: Sequence[Path], hold: int) -> list[str]:
