@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests.world.agents import save_delegation
-from tests.world.command import Serving, environment
+from tests.world.command import Serving, accredit, environment
 from tests.world.mail import mail_server
 from tests.world.ports import reserved_port
 from tests.world.postgres import cluster
@@ -286,7 +286,7 @@ def test_an_entry_in_an_adopted_server_s_place_is_never_just_taken_out(patient: 
     try:
         leads_nowhere(patient)
         key = made(patient.own / "agents" / "cursor" / "agent.key")
-        write_key(key, make_key("agent", "cursor", 1))
+        write_key(key, make_key("agent", "cursor", 1), replace=True)
         args = ["-m", "accredit", "connect", "http://127.0.0.1:9/mcp", "--key", str(key)]
         changes(patient, command=COMMAND[0], args=args)
         (patient.home / ".local/state/accredit/hosts.json").unlink()
@@ -489,3 +489,9 @@ def test_what_is_broken_for_good_is_told_without_a_command(patient: Patient, tmp
     assert patient.run("doctor", "--config", "nothing.toml").returncode == 2
     empty = patient.run("doctor", "--json", env={"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)})
     assert "there are no keys" in empty.stdout
+
+
+def test_a_pipe_in_a_folder_of_somebody_else_s_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "accredit.toml")
+    done = accredit("doctor", "--json", folder=tmp_path, env={"HOME": str(tmp_path)})
+    assert "there is none here" in done.stdout

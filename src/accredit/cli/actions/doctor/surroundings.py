@@ -64,7 +64,7 @@ def surroundings(config: Path | None, environ: Mapping[str, str]) -> Surrounding
         raise ConfigurationError(f"there is no {named}", "name a configuration that is there: --config FILE")
     here = Path.cwd()
     file = named.absolute() if named is not None else here / DEFAULT_FILE
-    found = file if os.path.lexists(file) else None
+    found = file if os.path.lexists(file) and (named is not None or not file.exists() or file.is_file()) else None
     try:
         known = tuple(map(Path, known_files(environ)))
     except ConfigurationError:
