@@ -90,7 +90,7 @@ def test_every_command_reads_a_database(kept: Kept) -> None:
     listed = [json.loads(line) for line in kept.log("list", "--json").splitlines()]
     assert [each["call"] for each in listed] == [kept.open.call.id, kept.refused.call.id, kept.done.call.id]
     assert [each["outcome"] for each in listed] == ["open", None, "ok"]
-    assert kept.open.call.id in kept.log("list", "--outcome", "open", "--agent", "bb")
+    assert kept.open.call.id in kept.log("list", "--outcome", "open", "--agent", "bbbb")
     shown = kept.log("show", kept.done.call.id[:10], "--key", "gateway.key.pub")
     assert shown.index("decision ") < shown.index("outcome ")
     assert shown.split().count("good") == 2

@@ -20,7 +20,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without any configuration of ours, nor a desk of whoever runs the tests, and with
     `extra`."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
-    state = {} if "HOME" in (extra or {}) else {"XDG_STATE_HOME": "/nowhere"}
+    state = {} if "HOME" in (extra or {}) else {"XDG_STATE_HOME": os.devnull}
     return {**own, **state, "COLUMNS": "100", **(extra or {})}
 
 

@@ -61,7 +61,9 @@ def _did_you_mean(place: Place) -> str:
     if len(place) > 2:
         return _meaning(place)
     if len(place) == 1:
-        return f"did you mean {_nearest(name, [f'[{section}]' for section in SECTIONS] + list(_KEYS))}?"
+        same = [key for key in _KEYS if key.endswith(f".{name}")]  # [gateway] comes first, and is meant the most
+        near = same[0] if same else _nearest(name, [f"[{section}]" for section in SECTIONS] + list(_KEYS))
+        return f"did you mean {near}?"
     return f"did you mean {_nearest(name, _KEYS)}?"
 
 
