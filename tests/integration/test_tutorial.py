@@ -109,7 +109,10 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
         (guarded / "agent.py").write_text(script, "utf-8")
         with running(gateway, "listening on", tmp_path):
             refused = json.loads(run(ask))
-            refused["error"]["data"]["_meta"]["ratify_verifier"] = "the gateway's id"
+            data = refused["error"]["data"]
+            data["_meta"]["ratify_verifier"] = "the gateway's id"
+            assert len(data["definition"]) == 64
+            data["definition"] = "what is pinned of the tool"
             assert refused == promised[0]
             assert run(act).strip() == printed[0]
             grant, _, again = more.partition("\n")
