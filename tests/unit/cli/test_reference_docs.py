@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from accredit.cli import app
-from accredit.config.schema import SECTIONS, keys
+from accredit.config.schema import ENTRIES, LISTED, SECTIONS, keys
 from accredit.policy import refusals
 from accredit.ratify import IdentityStatus
 
@@ -18,9 +18,10 @@ DOCS = Path(__file__).parents[3] / "docs" / "reference"
 @pytest.mark.parametrize("section", list(SECTIONS))
 def test_every_key_is_in_the_configuration_page(section: str) -> None:
     page = (DOCS / "configuration.md").read_text("utf-8")
-    table = re.search(rf"^## [^\n]*`\[{section}\]`.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    written = re.escape(f"[[{section}]]" if section in LISTED else f"[{section}]")
+    table = re.search(rf"^## [^\n]*`{written}`.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     assert table, section
-    for key in keys(SECTIONS[section]):
+    for key in keys(ENTRIES[SECTIONS[section]].table if section in LISTED else SECTIONS[section]):
         assert f"| `{key}` |" in table[0], key
 
 

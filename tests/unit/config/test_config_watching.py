@@ -59,7 +59,8 @@ def test_what_can_t_be_used_is_an_error_that_quotes_no_secret(tmp_path: Path, te
 def test_without_the_libraries_it_is_said_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, text: str, key: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
+    for name in [module, *(each for each in sys.modules if each.startswith(f"{module}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigurationError) as refused:
         watching(tmp_path, text)
     assert refused.value.what.startswith(f"{key} is set, and {module.partition('.')[0].replace('_', '-')} is not")
