@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from tests.integration.test_authorization import INBOX, with_proof
 from tests.integration.test_deployment import mail as mail
+from tests.integration.test_many_servers import modern
 from tests.integration.test_tutorial import ROOT
 from tests.world.agents import agent_files
 from tests.world.authorization import Signed, Trust
 from tests.world.command import Serving, accredit
+from tests.world.many_servers import Several
 from tests.world.recorded import calls_of, records_at
 from tests.world.routes import ROUTES, Route
 from tests.world.running import run
@@ -137,3 +139,23 @@ def test_the_how_to_says_what_happens(trust: Trust, tmp_path: Path) -> None:
     told, promised = done[2].stdout + done[2].stderr, json.loads(shown[1])
     assert promised["message"].partition(": ")[2].partition(";")[0] in told
     assert promised["data"]["error"] in told
+
+
+def test_names_of_servers_that_there_are_not_take_up_no_room_of_the_store(trust: Trust) -> None:
+    """A stranger's calls of `a1__x`, `a2__x`, and so on would fill it, and then nobody's call can be counted."""
+    counted: set[str] = set()
+
+    class Watched(MemoryStore):
+        async def use(self, limits: Any, *, now: int) -> bool:
+            counted.update(limit.cert_id for limit in limits)
+            return await super().use(limits, now=now)
+
+    async def main() -> None:
+        more: dict[str, Any] = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": Watched()}
+        async with Several(trust, merge=True, **more) as several:
+            for name in ("a1__x", "a2__x", "mail__list_inbox", "mail__send_email"):
+                await several.send_merged(modern({"name": name, "arguments": {}}))
+            assert len(several.calls("mail")) == 2
+
+    run(main())
+    assert len(counted) == 1

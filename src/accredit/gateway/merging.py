@@ -40,7 +40,7 @@ def merged_settings(
         identity=None,
         proofs=_proofs(servers, gateway_id),
         tokens=_tokens(servers, resource),
-        quotas=structs.replace(servers[0].quotas, server="", merged=True),
+        quotas=structs.replace(servers[0].quotas, server="", merged=frozenset(each.server for each in servers)),
         pins=pins,
     )
 
@@ -61,7 +61,7 @@ def _proofs(servers: Sequence[GatewaySettings], gateway_id: str) -> ProofSetting
         server="",
         catalog=catalog,
         vocabulary=catalog.vocabulary(),
-        quotas=structs.replace(found.policy.quotas, server="", merged=True),
+        quotas=structs.replace(found.policy.quotas, server="", merged=frozenset(catalogs)),
     )
     return replace(found, policy=policy)
 

@@ -75,17 +75,17 @@ Taken = tuple[tuple[Quota, RateLimit], ...]
 
 
 class Quotas(Struct, frozen=True):
-    """The quotas of a server's calls; with `merged`, of all servers' at one endpoint."""
+    """The quotas of a server's calls; with `merged`, of these servers' at one endpoint."""
 
     entries: tuple[Quota, ...] = ()
     server: str = ""
-    merged: bool = False
+    merged: frozenset[str] = frozenset()
 
     def taken_by(self, tool: str, caller: QuotaCaller, facts: Mapping[str, str | float]) -> Taken:
         """Return what a call of a tool takes of each quota. Raises `QuotaReached`."""
         own = member_of_name(tool) if self.merged else Member(self.server, tool)
-        if own is None:
-            return ()  # nobody's tool: the call goes nowhere
+        if own is None or (self.merged and own.server not in self.merged):
+            return ()  # nobody's tool: the call goes nowhere, and a stranger could think of any number of them
         names = {ANY_TOOL, own.own, merged_name(own.server, own.own)}
         return tuple(
             (quota, _limit(quota, own.server, caller, facts))

@@ -131,9 +131,10 @@ def test_only_the_tools_that_are_named_count__and_nothing_but_tools() -> None:
 def test_a_call_at_the_endpoint_of_all_servers_counts_as_the_servers_own() -> None:
     of_mail, of_all = quota(by="server", tools=frozenset({"send_email"})), quota(by="server")
     own = Quotas((of_mail, of_all), server="mail")
-    merged = Quotas((of_mail, of_all), merged=True)
+    merged = Quotas((of_mail, of_all), merged=frozenset({"mail", "crm"}))
     assert own.taken_by("send_email", QuotaCaller(), {}) == merged.taken_by("mail__send_email", QuotaCaller(), {})
     assert own.taken_by("send_email", QuotaCaller(), {}) != merged.taken_by("crm__send_email", QuotaCaller(), {})
+    assert merged.taken_by("nobody-s__send_email", QuotaCaller(), {}) == ()
     of_one = (quota(by="server", tools=frozenset({"mail__send_email"})),)
     taken = [Quotas(of_one, server=name).taken_by("send_email", QuotaCaller(), {}) for name in ("mail", "crm")]
     assert [len(each) for each in taken] == [1, 0]
