@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from tests.integration.test_postgres_gateways import url_of
 from tests.world.command import accredit, environment, wait_until
-from tests.world.logs import Log, by_database_thread, by_thread
+from tests.world.logs import Log, by_database_thread, by_thread, disconnecting
 from tests.world.measured import collecting
-from tests.world.postgres import database_for
+from tests.world.postgres import a_user, cluster, database_for
 from tests.world.raw_server import PATIENCE
 from tests.world.records import NOW_MS, gateway
 from tests.world.running import run
@@ -215,6 +215,24 @@ def test_a_file_that_was_moved_away_is_made_anew(store: Store) -> None:
     assert ended(process)[0] == 0
     assert set(store.lines()).isdisjoint(before)
     assert store.file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_gateways_user_may_follow__and_goes_on_after_its_connections_were_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Log, "executors", staticmethod(by_database_thread))
+    with database_for(tmp_path) as database:
+        user = a_user("IN ROLE accredit_gateway")
+        store = Store(tmp_path, url_of(database))
+        mine = Store(tmp_path, url_of(cluster().named(database.database, user)))
+        store.calls(2)
+        process = mine.follow()
+        wait_until(store.has_all)
+        for _ in range(3):
+            cluster().run(*disconnecting(database))
+            store.calls(2)
+            wait_until(store.has_all)
+        assert ended(process)[0] == 0
 
 
 def test_a_log_that_took_the_place_of_another_is_sent_from_its_beginning__and_a_note_says_so(tmp_path: Path) -> None:

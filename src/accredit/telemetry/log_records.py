@@ -38,15 +38,18 @@ def logs_request(envelopes: Sequence[Envelope]) -> bytes:
 def _log_record(envelope: Envelope, now: int) -> Any:
     try:
         name, time, facts = _facts(envelope)
-    except (AttestationError, ValueError):
-        name, time, facts = "accredit.unreadable", now, []  # it is sent as it is: whoever verifies says what it is
+        attributes = _attributes(facts)
+        if not 0 <= time < 1 << 63:
+            raise ValueError("a time that has no number here")
+    except (AttestationError, ValueError, OverflowError):
+        name, time, attributes = "accredit.unreadable", now, []  # sent as it is: who verifies says what it is
     return logs.LogRecord(
         time_unix_nano=time,
         observed_time_unix_nano=now,
         severity_number=_INFO,
         event_name=name,
         body=common.AnyValue(string_value=encode_envelope(envelope).decode()),
-        attributes=_attributes(facts),
+        attributes=attributes,
     )
 
 
