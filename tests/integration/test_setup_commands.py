@@ -113,6 +113,15 @@ def test_a_command_is_guarded_from_another_folder_too(tmp_path: Path) -> None:
     assert accredit("check", "--config", "there/it is/accredit.toml", folder=tmp_path).returncode == 0
 
 
+def test_a_credential_of_a_command_is_in_no_file_that_others_read(tmp_path: Path) -> None:
+    words = ("sh", "-c", 'exec "$1" "$2"', "sh", *MAIL[:2], "--api-key", "sk-0123456789abcdef")
+    done = accredit("init", "--", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    readable = [each for each in tmp_path.iterdir() if each.is_file() and each.stat().st_mode & 0o077]
+    assert readable
+    assert not [each for each in readable if b"sk-0123456789abcdef" in each.read_bytes()]
+
+
 def test_the_files_are_for_whom_they_should_be(tmp_path: Path) -> None:
     done = accredit("init", "--json", "--", *MAIL, folder=tmp_path)
     told = json.loads(done.stdout)

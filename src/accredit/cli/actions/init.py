@@ -34,6 +34,7 @@ from accredit.config.load import DEFAULT_FILE
 from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
+from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import load_public_key, make_key, public_path, read_file, read_key, write_file, write_key
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM
@@ -104,9 +105,7 @@ class Prepared(NamedTuple):
                 written.append(lock)
             if self.upstream != self.plan.upstream and isinstance(self.upstream, HttpUpstream):
                 tell(f"the server is at {shown(self.upstream.url)}: the configuration names that")
-            # A URL with a query may hold a key.
-            private = isinstance(self.upstream, HttpUpstream) and "?" in self.upstream.url
-            write_file(file, self.text, private=private)
+            write_file(file, self.text, private=_may_hold_secret(self.upstream))
         except ConfigurationError:
             for each in written:
                 each.unlink(missing_ok=True)
@@ -127,6 +126,13 @@ class Prepared(NamedTuple):
             yield public_path(path)
         elif load_public_key(public_path(path)) != key.public():
             raise ConfigurationError(f"{public_path(path)} is not the public half of {path}", "move it away")
+
+
+def _may_hold_secret(upstream: HttpUpstream | StdioUpstream) -> bool:
+    """Return whether a server's URL, or a word of its command, may be a credential."""
+    if isinstance(upstream, HttpUpstream):
+        return url_holds_secret(upstream.url)
+    return any(secret for _, secret in secret_parts(upstream.command))
 
 
 def _holds(path: Path, data: bytes) -> bool:
