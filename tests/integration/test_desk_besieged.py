@@ -51,9 +51,7 @@ def test_a_folder_that_is_not_the_desks_keeps_its_mode__it_may_be_everybodys(tmp
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o1777)
-    env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "ACCREDIT_DESK_SOCKET": str(shared / "desk.sock")}
-    with Desk(tmp_path):  # which makes the key
-        pass
+    env = Desk(tmp_path).env | {"ACCREDIT_DESK_SOCKET": str(shared / "desk.sock")}
     done = accredit("desk", "--port", "0", "--no-browser", folder=tmp_path, env=env)
     assert (done.returncode, "can be entered by others" in done.stderr) == (2, True)
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
@@ -65,9 +63,7 @@ def test_what_is_no_socket_is_not_removed_for_one__it_may_be_the_persons_letters
     letters = tmp_path / "own" / "letters.txt"
     letters.parent.mkdir(mode=0o700)
     letters.write_text("Dear Ada", "utf-8")
-    with Desk(tmp_path):  # which makes the key
-        pass
-    env = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "ACCREDIT_DESK_SOCKET": str(letters)}
+    env = Desk(tmp_path).env | {"ACCREDIT_DESK_SOCKET": str(letters)}
     done = accredit("desk", "--port", "0", "--no-browser", folder=tmp_path, env=env)
     assert (done.returncode, "is no socket" in done.stderr) == (2, True)
     assert letters.read_text("utf-8") == "Dear Ada"
