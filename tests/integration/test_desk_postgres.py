@@ -104,6 +104,7 @@ def test_a_list_in_the_database_takes_delegations_back_on_the_page__and_one_that
     with ReadOnly(home.folder, url_of(reader(database))) as desk:
         page = browser.new_context().new_page()
         page.goto(desk.link)
+        page.wait_for_function("document.querySelector('#key').textContent === 'read-only'")  # it has signed in
         page.goto(f"{desk.url}people?all=1")
         page.wait_for_selector(".tag:has-text('taken back')")
         assert page.locator(".tag:has-text('taken back')").count() == 2  # with what the agent has passed on
