@@ -1,17 +1,19 @@
 """What integration tests share: the official SDK's everything server and a gateway before the mail server, each as one
-process for a whole module, whom that gateway trusts, an agent's files, and ports."""
+process for a whole module, whom that gateway trusts, an agent's files, a browser, a person's household, and ports."""
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from tests.conformance.targets import direct
 from tests.world.agents import AgentFiles, agent_files
 from tests.world.authorization import Trust
+from tests.world.browser import chromium
 from tests.world.command import Serving
+from tests.world.household import Household
 from tests.world.ports import reserved_port
 from tests.world.running import ASGI, FAST, by_road
 
@@ -102,6 +104,19 @@ def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Generator
 def files(trust: Trust, tmp_path: Path) -> AgentFiles:
     """Those of an agent that may read, and has to ask for what else it does."""
     return agent_files(tmp_path, trust, "email:read")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Any]:
+    """Chromium, as Playwright drives it."""
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Household:
+    """A person's, with a gateway and an agent to which they have delegated."""
+    return Household(tmp_path)
 
 
 @pytest.fixture

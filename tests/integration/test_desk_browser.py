@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.browser import chromium, faults
+from tests.world.browser import faults
 from tests.world.desk import CALL, GATEWAY, PASSPHRASE, Agent, Desk, Line, write_locked
 
 from accredit.consent.asks import Ask
@@ -16,12 +16,6 @@ from accredit.keys import make_key
 
 ALLOW, DENY = "button[data-allow]", "button[data-deny]"
 READY = f"{ALLOW}:not([disabled])"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture

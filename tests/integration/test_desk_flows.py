@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.browser import chromium, faults
+from tests.world.browser import faults
 from tests.world.command import wait_until
 from tests.world.desk import Agent, Desk, Line
 
@@ -16,12 +16,6 @@ from accredit.consent.asks import Ask
 
 pytestmark = [pytest.mark.holds("console/page_views"), pytest.mark.holds("console/live")]
 ALLOW, DENY = "button[data-allow]", "button[data-deny]"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
 from msgspec.structs import replace
 from tests.world.agents import AgentFiles, agent_files
 from tests.world.authorization import Trust
-from tests.world.browser import chromium
 from tests.world.command import Serving, accredit
 from tests.world.connected import Connected
 from tests.world.desk import CALL, Agent, Desk, Line
@@ -27,12 +26,6 @@ from accredit.ratify.structures import delegation_sign_bytes
 pytestmark = [pytest.mark.holds("consent/asks", 4), pytest.mark.holds("consent/answers", 3)]
 HALVES = ("ed25519", "ml_dsa_65")
 halves = pytest.mark.parametrize("half", HALVES)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture

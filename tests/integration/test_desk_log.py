@@ -9,13 +9,12 @@ import re
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.browser import chromium, faults
+from tests.world.browser import faults
 from tests.world.command import accredit, environment, wait_until
 from tests.world.desk import Desk
 from tests.world.logs import Log
@@ -31,12 +30,6 @@ pytestmark = [
     pytest.mark.holds("cli/commands/desk"),
 ]
 EVIL = "<img src=x onerror=alert(1)>\u202eabc"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
 
 
 def written(folder: Path, signer: LogSigner | None = None) -> Path:

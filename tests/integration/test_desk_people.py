@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.world.agents import save_delegation
-from tests.world.browser import chromium, faults
+from tests.world.browser import faults
 from tests.world.command import accredit
 from tests.world.desk import PASSPHRASE, Desk
 from tests.world.household import Household, Told, passed_on, told_by
@@ -26,17 +25,6 @@ pytestmark = [
     pytest.mark.holds("console/gateways"),
 ]
 TAKE = "button[data-take]"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Household:
-    return Household(tmp_path)
 
 
 def opened(browser: Any, desk: Desk, path: str, **options: Any) -> Any:

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.test_desk_log import ReadOnly
 from tests.integration.test_postgres_gateways import url_of
-from tests.world.browser import chromium, faults
+from tests.world.browser import faults
 from tests.world.command import accredit
 from tests.world.copied_logs import copy_log
 from tests.world.household import Household, Told
@@ -27,17 +26,6 @@ pytestmark = [
 
 
 LIST = "[aria-label=Calls] tbody"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Household:
-    return Household(tmp_path)
 
 
 @pytest.fixture
@@ -104,7 +92,7 @@ def test_a_list_in_the_database_takes_delegations_back_on_the_page__and_one_that
     with ReadOnly(home.folder, url_of(reader(database))) as desk:
         page = browser.new_context().new_page()
         page.goto(desk.link)
-        page.wait_for_function("document.querySelector('#key').textContent === 'read-only'")  # it has signed in
+        page.wait_for_selector("#key:text-is('read-only')")  # it has signed in
         page.goto(f"{desk.url}people?all=1")
         page.wait_for_selector(".tag:has-text('taken back')")
         assert page.locator(".tag:has-text('taken back')").count() == 2  # with what the agent has passed on

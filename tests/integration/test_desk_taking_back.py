@@ -5,7 +5,7 @@ import re
 import secrets
 import sqlite3
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +15,6 @@ import pytest
 from msgspec.structs import replace
 from tests.world.agents import save_delegation
 from tests.world.asked import once
-from tests.world.browser import chromium
 from tests.world.command import Serving, accredit, wait_until
 from tests.world.desk import PASSPHRASE, Agent, Desk
 from tests.world.household import Household, Told, passed_on, told_by
@@ -34,17 +33,6 @@ pytestmark = [
     pytest.mark.holds("cli/actions/grants"),
 ]
 TAKE = "button[data-take]"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Household:
-    return Household(tmp_path)
 
 
 def one_of(told: Told, cert_id: str) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.browser import chromium, faults
+from tests.world.browser import faults
 from tests.world.command import Serving
 from tests.world.connected import Connected
 from tests.world.desk import Desk
@@ -17,17 +15,6 @@ pytestmark = pytest.mark.holds("console/uses")
 
 CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 CODE = re.compile(r"code ([0-9A-Z]{4}-[0-9A-Z]{2})")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Household:
-    return Household(tmp_path)
 
 
 def asks(home: Household, gateway: Serving, desk: Desk) -> tuple[Connected, str]:
