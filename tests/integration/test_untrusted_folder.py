@@ -1,11 +1,12 @@
 """What a folder that somebody else has filled can make the commands do, where the command line names the server."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.world.command import Serving, accredit
+from tests.world.command import COMMAND, Serving, accredit, environment
 from tests.world.ports import reserved_port
 
 from accredit.keys import make_key, write_key
@@ -110,3 +111,32 @@ def test_python_m_accredit_imports_no_module_of_the_folder(name: str, tmp_path: 
         assert not (tmp_path / "accredit" / "__init__.py").exists()
     with Serving(URL, folder=tmp_path, cold=True):
         assert not os.path.lexists(tmp_path / "trapped")
+
+
+@pytest.mark.holds("base/files", 1)
+@pytest.mark.parametrize("what", ["pipe", "folder", "large"])
+def test_a_configuration_that_is_no_file_or_has_no_end_keeps_no_command_waiting(what: str, tmp_path: Path) -> None:
+    file = tmp_path / "accredit.toml"
+    if what == "pipe":
+        os.mkfifo(file)
+    elif what == "folder":
+        file.mkdir()
+    else:
+        file.touch()
+        os.truncate(file, 2**30)
+    done = accredit("config", "check", folder=tmp_path)
+    assert done.returncode == 2
+    assert "error: " in done.stderr
+    assert "name a readable file" in done.stderr
+
+
+def test_a_configuration_that_another_command_prints_is_read(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, b"[gateway]\nport = 8999\n")
+    os.close(theirs)
+    done = subprocess.run(
+        [*COMMAND, "config", "show", "--config", f"/dev/fd/{ours}"],
+        pass_fds=[ours], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    os.close(ours)
+    assert "port = 8999" in done.stdout, done

@@ -7,12 +7,12 @@ The file may be anybody's: a name is offered only if it could be one.
 
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any, cast
 
 import typer
 
+from accredit.base.files import open_file
 from accredit.limits import MAX_COMPLETED_FILE_BYTES
 
 PLAIN_WORD = re.compile(r"[A-Za-z0-9@%_+=:,./-]+")
@@ -39,10 +39,8 @@ def _servers(file: Path) -> list[str]:
     import tomllib
 
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is not waited for
-        with open(descriptor, "rb") as opened:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_COMPLETED_FILE_BYTES:
+        with open_file(file) as opened:
+            if os.fstat(opened.fileno()).st_size > MAX_COMPLETED_FILE_BYTES:
                 return []
             found: Any = tomllib.loads(opened.read(MAX_COMPLETED_FILE_BYTES).decode())
     except (OSError, ValueError, RecursionError):

@@ -23,6 +23,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from accredit.base.files import make_folder
+from accredit.errors import ConfigurationError
 from accredit.keys.places import desk_log, user_runtime_folder
 from accredit.limits import DESK_RESTART_SECONDS, MAX_DESK_LOG_BYTES
 
@@ -67,8 +69,8 @@ class DeskStarter:
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=output,
                 )  # fmt: skip
                 output.write(f"started by accredit connect: `kill {process.pid}` ends it\n".encode())
-        except OSError as error:
-            _log.warning("the desk can't be started: %s", error.strerror)
+        except (OSError, ConfigurationError) as error:
+            _log.warning("the desk can't be started: %s", error)
             return None
         self._at = now
         with contextlib.suppress(RuntimeError):  # no room for a thread: the next start reaps it
@@ -98,7 +100,7 @@ def _is_private(folder: Path, user: int) -> bool:
 
 
 def _opened(path: Path) -> io.FileIO:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent)
     # Non-blocking: opening a pipe in the file's place would wait for whoever reads it.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     output = io.FileIO(os.open(path, flags, 0o600), "ab")

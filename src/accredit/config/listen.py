@@ -4,7 +4,6 @@ Outside loopback, a token or a proof in the clear belongs to whoever reads the n
 operator's word (`--insecure`) that something else provides it.
 """
 
-import os
 import ssl
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from accredit.base.text import one_line
 from accredit.config.schema import Admin, Gateway
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
-from accredit.keys import FileContent, memory_file, read_once
+from accredit.keys import FileContent, memory_file, read_file
 from accredit.limits import MAX_PEM_CHAIN_BYTES
 
 
@@ -103,17 +102,12 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
 
 def _content(name: str, path: str) -> FileContent:
     try:
-        return read_once(Path(path), lambda: _read(Path(path)))
-    except OSError as error:
+        return read_file(Path(path), MAX_PEM_CHAIN_BYTES)
+    except ConfigurationError as error:
         raise ConfigurationError(
-            one_line(f"can't read gateway.{name} {path}: {error.strerror}"),
+            one_line(f"gateway.{name}: {error.what}"),
             f"correct gateway.{name}, a path relative to the file that names it",
         ) from None
-
-
-def _read(path: Path) -> FileContent:
-    with path.open("rb") as file:
-        return FileContent.of(file.read(MAX_PEM_CHAIN_BYTES), os.fstat(file.fileno()))
 
 
 @contextmanager

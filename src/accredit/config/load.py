@@ -27,7 +27,7 @@ from accredit.config.problems import PREFIX, check_environment_name, problem
 from accredit.config.schema import FILES, LISTED, Config
 from accredit.config.values import WrongValue
 from accredit.errors import ConfigurationError
-from accredit.keys import FileContent, read_file, read_once
+from accredit.keys import read_file
 from accredit.limits import MAX_POLICY_BYTES
 
 DEFAULT_FILE = "accredit.toml"
@@ -146,11 +146,10 @@ def _find(file: Path | None, environ: Mapping[str, str], *, look_here: bool) -> 
 
 def _content(file: Path) -> bytes:
     try:
-        return read_once(file, lambda: FileContent(file.read_bytes(), 0, 0)).data
-    except OSError as error:
+        return read_file(file, MAX_POLICY_BYTES).data
+    except ConfigurationError as error:
         raise ConfigurationError(
-            f"can't read {one_line(str(file))}: {error.strerror}",
-            "name a readable file with --config or ACCREDIT_CONFIG",
+            one_line(error.what), "name a readable file with --config or ACCREDIT_CONFIG"
         ) from None
 
 

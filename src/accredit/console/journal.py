@@ -15,13 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from accredit.base.files import make_folder, open_file
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.keys.places import JOURNAL
 from accredit.limits import MAX_JOURNAL_ASKED_CHARS, MAX_JOURNAL_READ_BYTES
 
 _ASKED = "asked"
 _PRIVATE = 0o600
-_PRIVATE_FOLDER = 0o700
 
 Entry = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ class Journal:
         """Raise `ConfigurationError` if it can't be opened."""
         self.path = folder / JOURNAL
         try:
-            folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+            make_folder(folder)
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor = os.open(self.path, flags, _PRIVATE)
             os.fchmod(self._descriptor, _PRIVATE)
@@ -81,7 +81,7 @@ def read_journal(folder: Path) -> tuple[Entry, ...]:
     if not path.exists():
         return ()
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             begin = max(0, os.fstat(file.fileno()).st_size - MAX_JOURNAL_READ_BYTES)
             file.seek(begin)
             text = file.read(MAX_JOURNAL_READ_BYTES)

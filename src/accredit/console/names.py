@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from accredit.attest import LogKey
+from accredit.base.files import make_folder
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key, log_key, read_file, write_file
 from accredit.keys.formats import name_fault
@@ -80,6 +81,6 @@ def set_name(folder: Path, holder_id: str, name: str) -> None:
         names[holder_id] = name
     if len(names) > MAX_NAMES:
         raise ConfigurationError(f"there are {MAX_NAMES} names already", "take one away: accredit names set ID ''")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     text = json.dumps(names, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     write_file(folder / NAMES, text.encode(), private=True, replace=True)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key, read_file
-from accredit.keys.places import config_folder
+from accredit.keys.places import config_folder, home_folder
 from accredit.limits import MAX_DESK_FILE_BYTES, MAX_KEY_FILES, MAX_UNLOCKED_SECONDS, UNLOCKED_SECONDS
 
 DESK_FILE = "desk.toml"
@@ -51,12 +51,18 @@ def read_settings(environ: Mapping[str, str]) -> DeskSettings:
     found = _read(path) if path.exists() else _Desk()
     return DeskSettings(
         folder=folder,
-        key_file=folder / Path(found.key_file).expanduser() if found.key_file else None,
+        key_file=_path(found.key_file, folder, environ),
         store=found.store,
-        revocation_list=folder / Path(found.revocation_list).expanduser() if found.revocation_list else None,
+        revocation_list=_path(found.revocation_list, folder, environ),
         unlock_seconds=_unlock_seconds(found.unlock, path),
         start=found.start,
     )
+
+
+def _path(text: str, folder: Path, environ: Mapping[str, str]) -> Path | None:
+    if not text:
+        return None
+    return home_folder(environ) / text[2:] if text.startswith("~/") else folder / text
 
 
 def _read(path: Path) -> _Desk:

@@ -26,6 +26,7 @@ from typing import Any, cast
 
 from msgspec import to_builtins
 
+from accredit.base.files import PRIVATE_FOLDER, make_folder
 from accredit.base.peers import is_own, socket_peer, started_by
 from accredit.consent.answers import read_answer
 from accredit.consent.asks import read_ask
@@ -42,7 +43,6 @@ from accredit.limits import (
     MAX_PASSPHRASE_BYTES,
 )
 
-_FOLDER_MODE = 0o700
 _SOCKET_MODE = 0o600
 Said = Mapping[str, Any]
 
@@ -79,13 +79,13 @@ def listen(path: Path) -> socket.socket:
 def make_own_folder(folder: Path) -> None:
     """Make a folder that only the user can enter. One that is there and has our name is made so; any other one stays as
     it is: it may be the user's home, or everybody's. Raises `ConfigurationError` and `OSError`."""
-    folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    make_folder(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise ConfigurationError(f"{folder} is not a folder of your own", "set ACCREDIT_DESK_SOCKET to another path")
     if folder.name == OWN_FOLDER:
-        folder.chmod(_FOLDER_MODE)
-    elif stat.S_IMODE(found.st_mode) & ~_FOLDER_MODE:
+        folder.chmod(PRIVATE_FOLDER)
+    elif stat.S_IMODE(found.st_mode) & ~PRIVATE_FOLDER:
         raise ConfigurationError(
             f"{folder} can be entered by others", "set ACCREDIT_DESK_SOCKET to a path in a folder of yours alone (0700)"
         )

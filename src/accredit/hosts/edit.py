@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from accredit.base.clock import unix_seconds
+from accredit.base.files import SHARED_FOLDER, make_folder
 from accredit.errors import ConfigurationError
 from accredit.hosts.installed import remember
 from accredit.hosts.table import Entry, Host
@@ -145,10 +146,7 @@ def apply(edit: Edit, lock_folder: Path, program: Callable[[], None] | None = No
     with _locked(lock_folder):
         if read_host_file(edit.file) != edit.old:
             raise ConfigurationError(f"{edit.file} was changed meanwhile", "run the command again")
-        try:
-            edit.file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(f"can't make {edit.file.parent}: {error.strerror}", "make it first") from None
+        make_folder(edit.file.parent, SHARED_FOLDER)
         backup = _keep(edit.file, edit.old, _ADOPTED if edit.adopts else "")
         remember(lock_folder, edit.host, edit.file, dict.fromkeys(edit.entries))
         if program is not None:
@@ -255,8 +253,8 @@ def _name(item: object) -> str:
 
 @contextmanager
 def _locked(folder: Path) -> Generator[None]:
+    make_folder(folder)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder / "hosts.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ConfigurationError(f"can't lock {folder}: {error.strerror}", "make that folder writable") from None

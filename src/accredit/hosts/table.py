@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 
 from accredit.errors import ConfigurationError
 from accredit.hosts import jsonc, toml_text, yaml_text
+from accredit.keys.places import home_folder
 
 Entry = dict[str, Any]
 """What a host is told of one server."""
@@ -64,7 +65,7 @@ class Places:
 
     def __init__(self, environ: Mapping[str, str], platform: str = sys.platform) -> None:
         self.environ = environ
-        self.home = self.variable("HOME") or Path.home()
+        self.home = home_folder(environ)
         self.config = self.variable("XDG_CONFIG_HOME") or self.home / ".config"
         self.library = self.home / "Library/Application Support" if platform == "darwin" else self.config
 

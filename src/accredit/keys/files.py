@@ -10,6 +10,7 @@ import secrets
 import stat
 from pathlib import Path
 
+from accredit.base.files import open_file
 from accredit.base.standard import StandardInput, standing_for
 from accredit.errors import ConfigurationError
 from accredit.keys.reading import FileContent, read_once
@@ -34,12 +35,8 @@ def _sent(source: StandardInput, max_bytes: int) -> FileContent:
 
 def _read(path: Path, max_bytes: int) -> FileContent:
     try:
-        # Non-blocking: opening a pipe in the file's place would block for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise ConfigurationError(f"{path} is not a regular file", "name a file")
+        with open_file(path) as file:
+            found = os.fstat(file.fileno())
             data = file.read(max_bytes + 1)
     except OSError as error:
         raise ConfigurationError(f"can't read {path}: {error.strerror}", "name a file that can be read") from None
@@ -87,7 +84,9 @@ def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
         was = path.stat()
         try:
             _write_new(temporary, data, _PRIVATE, like=was)
-            if path.read_bytes() != old:
+            with open_file(path) as file:
+                same = file.read(len(old) + 1) == old
+            if not same:
                 raise ConfigurationError(f"{path} was changed meanwhile", "run the command again")
             temporary.replace(path)
         finally:

@@ -1,12 +1,16 @@
 """Where the files of the person who runs a command are (XDG Base Directory Specification). Reads nothing.
 
 `environ` is the process's environment. A variable that is empty, or no absolute path, counts as not set, as the
-specification says.
+specification says; without `HOME` the home folder is that of the system's user database.
 """
 
+import os
+import pwd
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from accredit.errors import ConfigurationError
 
 OWN_FOLDER = "accredit"
 """The name of our folder in each of the user's."""
@@ -14,14 +18,25 @@ JOURNAL = "journal.jsonl"
 """The name of the desk's journal."""
 
 
+def home_folder(environ: Mapping[str, str]) -> Path:
+    """Return the person's home folder. Raises `ConfigurationError` for a user without one."""
+    home = _absolute(environ, "HOME")
+    if home is not None:
+        return home
+    try:  # `Path.home` would take an empty HOME for `/`, and a relative one as it is
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        raise ConfigurationError("this user has no home folder", "set HOME to an absolute path") from None
+
+
 def config_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of keys, delegations, `desk.toml` and the names that a person gave."""
-    return (_absolute(environ, "XDG_CONFIG_HOME") or _home(environ) / ".config") / OWN_FOLDER
+    return (_absolute(environ, "XDG_CONFIG_HOME") or home_folder(environ) / ".config") / OWN_FOLDER
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of what the desk writes: its journal."""
-    return (_absolute(environ, "XDG_STATE_HOME") or _home(environ) / ".local" / "state") / OWN_FOLDER
+    return (_absolute(environ, "XDG_STATE_HOME") or home_folder(environ) / ".local" / "state") / OWN_FOLDER
 
 
 def desk_journal(environ: Mapping[str, str]) -> Path:
@@ -63,7 +78,3 @@ def desk_sockets(environ: Mapping[str, str], user: int) -> tuple[Path, ...]:
 def _absolute(environ: Mapping[str, str], name: str) -> Path | None:
     path = Path(environ.get(name) or ".")
     return path if path.is_absolute() else None
-
-
-def _home(environ: Mapping[str, str]) -> Path:
-    return _absolute(environ, "HOME") or Path.home()

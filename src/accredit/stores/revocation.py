@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from accredit.base.files import open_file
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.limits import (
@@ -288,9 +289,7 @@ class _File:
     def read(self) -> Sequence[bytes]:
         """Return the one list."""
         try:
-            # Non-blocking: opening a pipe in the file's place would block for ever.
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            with open(descriptor, "rb") as file:
+            with open_file(self._path) as file:
                 # One byte more than may be decoded, so that a longer list is refused as too long.
                 return [file.read(MAX_STATEMENT_BYTES + 1)]
         except OSError as error:

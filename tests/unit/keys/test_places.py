@@ -1,10 +1,15 @@
 """Files of the person are where the specification of such folders says, and nowhere a stranger could name."""
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
 
-from accredit.keys.places import config_folder, desk_socket, desk_sockets, runtime_folder, state_folder
+from accredit.console.settings import read_settings
+from accredit.errors import ConfigurationError
+from accredit.hosts.table import Places
+from accredit.keys.places import config_folder, desk_socket, desk_sockets, home_folder, runtime_folder, state_folder
 
 HOME = {"HOME": "/home/ada"}
 
@@ -35,3 +40,25 @@ def test_a_host_that_hands_on_few_variables_does_not_hide_the_desk() -> None:
         assert desk_sockets(HOME | host, 7) == (desk_socket(person), desk_socket(HOME))
     assert desk_sockets(HOME | {"XDG_RUNTIME_DIR": "/elsewhere"}, 7)[0] == Path("/elsewhere/accredit/desk.sock")
     assert desk_sockets(person | {"ACCREDIT_DESK_SOCKET": "/x/d.sock"}, 7) == (Path("/x/d.sock"),)
+
+
+@pytest.mark.parametrize("home", ["", ".", "relative"])
+def test_a_home_that_names_no_folder_is_that_of_the_user_database(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", home)  # what Python itself would go by
+    registered = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert home_folder({"HOME": home}) == home_folder({}) == Places({"HOME": home}).home == registered
+    assert config_folder({"HOME": home}) == registered / ".config" / "accredit"
+
+
+def test_a_user_without_any_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 2_000_000_000)
+    with pytest.raises(ConfigurationError, match="no home folder"):
+        home_folder({"HOME": ""})
+
+
+def test_a_tilde_in_the_desk_s_file_is_the_home_that_all_else_goes_by(tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "accredit"
+    folder.mkdir(parents=True)
+    (folder / "desk.toml").write_text('[desk]\nkey_file = "~/k"\nrevocation_list = "list"\n')
+    found = read_settings({"HOME": "/home/ada", "XDG_CONFIG_HOME": str(tmp_path / "config")})
+    assert (found.key_file, found.revocation_list) == (Path("/home/ada/k"), folder / "list")

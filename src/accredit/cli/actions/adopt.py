@@ -27,6 +27,7 @@ from typing import NamedTuple
 import typer
 
 from accredit.base.clock import unix_seconds
+from accredit.base.files import SHARED_FOLDER, make_folder
 from accredit.base.text import one_line
 from accredit.cli.actions import adopt_text as text
 from accredit.cli.actions.adopt_plan import Adopted, Plan, Root, plan, unset, wanting_sign_in
@@ -193,8 +194,8 @@ def _make_keys(job: _Job, passphrases: Passphrases) -> None:
         own_config_folder(os.environ)
         folder = job.agent.parent
         check_own_folder(folder, "let nobody else write there")
-        _make_folder(folder)
-        _make_folder(folder / GRANTS)  # what is put there is presented, too
+        make_folder(folder)
+        make_folder(folder / GRANTS)  # what is put there is presented, too
         person = person_key(os.environ, passphrases)
         agent = agent_key(job.agent, f"{job.host.name} of {os.environ.get('USER') or 'this machine'}"[:64])
         if not _still_counts(job.delegation, person, agent):
@@ -226,13 +227,13 @@ def _still_counts(file: Path, person: OwnKey, agent: OwnKey) -> bool:
 def _write(planned: Plan) -> None:
     """Take step 3."""
     if planned.old is None:
-        _make_folder(planned.file.parent, private=False)
+        make_folder(planned.file.parent, SHARED_FOLDER)
     if planned.secrets:
         folder = planned.file.parent / text.SECRETS
         if os.path.lexists(folder) and not stat.S_ISDIR(folder.lstat().st_mode):
             raise ConfigurationError(f"{folder} is no folder", "move it away")
         check_own_folder(folder, "let nobody else write there: credentials are kept in it")
-        _make_folder(folder)
+        make_folder(folder)
         if not os.path.lexists(folder / ".gitignore"):
             write_file(folder / ".gitignore", b"*\n", private=True)
     for path, data in planned.secrets.items():
@@ -246,13 +247,6 @@ def _write(planned: Plan) -> None:
         write_file(planned.file, planned.new, private=True)
     elif planned.new != planned.old:
         replace_file(planned.file, planned.new, old=planned.old)
-
-
-def _make_folder(folder: Path, *, private: bool = True) -> None:
-    try:
-        folder.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"can't make {folder}: {error.strerror}", "make it first") from None
 
 
 def _show(job: _Job) -> None:

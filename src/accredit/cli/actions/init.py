@@ -21,6 +21,7 @@ from typing import NamedTuple
 import typer
 
 from accredit.base.clock import unix_seconds
+from accredit.base.files import SHARED_FOLDER, make_folder
 from accredit.base.text import one_line
 from accredit.cli.actions.config_text import configuration
 from accredit.cli.actions.output import print_json, say, tell
@@ -97,7 +98,7 @@ class Prepared(NamedTuple):
         """Write the files (step 3). Raises `ConfigurationError`, also for a file that is there already, but for a key
         and a lock that an earlier run may have left."""
         file, key, _, lock = self.plan.files
-        _make(self.plan.folder)
+        make_folder(self.plan.folder, SHARED_FOLDER)
         written = [*self._write_key(key)]
         try:
             if not _holds(lock, self.lock):
@@ -137,13 +138,6 @@ def _may_hold_secret(upstream: HttpUpstream | StdioUpstream) -> bool:
 
 def _holds(path: Path, data: bytes) -> bool:
     return path.is_file() and read_file(path, MAX_LOCK_BYTES).data == data
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _no_folder(folder, error.strerror or type(error).__name__) from None
 
 
 def _no_folder(folder: Path, why: str) -> ConfigurationError:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, timestamp
 from accredit.base.clock import unix_ms
+from accredit.base.files import open_file
 from accredit.base.standard import standing_for
 from accredit.config import load, own_key_file, store_of
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
@@ -138,7 +139,7 @@ def lines(path: Path) -> Iterator[bytes]:
         yield from (line.removesuffix(b"\n") for line in source.lines(MAX_ATTESTATION_BYTES + 2))
         return
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             while line := file.readline(MAX_ATTESTATION_BYTES + 2):
                 yield line.removesuffix(b"\n")
     except OSError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.base.clock import unix_seconds
+from accredit.base.files import make_folder
 from accredit.cli.actions.output import tell
 from accredit.cli.actions.own_files import check_own_folder
 from accredit.cli.passphrases import new_passphrase, passphrase_source
@@ -83,10 +84,7 @@ def own_config_folder(environ: Mapping[str, str]) -> Path:
     """Return the person's folder of keys, which is there now (rule 1). Raises `ConfigurationError`."""
     folder = config_folder(environ)
     check_own_folder(folder, "let nobody else write there: who does can sign in your name")
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(f"can't make {folder}: {error.strerror}", "set XDG_CONFIG_HOME") from None
+    make_folder(folder)
     return folder
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from accredit.base.deferred import require_extra
+from accredit.base.files import open_file
 from accredit.base.text import excerpt
 from accredit.errors import AccreditError, StoreUnavailable
 from accredit.limits import DEAD_PEER_SECONDS, MAX_PASSWORD_BYTES, STORE_CONNECT_SECONDS, STORE_WAIT_SECONDS
@@ -156,7 +157,7 @@ def _password(database: PostgresDatabase) -> str | None:
     if database.password_file is None:
         return None
     try:
-        with database.password_file.open("rb") as file:
+        with open_file(database.password_file) as file:
             return file.read(MAX_PASSWORD_BYTES).decode("utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError):
         raise DatabaseFailed(f"{database.password_file}: the database's password can't be read from it") from None

@@ -1,0 +1,66 @@
+"""Opening files that somebody else may have put there, and making folders of one's own. I/O: both.
+
+1. What is opened is a regular file: nobody waits for a pipe, and no device is read that never ends.
+2. A descriptor that this process was started with may be a pipe, where its path names it: a shell gives such a path for
+   `<(COMMAND)`. The standard streams are none of these: a file that is named `-` is read in `base.standard` alone.
+3. A folder that is made, and each that is made above it, is nobody else's to write in, whatever the umask lets through.
+   `Path.mkdir(mode=..., parents=True)` would make those above with the umask alone.
+
+Not checked: how much there is to read. Whoever reads gives a bound.
+"""
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from accredit.errors import ConfigurationError
+
+PRIVATE_FOLDER = 0o700
+"""The mode of a folder for one user alone: the XDG Base Directory Specification wants it of those that we make."""
+SHARED_FOLDER = 0o755
+"""The mode of a folder that others may look into."""
+
+_GIVEN_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(?:[3-9]|[1-9][0-9]+)")
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading (rules 1 and 2). Raises `OSError`, also if it is no regular file."""
+    # Non-blocking: opening a pipe in the file's place would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISFIFO(mode) and _GIVEN_DESCRIPTOR.fullmatch(str(path)):
+            os.set_blocking(descriptor, True)
+        elif stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        elif not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def make_folder(folder: Path, mode: int = PRIVATE_FOLDER) -> None:
+    """Make a folder and those above it, where they are missing (rule 3); one that is there stays as it is. Raises
+    `ConfigurationError`."""
+    try:
+        _make(folder, mode)
+    except OSError as error:
+        raise ConfigurationError(f"can't make {folder}: {error.strerror}", "make it first, or name another") from None
+
+
+def _make(folder: Path, mode: int) -> None:
+    try:
+        folder.mkdir(mode)
+    except FileNotFoundError:
+        if folder.parent == folder:
+            raise
+        _make(folder.parent, mode)
+        folder.mkdir(mode, exist_ok=True)
+    except OSError:
+        if not folder.is_dir():  # as `Path.mkdir` does: some systems say something else than that it is there
+            raise
