@@ -17,6 +17,7 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added, can_name_caller
 from accredit.limits import MAX_QUOTAS
 from accredit.policy import facts_fault, may_guard, scope_fault
+from accredit.policy.drill import DRILLS
 from accredit.policy.merging import SERVER_NAME
 from accredit.policy.quotas import ANY_TOOL, window_seconds
 from accredit.stores.postgres.address import SCHEME, parse_address
@@ -249,6 +250,8 @@ def _token_scope(value: str) -> None:
 def _tool_name(value: str) -> None:
     if not value:
         raise ValueError("should have a name")
+    if value in DRILLS:
+        raise ValueError("is a tool of the gateway's own, for `accredit drill`, and no server's")
 
 
 def _window(value: str) -> None:

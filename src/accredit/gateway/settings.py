@@ -13,6 +13,7 @@ from accredit.gateway.forwarding import can_be_added
 from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
 from accredit.pins import Pins
 from accredit.policy import Policy
+from accredit.policy.drill import DRILLS
 from accredit.policy.merging import SERVER_NAME, merged_name
 from accredit.policy.quotas import Quotas
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
@@ -258,9 +259,13 @@ class GatewaySettings:
 
     @property
     def named_tools(self) -> list[str]:
-        """The tools that the catalog names, as clients know them."""
+        """The tools that the catalog names, as clients know them, and the gateway's own."""
+        return [*self._in_catalog, *sorted(DRILLS)]
+
+    @property
+    def _in_catalog(self) -> list[str]:
         if self.members:
-            return [merged_name(each.server, tool) for each in self.members for tool in each.named_tools]
+            return [merged_name(each.server, tool) for each in self.members for tool in each._in_catalog]
         return list(self.proofs.policy.catalog.tools) if self.proofs is not None else []
 
     @property

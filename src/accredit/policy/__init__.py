@@ -1,10 +1,10 @@
 """The decision of a call: who may do what, and on whose authority. Pure: it yields what it needs (`needs`).
 
-`catalog` which scope a target needs · `facts` what constraints are evaluated against · `guarded_call` one call, and
-what binds a proof to it · `decide` the steps, in their order · `decision` what they go by and end in · `uses` how often
-a certificate may be used · `evaluators` who evaluates constraints that the protocol does not define · `refusals` what a
-client is told · `needs` what a decision asks of the world, and how it is answered · `passing` what is removed from and
-added to a message on its way · `lists` what is listed · `tasks` whose a task is.
+`catalog` which scope a target needs · `drill` the gateway's own tools · `facts` what constraints are held against ·
+`guarded_call` one call, and what binds a proof to it · `decide` the steps, in their order · `decision` what they go by
+and end in · `uses` how often a certificate may be used · `evaluators` who evaluates constraints that the protocol does
+not define · `refusals` what a client is told · `needs` what a decision asks of the world, and how it is answered ·
+`passing` what is removed from and added to a message on its way · `lists` what is listed · `tasks` whose a task is.
 """
 
 from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault

@@ -1,17 +1,19 @@
 """The catalog: which scope each tool, resource and prompt needs. No I/O.
 
 A tool is found by its exact name; failing that it has the default scope; without one it is unknown, and an unknown tool
-is never called. A resource has the scope of the longest configured prefix of its URI, else the general one. A target
-whose scope is sensitive in the canonical vocabulary is sensitive even where the operator did not mark it.
+is never called. The gateway's own tools (`drill`) are in each catalog, and in no list. A resource has the scope of the
+longest configured prefix of its URI, else the general one. A target whose scope is sensitive in the canonical
+vocabulary is sensitive even where the operator did not mark it.
 """
 
 import hashlib
 import re
 from collections.abc import Collection, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from accredit.limits import MAX_SCOPE_LENGTH_BYTES, MAX_SCOPE_WORD_CHARS
+from accredit.policy.drill import DRILL, DRILL_SCOPE, SENSITIVE_DRILL
 from accredit.policy.facts import NO_FACTS, Facts
 from accredit.policy.uris import readings
 from accredit.ratify.scopes import WILDCARDS, is_sensitive, unknown_scope
@@ -43,13 +45,21 @@ class Entry(Struct, frozen=True, kw_only=True):
         return self.scope in granted or any(scope in granted for scope in self.accepts)
 
 
+OWN_TOOLS: Mapping[str, Entry] = {
+    DRILL: Entry(scope=DRILL_SCOPE),
+    SENSITIVE_DRILL: Entry(scope=DRILL_SCOPE, marked_sensitive=True),
+}
+"""The entries of the gateway's own tools."""
+
 _UNSAID = (Entry(scope="mcp:resource"), Entry(scope="mcp:prompt"))
 """The entries of resources and prompts where the configuration names none."""
 
 
 class Catalog(Struct, frozen=True, kw_only=True):
-    """Every entry of a deployment. The keys of `resource_prefixes` are plain prefixes of URIs."""
+    """Every entry of a deployment. The keys of `resource_prefixes` are plain prefixes of URIs. `own_tools` are those
+    that are no server's: none where a server's author decides."""
 
+    own_tools: Mapping[str, Entry] = field(default_factory=lambda: OWN_TOOLS)
     tools: Mapping[str, Entry] = {}
     default_tool: Entry | None = None
     resource: Entry = _UNSAID[0]
@@ -66,7 +76,7 @@ class Catalog(Struct, frozen=True, kw_only=True):
 
     def tool(self, name: str) -> Entry | None:
         """Return the entry of a tool, or None."""
-        return self.tools.get(name, self.default_tool)
+        return self.own_tools.get(name) or self.tools.get(name, self.default_tool)
 
     @property
     def says_something(self) -> bool:
@@ -121,8 +131,10 @@ def scope_fault(scope: str) -> str | None:
     """Return why a catalog can't ask for a scope, or None.
 
     A tool asks for one concrete scope: one of the vocabulary, or one of its own in the form GROUP:NAME. `x-...:` and
-    `urn:` are reserved (Ratify section 6).
+    `urn:` are reserved (Ratify section 6), and so is that of the gateway's own tools (`drill`).
     """
+    if scope == DRILL_SCOPE:
+        return "is that of the gateway's own tools, which `accredit drill` calls: nothing else may ask for it"
     if len(scope.encode("utf-8", "replace")) > MAX_SCOPE_LENGTH_BYTES:
         return f"is longer than {MAX_SCOPE_LENGTH_BYTES} bytes"
     if scope in WILDCARDS or scope.endswith(":*") or scope == "*":

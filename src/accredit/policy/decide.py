@@ -12,7 +12,8 @@
    challenge that is spent, or not issued here where it must be, is refused before its signatures are checked.
 5. No certificate of the chain is revoked (each is asked about, in the course of 4).
 6. Where definitions are pinned, the tool's present one, as the server lists it for this caller, is the pinned one. A
-   stranger makes nobody ask the server, and no challenge or use is gone with a call that is refused for this.
+   stranger makes nobody ask the server, and no challenge or use is gone with a call that is refused for this. The
+   gateway's own tools (`drill`) have no definition, and no server is asked for one.
 7. Only now is the challenge spent: a forged proof can't burn a real challenge.
 8. The constraints of every certificate hold for the facts of the call; the scope that all certificates grant covers the
    target; limited uses and quotas are taken, atomically (`uses`). Constraints are not evaluated for a list.
@@ -55,6 +56,7 @@ from accredit.policy import refusals
 from accredit.policy.catalog import Entry
 from accredit.policy.constraint_words import why_refused
 from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, FlowOf, Policy
+from accredit.policy.drill import DRILLS
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.guarded_call import TASK_CHANGES, GuardedCall
 from accredit.policy.needs import (
@@ -361,7 +363,7 @@ class Case:
         Where pins are not enforced, a delegation that names a definition is still good for that one alone.
         """
         pins, call = self._pins, self._call
-        if pins is None or call.method != "tools/call":
+        if pins is None or call.method != "tools/call" or call.target in DRILLS:
             return
         expected = pins.tools.get(call.target)
         found = yield FindDefinition(call.target, bundle.delegations[-1].issuer_id, bundle.agent_id)

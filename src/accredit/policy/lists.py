@@ -1,6 +1,7 @@
 """What a client sees of a list of tools, resources, resource templates or prompts. No I/O.
 
-1. Where proofs are required, an item that no proof could allow is left out.
+1. Where proofs are required, an item that no proof could allow is left out; wherever lists are edited, so is a server's
+   tool with the name of one of the gateway's own (`drill`).
 2. An item that the list's own proof does not cover is left out, and so is a tool that the token may not use; the result
    is then `private`.
 3. Where definitions are enforced, a tool whose definition is not the pinned one is left out.
@@ -115,6 +116,8 @@ class ListView(Struct, frozen=True, kw_only=True):
 
     def shown(self, kind: Kind, named: str, entry: Entry | None) -> bool:
         """Return whether an item is listed."""
+        if kind.method == "tools/call" and named in self.catalog.own_tools:
+            return False
         if self.token is not None and kind.method == "tools/call" and not may_use(self.token, named):
             return False
         if self.observed:

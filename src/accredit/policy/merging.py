@@ -7,6 +7,7 @@
 3. Each name stands for one of one server, and each of one server has one name. There is no other spelling: another case
    or an escape is another name, which is nobody's. A resource `ui://x` alone has one more, `ui://NAME__x`: hosts show a
    tool's page (MCP Apps) only from a URI of that scheme.
+4. The gateway's own tools (`drill`) have their own names here, too, and no other: `NAME__accredit.drill` is nobody's.
 """
 
 import re
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.policy.catalog import MCP_SCOPES, Catalog, Entry
+from accredit.policy.drill import is_drill
 
 SERVER_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 """The names that servers may have (`[servers.NAME]`)."""
@@ -78,7 +80,11 @@ class MergedCatalog(Catalog, frozen=True, kw_only=True):
 
     def find(self, method: str, target: str) -> Entry | None:
         """Return the entry for a guarded call; None if no scope would allow it, or it is no server's."""
+        if is_drill(method, target):
+            return self.own_tools.get(target)
         found = member_of_target(method, target)
+        if found is not None and is_drill(method, found.own):
+            return None
         catalog = self.by_server.get(found.server) if found is not None else None
         return catalog.find(method, found.own) if catalog is not None and found is not None else None
 

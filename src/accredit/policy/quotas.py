@@ -1,7 +1,8 @@
 """Quotas: how many calls, or how much by them, anybody may make in a window of time. No I/O.
 
 1. A quota counts calls of tools, by the principal, the agent, the token's subject or the server. A call that lacks what
-   it is counted by, or the fact that is summed, can't be counted: it is refused.
+   it is counted by, or the fact that is summed, can't be counted: it is refused. The gateway's own tools (`drill`) are
+   not counted: their calls go to no server.
 2. Every quota that a call falls under has to have room, and so have the certificates' own limits; else nothing is
    counted (`uses`).
 3. What was counted depends on whom and what it is counted for, not on the limit: one that is changed finds it. At the
@@ -19,6 +20,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from accredit.limits import MAX_RATE_WINDOW_SECONDS, QUOTA_MARKS
+from accredit.policy.drill import DRILLS
 from accredit.policy.merging import Member, member_of_name, merged_name
 from accredit.ports import RateLimit
 
@@ -83,6 +85,8 @@ class Quotas(Struct, frozen=True):
 
     def taken_by(self, tool: str, caller: QuotaCaller, facts: Mapping[str, str | float]) -> Taken:
         """Return what a call of a tool takes of each quota. Raises `QuotaReached`."""
+        if tool in DRILLS:
+            return ()  # nobody's tools: nothing comes of their calls
         own = member_of_name(tool) if self.merged else Member(self.server, tool)
         if own is None or (self.merged and own.server not in self.merged):
             return ()  # nobody's tool: the call goes nowhere, and a stranger could think of any number of them

@@ -34,6 +34,7 @@ from accredit.limits import (
     MAX_TOLD_TARGETS,
 )
 from accredit.policy.catalog import Catalog, Entry, own_scope, scope_fault
+from accredit.policy.drill import is_drill
 from accredit.policy.guarded_call import GUARDED, TASKS
 from accredit.policy.merging import member_of_target
 from accredit.ratify import Extension
@@ -177,6 +178,8 @@ class Suggester:
         """Take one record in; that of an outcome says nothing new."""
         if record.decision is None or record.call.method not in GUARDED:
             return
+        if is_drill(record.call.method, record.call.target):
+            return  # it was made to be seen through, and its grant is over
         why = self._why_not(record)
         if why:
             self._refused.setdefault(why, Refused()).add(record)

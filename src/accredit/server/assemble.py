@@ -77,7 +77,7 @@ class Guard:
         policy = Policy(
             verifier_id=gateway_id,
             roots=pinned,
-            catalog=Catalog(),
+            catalog=Catalog(own_tools={}),
             vocabulary=MCP_SCOPES | ({default_tool_scope} if default_tool_scope else set[str]()),
             binding_required=binding == "required",
             freshness_seconds=freshness_seconds,

@@ -117,7 +117,7 @@ class Judge:
     def view(self, allowed: Allowed) -> ListView:
         """Return how the sender of a list request sees it."""
         if self._proofs is None:
-            return ListView(catalog=Catalog(), token=allowed.token)
+            return ListView(catalog=Catalog(own_tools={}), token=allowed.token)
         authority, policy = allowed.authority, self._proofs.policy
         return ListView(
             catalog=policy.catalog,

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from accredit.cli.actions.config_text import holds, tool_table
+from accredit.cli.actions.config_text import can_have_table, tool_table
 from accredit.cli.actions.output import tell
 from accredit.cli.actions.suggest_scopes import Suggestion, suggestions
 from accredit.cli.asking.listing import Offer
@@ -46,9 +46,7 @@ def add_tables(loaded: Loaded, offers: Mapping[str, Offer]) -> Loaded:
 
 def _missing(catalog: Catalog, offer: Offer, server: str) -> list[Suggestion]:
     return [
-        each
-        for each in suggestions(offer, server)
-        if catalog.tool(each.tool) is None and each.tool and holds(each.tool)
+        each for each in suggestions(offer, server) if catalog.tool(each.tool) is None and can_have_table(each.tool)
     ]
 
 

@@ -5,7 +5,8 @@ The server's words go into comments and keys. Whatever they are, they stay there
 1. a comment is one line, printable and short: what is not printable is escaped (line ends, control characters, changes
    of writing direction);
 2. a key or a string is quoted, and what is not printable ASCII is escaped, so that look-alikes are seen;
-3. a name that TOML can't hold, which has half a surrogate pair, is left out: such a tool is refused.
+3. a name that TOML can't hold, which has half a surrogate pair, is left out, and so is one of the gateway's own tools
+   (`policy.drill`): such a tool is refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from accredit.config.schema import Gateway
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.hosts.toml_text import key, string
 from accredit.limits import MAX_LISTED_EXAMPLES, MAX_SAID_CHARS
+from accredit.policy.drill import DRILLS
 
 _Headers = Mapping[str, str | Mapping[str, str]]
 """`upstream.headers`: each a string, or a table of strings that says where it comes from."""
@@ -112,10 +114,16 @@ def holds(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
+def can_have_table(tool: str) -> bool:
+    """Return whether a server's tool can be named in a catalog: one that is called as a tool of the gateway's own
+    can't."""
+    return bool(tool) and holds(tool) and tool not in DRILLS
+
+
 def tool_table(suggestion: Suggestion, name: str = "") -> str:
     """Return the table of one tool, or a comment if it can't have one. `name` is its server's in `[servers]`."""
     comment = f'# "{_said(suggestion.description)}"\n' if suggestion.description.strip() else ""
-    if not suggestion.tool or not holds(suggestion.tool):
+    if not can_have_table(suggestion.tool):
         return f"# A tool whose name can't be written here is left out, and so refused: {_said(suggestion.tool)}\n"
     sensitive = "sensitive = true\n" if suggestion.sensitive else ""
     some = "# Only some clients see it, by what they can do.\n" if suggestion.only_some else ""

