@@ -125,6 +125,22 @@ class Desk:
                 raise DeskError("not_signed", f"nothing was signed: {error}") from None
             self._give(asked, (cert,))
 
+    @property
+    def wanted_for(self) -> str:
+        """What the passphrase is for now: what waits for the key, else, where each signature needs it, the only ask
+        that waits; "" if there is nothing, or if it is not clear which."""
+        return self.keys.wanted_for or self._beforehand
+
+    async def unlock(self, passphrase: str, told: str | None) -> None:
+        """Open the key for what the person was `told` (None: nobody was). Raises `ConfigurationError` for a wrong
+        passphrase, and `DeskError`."""
+        await self.keys.unlock(passphrase, told, self._beforehand)
+
+    @property
+    def _beforehand(self) -> str:
+        waiting = self.book.waiting(self.now()) if self.keys.is_for_each else []
+        return _reason(waiting[0].ask) if len(waiting) == 1 else ""
+
     def deliver(self, answer: Answer) -> None:
         """Pass on what the person signed elsewhere. Raises `DeskError`."""
         asked = self.book.known(answer.ask)

@@ -197,7 +197,7 @@ class DeskSocket:
     def _pong(self, _value: object, _connection: "_Connection") -> Said:
         person = self._desk.person
         whose = {"id": person.id, "name": person.name}
-        return {"pong": 1, "person": whose, "url": self._address, "wanted": self._desk.keys.wanted_for}
+        return {"pong": 1, "person": whose, "url": self._address, "wanted": self._desk.wanted_for}
 
     def _ask(self, raw: object, connection: "_Connection") -> Said:
         try:
@@ -264,7 +264,7 @@ class DeskSocket:
         if not isinstance(passphrase, str) or len(passphrase) > MAX_PASSPHRASE_BYTES:
             raise DeskError("passphrase", "that is not the passphrase")
         try:
-            await self._desk.keys.unlock(passphrase, wanted_for if isinstance(wanted_for, str) else None)
+            await self._desk.unlock(passphrase, wanted_for if isinstance(wanted_for, str) else None)
         except ConfigurationError:
             raise DeskError("passphrase", "that is not the passphrase") from None
         return {"key": self._desk.keys.state}

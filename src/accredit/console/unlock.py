@@ -6,7 +6,8 @@
    one that is worth the passphrase (3). Whoever started the desk with a file that holds it has answered all prompts
    beforehand.
 3. Then the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock = "each"`, and for
-   signatures that are worth it (`each`), every single one needs the passphrase.
+   signatures that are worth it (`each`), every single one needs the passphrase. Where each needs it, whoever types it
+   before anything waits for the key opens it for what they were shown, and for nothing that comes first.
 4. `lock` forgets the key and the passphrase at once, and ends a prompt: what waited for the key is not signed.
 
 The key's bytes are not wiped from memory when they are forgotten: Python copies as it likes. That no other program
@@ -78,12 +79,17 @@ class KeyHolder:
         self._on_change = on_change
         self._open: HybridSigner | None = None
         self._closing: asyncio.TimerHandle | None = None
-        self._once: HybridSigner | None = None
+        self._once: tuple[str, HybridSigner] | None = None
         self._locks = 0
         self._asking = asyncio.Lock()
         self._trying = asyncio.Lock()
         self._wanted: asyncio.Future[HybridSigner] | None = None
         self._text, self._each = "", False
+
+    @property
+    def is_for_each(self) -> bool:
+        """Whether every signature needs the passphrase."""
+        return self._key.is_encrypted and self._unlock_seconds is None
 
     @property
     def wanted_for(self) -> str:
@@ -114,13 +120,16 @@ class KeyHolder:
         async with self._asking:
             if self._open is not None and not each:
                 return self._open
-            once, self._once = self._once, None
-            return once or await self._opened(text, each=each)
+            if self._once is not None and self._once[0] == text:
+                (_, once), self._once = self._once, None
+                return once
+            return await self._opened(text, each=each)
 
-    async def unlock(self, passphrase: str, wanted_for: str | None = None) -> None:
-        """Open the key for whoever waits for it, else for as long as it stays open, or for the next signature.
-        `wanted_for` is what the person was told (None: nobody was, and nothing is compared). Raises
-        `ConfigurationError` for a wrong passphrase."""
+    async def unlock(self, passphrase: str, wanted_for: str | None = None, beforehand: str = "") -> None:
+        """Open the key for whoever waits for it, else for as long as it stays open; where each signature needs it, for
+        that which is shown to the person (`beforehand`, "" if it is not clear which). `wanted_for` is what they were
+        told (None: nobody was, and nothing is compared). Raises `ConfigurationError` for a wrong passphrase, and
+        `DeskError`."""
         locks = self._locks
         async with self._trying:  # each try takes 64 MiB, and any program of the user may try
             opened = await asyncio.to_thread(self._key.open, passphrase)
@@ -130,8 +139,10 @@ class KeyHolder:
             waiting.set_result(opened)
         elif waiting is not None and self._unlock_seconds is None:
             raise DeskError("changed", "the desk waits for it for something else by now: see what for, and try again")
+        elif self._unlock_seconds is None and (not beforehand or wanted_for not in (None, beforehand)):
+            raise DeskError("nothing", "nothing waits for it, and each signature needs it: press Allow first")
         elif self._unlock_seconds is None and locks == self._locks:
-            self._once = opened
+            self._once = beforehand, opened
             self._close_after(PASSPHRASE_SECONDS)
         self._keep(opened, locks)
 

@@ -161,15 +161,29 @@ def test_what_waits_for_the_key_is_not_signed_once_it_is_locked(how: str) -> Non
 
 
 @pytest.mark.holds("console/unlock", 3)
-def test_unlock_beforehand_is_for_one_signature_where_each_needs_it() -> None:
+def test_unlock_beforehand_is_for_one_signature_where_each_needs_it__and_for_no_other_that_comes_first() -> None:
     async def work() -> None:
-        typing = Typing(None)
+        typing = Typing(None, None)
         holder = KeyHolder(LOCKED, unlock_seconds=None, prompt=typing)
-        await holder.unlock(WORD)
+        await holder.unlock(WORD, beforehand="x")
+        with pytest.raises(DeskError, match="nothing was signed"):
+            await holder.signer("another", each=True)
         await holder.signer("x", each=True)
-        assert typing.asked == []
-        with pytest.raises(DeskError):
+        assert typing.asked == ["another"]
+        with pytest.raises(DeskError, match="nothing was signed"):
             await holder.signer("x", each=True)
+
+    run(work)
+
+
+@pytest.mark.holds("console/unlock", 3)
+@pytest.mark.parametrize(("told", "beforehand"), [("", ""), (None, ""), ("x", ""), ("x", "another")])
+def test_who_unlocks_for_nothing_opens_nothing_where_each_signature_needs_it(told: str | None, beforehand: str) -> None:
+    async def work() -> None:
+        holder = KeyHolder(LOCKED, unlock_seconds=None, prompt=Typing())
+        with pytest.raises(DeskError, match="press Allow first"):
+            await holder.unlock(WORD, told, beforehand)
+        assert holder.state == "locked"
 
     run(work)
 
@@ -206,7 +220,7 @@ def test_lock_forgets_the_key_at_once() -> None:
 def test_a_key_that_is_locked_while_it_is_being_opened_stays_locked(each: int | None) -> None:
     async def work() -> None:
         holder = KeyHolder(LOCKED, unlock_seconds=each)
-        unlocking = asyncio.ensure_future(holder.unlock(WORD))
+        unlocking = asyncio.ensure_future(holder.unlock(WORD, beforehand="x"))
         await asyncio.sleep(0)  # it has begun, in a thread
         holder.lock()
         await unlocking
