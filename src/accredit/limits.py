@@ -1667,6 +1667,28 @@ DOCTOR_SECONDS = 8.0
 DOCTOR_STORE_SECONDS = 2.0
 """How long a store's file is checked for damage: a large one is not read to its end."""
 
+DOCTOR_DATABASE_SECONDS = 4.0
+"""How long a database may take to say how it is, once it is reached: each statement reads its catalog alone."""
+
+PRODUCTION_CERTIFICATE_DAYS = 14
+"""For how long the endpoint's certificate has to be good still: who renews 90 days' certificates does so after 60."""
+
+PRODUCTION_UNSENT_SECONDS = 3_600
+"""How old the first entry of the log may be that a sink does not have: what is nowhere else can be cut off unseen. A
+sink that is tried again after a failure has it within a minute."""
+
+PRODUCTION_ROOM_BYTES = 1 << 30
+"""What has to be free where the store's file is: some 400,000 recorded calls."""
+
+PRODUCTION_DESCRIPTORS = 4_096
+"""How many files a gateway has to be able to open: half of them are for clients (`MAX_CLIENT_CONNECTIONS`)."""
+
+PRODUCTION_KILLED_SECONDS = 30
+"""When Kubernetes kills what it has asked to end, where nothing is said; systemd waits for 90."""
+
+MAX_LOOKED_AT_DESCRIPTORS = 200_000
+"""Descriptors of this machine's processes among which the gateway's listener is looked for."""
+
 CLOCK_DIFFERENCE_SECONDS = 5.0
 """By how much a gateway's clock may differ from this machine's before somebody is told: proofs are fresh for 30 s, and
 calls with a challenge take some of these."""

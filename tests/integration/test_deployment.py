@@ -195,7 +195,7 @@ def test_the_how_to_for_systemd_gives_a_gateway_that_runs_as_its_unit_may(
     mail: str, root: Path, tmp_path: Path
 ) -> None:
     (etc := root / "etc").mkdir()
-    files, _ = [body for kind, body in page("systemd.md") if kind == "console"]
+    files, *_ = [body for kind, body in page("systemd.md") if kind == "console"]
     *typed_here, installed = (
         files.replace("/etc/accredit", str(etc)).replace("http://127.0.0.1:9000/mcp", mail).splitlines()
     )
@@ -223,7 +223,7 @@ def kubernetes_page(overlay: str) -> tuple[str, str, str, str]:
     """The page's commands before the secrets, those that make them, the sections, and the overlay; as it says for
     `sqlite`, too."""
     blocks = page("kubernetes.md")
-    _, ours, secrets, _ = [body for kind, body in blocks if kind == "console"]
+    _, ours, secrets, *_ = [body for kind, body in blocks if kind == "console"]
     (sections,), (kustomization,) = ([body for kind, body in blocks if kind == wanted] for wanted in ("toml", "yaml"))
     if overlay == "sqlite":
         ours, secrets = ours.replace("cluster.keys", "rounds.keys"), secrets.replace("cluster.keys", "rounds.keys")

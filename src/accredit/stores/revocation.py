@@ -118,6 +118,12 @@ class RevocationLists:
         await self.check()
         return any(cert_id in each.revoked for each in self._watched)
 
+    def size(self) -> tuple[int, int]:
+        """Return how many lists are in force, and how many certificates are in them, as of the last look."""
+        return sum(len(each.digests) for each in self._watched), len(
+            frozenset[str]().union(*(each.revoked for each in self._watched))
+        )
+
     def has_list(self, sha256: str) -> bool:
         """Return whether a list with this SHA-256 is in force, as of the last look."""
         return any(sha256 in each.digests for each in self._watched)

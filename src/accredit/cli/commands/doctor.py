@@ -9,6 +9,7 @@ import typer
 
 from accredit.cli.options import JsonOption
 from accredit.cli.standard import only_file
+from accredit.errors import ConfigurationError
 
 
 def doctor(
@@ -21,6 +22,13 @@ def doctor(
             help="The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml.",
         ),
     ] = None,
+    production: Annotated[
+        bool, typer.Option("--production", help="Go through the checklist for production instead, line by line.")
+    ] = False,
+    left_out: Annotated[
+        list[str] | None,
+        typer.Option("--except", metavar="ID", help="A line of it that does not count, on your word; may be repeated."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Says what is wrong with keys, configuration, store, gateway, clock, desk, hosts and versions, and what mends it.
@@ -28,12 +36,23 @@ def doctor(
     It looks at all of it at one time, within some seconds, and changes nothing. Where a command mends something, that
     is printed to be copied. The exit code is 1 if something is bad; a desk that does not run is not.
 
+    With --production it goes through the checklist of docs/how-to/run-in-production.md, for one configuration: each
+    line is ok, or not, with the setting or command that mends it, or can't be told from here, which is no yes.
+
     Examples:
 
     accredit doctor
 
     accredit doctor --config accredit.toml --json
+
+    accredit doctor --production --config accredit.toml --except production.quotas
     """
+    if production:
+        from accredit.cli.actions.doctor.production.checklist import go_through
+
+        return go_through(config, left_out or (), as_json=as_json)
+    if left_out:
+        raise ConfigurationError("--except is of the checklist for production", "give --production, too")
     from accredit.cli.actions.doctor.examine import diagnose
 
     return diagnose(config, as_json=as_json)

@@ -60,9 +60,11 @@ class _Position(NamedTuple):
 class LogFile(LogReader):
     """The log in a file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, still: bool = False) -> None:
+        """`still` is for a look at a file in which nobody writes: nothing is made beside it, as SQLite would."""
         self.name = str(path)
         self._path = path
+        self._how = "immutable=1" if still else "mode=ro"
         self._reading = ExitStack()
 
     def renew(self) -> None:
@@ -76,7 +78,7 @@ class LogFile(LogReader):
 
     def _open(self) -> None:
         self.file = self.identity()  # SQLite does not say why it can't open a file
-        address = f"file:{quote(str(self._path.absolute()))}?mode=ro"
+        address = f"file:{quote(str(self._path.absolute()))}?{self._how}"
         try:
             self._connection = sqlite3.connect(address, uri=True, isolation_level=None)
         except sqlite3.Error as error:
@@ -131,6 +133,16 @@ class LogFile(LogReader):
                 return None
             raise AttestationError(f"the file is damaged: {error}") from None
         return rows[0][0] if rows and isinstance(rows[0][0], int) else None
+
+    def sinks(self) -> list[str]:
+        """Return the names of those to whom the log is sent on."""
+        if next(self._rows("SELECT 1 FROM sqlite_master WHERE name = 'log_sinks'"), None) is None:
+            return []  # a file of an older accredit
+        return [str(name) for (name,) in self._rows("SELECT name FROM log_sinks ORDER BY name")]
+
+    def unsent(self, sink: str) -> Numbered | None:
+        """Return the first entry that a sink does not have."""
+        return next(self.entries(self.shipped(sink) or 0), None)
 
     def newest(self) -> int:
         """Return the number of the newest entry, or 0."""

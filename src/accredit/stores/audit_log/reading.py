@@ -160,6 +160,14 @@ class LogReader(ABC):
         return None
 
     @abstractmethod
+    def sinks(self) -> list[str]:
+        """Return the names of those to whom the log is sent on (`shipping`)."""
+
+    @abstractmethod
+    def unsent(self, sink: str) -> Numbered | None:
+        """Return an entry that a sink does not have, the first of its chain; None if it has all."""
+
+    @abstractmethod
     def chains(self) -> Iterator[bytes]:
         """Yield the chains of certificates that calls came with, as JSON arrays."""
 

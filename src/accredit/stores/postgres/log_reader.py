@@ -146,9 +146,10 @@ class Placed(NamedTuple):
 class LogDatabase(LogReader):
     """The log in a database. It needs a user who may read it."""
 
-    def __init__(self, database: PostgresDatabase) -> None:
+    def __init__(self, database: PostgresDatabase, *, patience: float | None = None) -> None:
+        """With `patience` no question takes longer, in seconds."""
         self.name = database.name
-        self._snapshot = Snapshot(database)
+        self._snapshot = Snapshot(database, patience)
         self._names: Mapping[int, object] = {}
         self._keys: Mapping[int, object] = {}
 
@@ -228,6 +229,15 @@ class LogDatabase(LogReader):
         """Return what a sink does not have of a chain, for each kind of entry in order, each up to `limit`."""
         after = {RECORD: chain.record, NOTE: chain.record, CHECKPOINT: chain.checkpoint}
         return [self._placed(chain.writer, kind, number, limit) for kind, number in after.items()]
+
+    def sinks(self) -> list[str]:
+        """Return the names of those to whom the log is sent on."""
+        return [name for (name,) in self._snapshot.rows("SELECT DISTINCT name FROM log_sinks ORDER BY name")]
+
+    def unsent(self, sink: str) -> Numbered | None:
+        """Return the oldest of the entries that a sink lacks first of a chain."""
+        lacking = (next(heapq.merge(*self.of_chain(chain, 1)), None) for chain in self.shipped(sink))
+        return min((each.entry for each in lacking if each is not None), key=lambda each: each.number, default=None)
 
     def _placed(self, writer: int, kind: int, after: int, limit: int) -> Iterator[Placed]:
         for row in self._snapshot.rows(_OF_CHAIN.format(kind), writer, after, limit):

@@ -165,7 +165,7 @@ _FORGETFUL = "spent, use_series, uses, tasks"
 """Tables whose rows a gateway deletes when they have ended."""
 _KNOWN = "accredit_schema, store_state, challenge_key, revocations, log_pruned"
 """Tables that a gateway reads only."""
-_ADDED_TO = "log_entries, log_keys, log_delegations"
+KEPT = ("log_entries", "log_keys", "log_delegations")
 """Tables whose rows a gateway adds, and never changes or deletes."""
 
 MAKE_ROLES = {role: f"CREATE ROLE {role} NOLOGIN" for role in (GATEWAY, ADMIN)}
@@ -174,12 +174,12 @@ GRANTS = (
     f"GRANT SELECT, INSERT, UPDATE, DELETE ON {_FORGETFUL} TO {GATEWAY}",
     f"GRANT SELECT, INSERT, UPDATE ON forgotten, log_sinks TO {GATEWAY}",
     f"GRANT SELECT ON {_KNOWN} TO {GATEWAY}",
-    f"GRANT SELECT, INSERT ON {_ADDED_TO} TO {GATEWAY}",
+    f"GRANT SELECT, INSERT ON {', '.join(KEPT)} TO {GATEWAY}",
     f"GRANT SELECT, INSERT, UPDATE (records, head, checkpointed, turn, over, beat) ON log_writers TO {GATEWAY}",
     f"GRANT SELECT, INSERT, UPDATE (writer), DELETE ON log_open TO {GATEWAY}",
     f"GRANT USAGE ON SEQUENCE log_entry TO {GATEWAY}",
     f"GRANT EXECUTE ON FUNCTION log_make_days() TO {GATEWAY}, {ADMIN}",
     f"GRANT EXECUTE ON FUNCTION log_clear_day(date) TO {ADMIN}",
-    f"GRANT ALL ON {_FORGETFUL}, forgotten, {_KNOWN}, {_ADDED_TO}, log_writers, log_open, log_sinks TO {ADMIN}",
+    f"GRANT ALL ON {_FORGETFUL}, forgotten, {_KNOWN}, {', '.join(KEPT)}, log_writers, log_open, log_sinks TO {ADMIN}",
     f"GRANT ALL ON SEQUENCE log_entry TO {ADMIN}",
 )

@@ -84,7 +84,9 @@ class Blocking:
 class Snapshot:
     """A database at the moment of its last `renew`. One thread uses it."""
 
-    def __init__(self, database: PostgresDatabase) -> None:
+    def __init__(self, database: PostgresDatabase, patience: float | None = None) -> None:
+        """With `patience` no statement takes longer, in seconds."""
+        self._patience = patience
         self._link = Blocking(database)
         self._cursors = itertools.count()
         self._is_open = False
@@ -94,6 +96,8 @@ class Snapshot:
         self.release()
         self._link.run(_begin)
         self._is_open = True
+        if self._patience is not None:
+            self.fetch(f"SET LOCAL statement_timeout = {int(self._patience * 1000)}")
 
     def release(self) -> None:
         """End the transaction; the connection is kept."""

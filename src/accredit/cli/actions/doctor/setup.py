@@ -7,7 +7,8 @@ A store's file is opened so that nothing beside it is made, and only its beginni
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -109,11 +110,7 @@ def _version(path: Path) -> int:
     """Return the version of the file's tables, once it has been checked for as long as is good. Raises
     `sqlite3.Error`."""
     late_at = time.monotonic() + DOCTOR_STORE_SECONDS
-    # Without a log beside it nothing is to be made there, as a reader otherwise would.
-    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
-    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=DOCTOR_STORE_SECONDS)
-    try:
-        connection.set_progress_handler(lambda: int(time.monotonic() > late_at), _STEPS_BETWEEN_LOOKS)
+    with reading_only(path) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         try:
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -124,8 +121,25 @@ def _version(path: Path) -> int:
         if found != "ok":
             raise sqlite3.DatabaseError(str(found))
         return int(version)
+
+
+@contextmanager
+def reading_only(path: Path) -> Generator[sqlite3.Connection]:
+    """Open a store's file so that nothing is made beside it, for as long as is good. Raises `sqlite3.Error`."""
+    late_at = time.monotonic() + DOCTOR_STORE_SECONDS
+    how = "immutable=1" if is_still(path) else "mode=ro"
+    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=DOCTOR_STORE_SECONDS)
+    try:
+        connection.set_progress_handler(lambda: int(time.monotonic() > late_at), _STEPS_BETWEEN_LOOKS)
+        yield connection
     finally:
         connection.close()
+
+
+def is_still(path: Path) -> bool:
+    """Return whether nobody writes in a store's file: without a log beside it nothing is to be made there, as a reader
+    otherwise would."""
+    return not path.with_name(f"{path.name}-wal").exists()
 
 
 def _postgres(at: Surroundings, store: PostgresDatabase) -> Iterator[Finding]:

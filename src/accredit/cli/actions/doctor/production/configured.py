@@ -1,0 +1,224 @@
+"""Lines of the checklist that the configuration and its files decide. No I/O.
+
+Each is a function of the facts, and its name is that of the line: `production.NAME`.
+"""
+
+from accredit.base.addresses import is_loopback_host
+from accredit.cli.actions.doctor.findings import command_line
+from accredit.cli.actions.doctor.production.facts import Facts, Unknown
+from accredit.cli.actions.doctor.production.results import Result, no, ok, unknown
+from accredit.config.servers import views
+from accredit.limits import PRODUCTION_CERTIFICATE_DAYS, PRODUCTION_KILLED_SECONDS
+from accredit.stores import InMemory, PostgresDatabase
+
+_DAY = 86_400
+_ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
+
+
+def configuration(facts: Facts) -> Result:
+    """The configuration is one that a gateway takes on this machine, with all files that it names."""
+    if isinstance(facts.settings, Unknown):
+        command = command_line("accredit", "config", "check", "--config", str(facts.loaded.file))
+        return no(facts.settings.why, "mend that first: what follows from it is not known", command)
+    return ok(f"a gateway takes {facts.loaded.file}")
+
+
+def files(facts: Facts) -> Result:
+    """What decides who may do what can be written by nobody but the gateway's user and root."""
+    return _rights(facts, "who writes there decides", secret=False)
+
+
+def keys(facts: Facts) -> Result:
+    """Secrets can be read by nobody else."""
+    return _rights(facts, "take that right away, and think of it as known to whoever could read it", secret=True)
+
+
+def _rights(facts: Facts, remedy: str, *, secret: bool) -> Result:
+    if isinstance(facts.files, Unknown):
+        return unknown(facts.files)
+    found = [each for each in facts.files if each.is_secret == secret]
+    wrong = [each for each in found if each.fault and not each.is_others]
+    if wrong:
+        first = wrong[0]
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        return no(f"{first.what}: {first.fault}{more}", remedy if first.is_there else "put it there", first.command)
+    others = next((each for each in found if each.is_others), None)
+    if others is not None:
+        return unknown(f"{others.what}: {others.fault}", "ask again as the gateway's own user")
+    return ok(f"{len(found)} files" if len(found) != 1 else "1 file")
+
+
+def tls(facts: Facts) -> Result:
+    """What passes is encrypted: the endpoint has a certificate that is good for a while, or this machine alone reaches
+    it."""
+    gateway, until = facts.loaded.config.gateway, facts.certificate_until
+    if isinstance(until, Unknown):
+        return no(until.why, "give a PEM certificate chain in gateway.tls_cert_file")
+    if until is None:
+        if is_loopback_host(gateway.host):
+            return ok(f"it listens on {gateway.host} alone, for a proxy of this machine")
+        remedy = "set gateway.tls_cert_file and tls_key_file; behind a proxy that does TLS: --except production.tls"
+        return no(f"it listens on {gateway.host} without TLS", remedy)
+    left = (until - facts.now) // _DAY
+    if left < PRODUCTION_CERTIFICATE_DAYS:
+        return no(f"the certificate ends in {left} days", "renew it, and `accredit reload`")
+    return ok(f"the certificate is good for {left} days")
+
+
+def hosts(facts: Facts) -> Result:
+    """The names by which clients come are named, so that no page of somebody else's can make a browser come by
+    another."""
+    gateway = facts.loaded.config.gateway
+    if is_loopback_host(gateway.host) or not all(map(is_loopback_host, gateway.allowed_hosts)):
+        return ok(f"allowed_hosts: {', '.join(gateway.allowed_hosts)}")
+    return no("gateway.allowed_hosts has only this machine's own names", "name what clients put into Host")
+
+
+def admin(facts: Facts) -> Result:
+    """What is measured is told to nobody but those who are to read it."""
+    found = facts.loaded.config.admin
+    if found.port is None:
+        return ok("there is no listener for metrics")
+    if is_loopback_host(found.host):
+        return ok(f"metrics are told on {found.host} alone")
+    where = "all addresses of this machine" if found.host.strip("[]") in _ANY else found.host
+    remedy = "have a firewall or a NetworkPolicy let only who reads metrics in; then --except production.admin"
+    return unknown(f"metrics are told at {where}, port {found.port}: who reaches that can't be seen from here", remedy)
+
+
+def proofs(facts: Facts) -> Result:
+    """No call without a proof, and each proof is bound to its very call."""
+    found = facts.loaded.config.proofs
+    if found.mode != "required":
+        return no(f'proofs.mode is "{found.mode}": calls pass without a proof', 'set proofs.mode = "required"')
+    if found.binding != "required":
+        return no(
+            'proofs.binding is "optional": a proof that is bound to nothing is good for another call as well',
+            'set proofs.binding = "required"',
+        )
+    count = len(found.roots)
+    return ok(f"required and bound, by {count} root{'s' if count != 1 else ''}")
+
+
+def definitions(facts: Facts) -> Result:
+    """Each server is held to the definitions of its tools that somebody has read."""
+    if isinstance(facts.settings, Unknown):
+        return unknown(facts.settings)
+    pinned = list(zip(facts.settings, views(facts.loaded), strict=False))  # without what is merged of them
+    loose = [each for each, _ in pinned if each.pins is None]
+    pin = command_line("accredit", "pin", "--config", str(facts.loaded.file))
+    if loose:
+        which = loose[0].server or "the server"
+        if facts.loaded.config.pins.mode == "off":
+            return no('pins.mode is "off"', 'take it out, or set pins.mode = "enforce"')
+        return no(f"nothing is pinned of {which}: it may change what its tools say", "pin what it says now", pin)
+    warned = next((each for each in facts.settings if each.pins is not None and not each.pins.enforced), None)
+    if warned is not None:
+        return no('pins.mode is "warn": what differs is logged, and passes', 'set pins.mode = "enforce"')
+    missing = [
+        name
+        for each, view in pinned
+        for name in view.config.tools.by_name
+        if each.pins is not None and name not in each.pins.tools
+    ]
+    if missing:
+        return no(f"{missing[0]} has a table in the configuration, and is not pinned", "pin what it says now", pin)
+    return ok("each tool of the configuration is pinned, and held to that")
+
+
+def answers(facts: Facts) -> Result:
+    """What is not valid is refused, in both directions."""
+    if facts.loaded.config.validation.responses != "enforce":
+        return no("answers that are not valid are forwarded as they are", 'set validation.responses = "enforce"')
+    return ok("answers that are not valid are withheld")
+
+
+def tokens(facts: Facts) -> Result:
+    """Where bearer tokens are used, all need one, and the first is not given out over the network."""
+    found = facts.loaded.config.tokens
+    if found.mode == "off":
+        return ok("none are asked for: who calls is known by proofs")
+    if found.mode == "optional":
+        return no('tokens.mode is "optional": who has none comes in as well', 'set tokens.mode = "required"')
+    if found.bootstrap is not None and not is_loopback_host(facts.loaded.config.gateway.host):
+        return no("tokens.bootstrap gives a local agent its token, and others reach this gateway", "take it out")
+    return ok(f"required, of {len(found.issuers)} issuer{'s' if len(found.issuers) != 1 else ''}")
+
+
+def revocation(facts: Facts) -> Result:
+    """A delegation can be taken back, and the lists that are there are good."""
+    if isinstance(facts.store, Unknown):
+        return unknown(facts.store)
+    if isinstance(facts.lists, Unknown):
+        return no(facts.lists.why, "restore the list, or make it anew with `accredit revoke`")
+    if isinstance(facts.store, InMemory) and not facts.loaded.config.proofs.revocation.files:
+        return no("nothing can be taken back: no list is named, and a store in memory has none", _FILE_STORE)
+    lists, certificates = facts.lists
+    return ok(f"{lists} lists, with {certificates} certificates that were taken back")
+
+
+_FILE_STORE = 'set store.url = "sqlite:///accredit.db"'
+
+
+def quotas(facts: Facts) -> Result:
+    """There is an end to what one caller may do, however much they were allowed."""
+    count = len(facts.loaded.config.quotas.by_number)
+    if count:
+        return ok(f"{count} quota{'s' if count != 1 else ''}")
+    return no(
+        "there is no quota: an agent in a loop ends when its delegation does", "add [[quotas]]: by, window, calls"
+    )
+
+
+def records(facts: Facts) -> Result:
+    """Each call is on the disk, signed, before it goes on."""
+    mode = facts.loaded.config.attest.mode
+    if mode == "durable":
+        return ok("each call is on the disk before it goes on")
+    what = "no call is recorded" if mode == "off" else "the last calls may be lost with the machine"
+    return no(f'attest.mode is "{mode}": {what}', 'set attest.mode = "durable"')
+
+
+def sealing(facts: Facts) -> Result:
+    """Sessions and people's answers outlive a restart, and any gateway goes on with them."""
+    config = facts.loaded.config
+    if config.cluster.keys_file is not None or config.rounds.keys_file is not None:
+        return ok("keys are in a file")
+    remedy = "(umask 077; openssl rand -base64 32 > rounds.keys), and set rounds.keys_file"
+    return no("states and sessions are sealed with a key that ends with the process", remedy)
+
+
+def store(facts: Facts) -> Result:
+    """What was spent is remembered after a restart, by all that share the port or the name."""
+    if isinstance(facts.store, Unknown):
+        return no(facts.store.why, "mend store.url")
+    if isinstance(facts.store, InMemory):
+        return no("the store is in memory: after a restart a proof is good again", _FILE_STORE)
+    if isinstance(facts.store, PostgresDatabase):
+        return ok(f"{facts.store.name}, for gateways on many machines")
+    if facts.loaded.config.cluster.keys_file is not None:
+        what = "cluster.keys_file is for gateways on many machines, and the store is a file of this one"
+        return no(what, "set store.url to a postgresql:// database, or rounds.keys_file in its place")
+    return ok(f"{facts.store.path}, for all workers of this machine")
+
+
+def stopping(facts: Facts) -> Result:
+    """Whoever stops it waits until it has ended by itself, and a balancer sees it going before."""
+    gateway = facts.loaded.config.gateway
+    needed = gateway.drain_seconds + gateway.grace_seconds + 2
+    if isinstance(facts.store, PostgresDatabase) and gateway.drain_seconds == 0:
+        what = "gateway.drain_seconds is 0: whoever spreads calls over gateways sees one only once it is gone"
+        return no(what, "set gateway.drain_seconds = 10")
+    if needed >= PRODUCTION_KILLED_SECONDS:
+        what = f"it may take {needed} s to end, and what waits for that can't be seen from here"
+        remedy = f"set TimeoutStopSec or terminationGracePeriodSeconds to more than {needed}; then --except"
+        return unknown(what, f"{remedy} production.stopping")
+    return ok(f"it ends within {needed} s: less than systemd (90) and Kubernetes ({PRODUCTION_KILLED_SECONDS}) wait")
+
+
+def metrics(facts: Facts) -> Result:
+    """Somebody is told what it does: there are metrics to be alerted by."""
+    config = facts.loaded.config
+    if config.admin.port is None and config.telemetry.endpoint is None:
+        return no("nothing is measured", "set admin.port, or telemetry.endpoint; deploy/prometheus has the alerts")
+    return ok("metrics can be had" if config.admin.port is not None else "metrics are sent to a collector")

@@ -1,0 +1,162 @@
+"""What the files of a configuration are like. I/O: looks at files, and reads the endpoint's certificate.
+
+1. What nobody else may write: what decides who may do what. What nobody else may read: secrets. Only their rights are
+   looked at, not what is in them.
+2. What is no regular file is a fault: whoever opens a pipe waits.
+3. Links are followed, as the gateway follows them.
+"""
+
+import ctypes
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from accredit.base.text import one_line
+from accredit.cli.actions.doctor.findings import command_line
+from accredit.cli.actions.doctor.production.facts import FileFound, Found, Unknown
+from accredit.cli.actions.own_files import fault_of_file
+from accredit.config import Loaded, folder_of, lock_file, own_key_file
+from accredit.config.servers import views
+from accredit.config.values import SecretFrom
+from accredit.errors import ConfigurationError
+from accredit.keys import read_file
+from accredit.keys.reading import FileContent
+from accredit.limits import MAX_PEM_CHAIN_BYTES
+from accredit.stores import SqliteFile, StoreUrl
+
+_OF_ANOTHER = "is another user's"
+_UNSYNCHRONISED = 5
+"""`TIME_ERROR` of adjtimex(2)."""
+_TIMEX_BYTES = 512
+"""More than `struct timex` has anywhere. Of zeros it asks, and sets nothing."""
+
+
+def files_found(loaded: Loaded, store: Found[StoreUrl]) -> list[FileFound]:
+    """Return all files that a configuration names, and itself."""
+    return [
+        *(_plain(what, path) for what, path in _plain_files(loaded)),
+        *(_secret(what, path) for what, path in _secret_files(loaded, store)),
+    ]
+
+
+def _plain_files(loaded: Loaded) -> Iterator[tuple[str, Path]]:
+    config = loaded.config
+    if loaded.file is not None:
+        yield "the configuration", loaded.file
+    lock = lock_file(loaded)
+    if lock is not None and os.path.lexists(lock):
+        yield "what is pinned", lock
+    folder = folder_of(loaded, ("proofs", "roots"))
+    for root in config.proofs.roots:
+        yield f"the root {root.name}", folder / root.public_key_file
+    folder = folder_of(loaded, ("proofs", "revocation"))
+    for name in config.proofs.revocation.files:
+        yield "a revocation list", folder / name
+    for name in config.proofs.revocation.public_key_files:
+        yield "a key of revocation lists", folder / name
+    folder = folder_of(loaded, ("tokens", "issuers"))
+    for issuer in config.tokens.issuers:
+        for named in (issuer.jwks_file, issuer.public_key_file):
+            if named is not None:
+                yield f"the keys of {issuer.issuer}", folder / named
+    if config.gateway.tls_cert_file is not None:
+        yield "the certificate", Path(config.gateway.tls_cert_file)
+
+
+def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str, Path]]:
+    config = loaded.config
+    own = own_key_file(loaded)
+    if own is not None and (os.path.lexists(own) or config.attest.mode != "off"):
+        yield "the gateway's key", own
+    named = {
+        "gateway.tls_key_file": config.gateway.tls_key_file,
+        "rounds.keys_file": config.rounds.keys_file,
+        "cluster.keys_file": config.cluster.keys_file,
+    }
+    yield from ((what, Path(name)) for what, name in named.items() if name is not None)
+    if config.store.password is not None:
+        yield "store.password", folder_of(loaded, ("store", "password")) / config.store.password.file
+    if config.tokens.bootstrap is not None:
+        folder = folder_of(loaded, ("tokens", "bootstrap"))
+        yield "tokens.bootstrap.key_file", folder / config.tokens.bootstrap.key_file
+    for each in views(loaded):
+        upstream, place = each.config.upstream, each.place("upstream")
+        given = {"headers": upstream.headers, "env": upstream.env}
+        for section, values in given.items():
+            for name, value in values.items():
+                if isinstance(value, SecretFrom) and value.file:
+                    yield f"{place}.{section}.{name}", folder_of(each, ("upstream", section)) / value.file
+        if upstream.auth is not None and upstream.auth.client_secret.file:
+            yield f"{place}.auth", folder_of(each, ("upstream", "auth")) / upstream.auth.client_secret.file
+    if isinstance(store, SqliteFile) and os.path.lexists(store.path):
+        yield "the store", store.path
+
+
+def _plain(what: str, path: Path) -> FileFound:
+    status = _status(path)
+    if status is None:
+        return FileFound(
+            what,
+            path,
+            is_secret=False,
+            fault=f"{path} is not there, or in no folder that may be looked into",
+            is_there=False,
+        )
+    if not stat.S_ISREG(status.st_mode):
+        return FileFound(what, path, is_secret=False, fault=f"{path} is no file")
+    fault = fault_of_file(path)
+    if fault is None:
+        return FileFound(what, path, is_secret=False)
+    is_others = fault.text.endswith(_OF_ANOTHER)
+    return FileFound(what, path, False, one_line(fault.text), fault.command, is_others=is_others)
+
+
+def _secret(what: str, path: Path) -> FileFound:
+    status = _status(path)
+    if status is None:
+        return FileFound(
+            what,
+            path,
+            is_secret=True,
+            fault=f"{path} is not there, or in no folder that may be looked into",
+            is_there=False,
+        )
+    if not stat.S_ISREG(status.st_mode):
+        return FileFound(what, path, is_secret=True, fault=f"{path} is no file")
+    if FileContent.of(b"", status).open_to_others:
+        fault = f"others can read {path} (mode {stat.S_IMODE(status.st_mode):04o})"
+        return FileFound(what, path, True, fault, command_line("chmod", "600", str(path)))
+    return FileFound(what, path, is_secret=True)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (OSError, ValueError):
+        return None
+
+
+def certificate_until(loaded: Loaded) -> Found[int | None]:
+    """Return when the first certificate of the endpoint's chain ends (unix seconds); None without one."""
+    from cryptography.x509 import load_pem_x509_certificates  # noqa: PLC0415 - only for this look
+
+    name = loaded.config.gateway.tls_cert_file
+    if name is None:
+        return None
+    try:
+        chain = load_pem_x509_certificates(read_file(Path(name), MAX_PEM_CHAIN_BYTES).data)
+        return int(chain[0].not_valid_after_utc.timestamp())
+    except ConfigurationError as error:
+        return Unknown(error.what)
+    except (ValueError, IndexError):
+        return Unknown(f"{name} is no certificate in PEM")
+
+
+def is_synchronised() -> Found[bool]:
+    """Return whether the kernel says that something keeps its clock in step."""
+    try:
+        state = ctypes.CDLL(None, use_errno=True).ntp_adjtime(ctypes.create_string_buffer(_TIMEX_BYTES))
+    except (OSError, AttributeError):
+        return Unknown("this system does not say whether its clock is kept in step")
+    return Unknown("the kernel may not be asked about its clock here") if state < 0 else state != _UNSYNCHRONISED

@@ -1,0 +1,141 @@
+"""The gateway of this machine, if it runs: what it says of itself, and which processes it is. I/O: a connection to
+where the configuration has it listen, /proc.
+
+1. Asked is the address that the configuration names, with a `Host` that it allows, without a credential; an answer is
+   read up to a bound.
+2. With TLS whoever answers has the configuration's own certificate: no other counts, whatever name is in it.
+3. Its processes are those that have a socket that listens there. Those of another user can't be seen, but by root.
+"""
+
+import os
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from accredit.base.addresses import is_loopback_host
+from accredit.cli.actions.doctor.production.facts import Found, Health, Process, Unknown
+from accredit.config import Config
+from accredit.errors import ConfigurationError
+from accredit.keys import read_file
+from accredit.limits import HEALTH_SECONDS, MAX_HEALTH_BYTES, MAX_LOOKED_AT_DESCRIPTORS, MAX_PEM_CHAIN_BYTES
+
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is asked there
+_LISTENS = "0A"
+_SOCKET = re.compile(r"socket:\[(\d+)\]")
+_LIMIT = re.compile(r"^Max open files\s+(\d+|unlimited)\s", re.MULTILINE)
+_USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)
+_UNLIMITED = 1 << 30
+_NOT_RUNNING = "no gateway runs here that could be asked"
+
+
+def health_found(config: Config) -> Found[Health]:
+    """Return what the gateway says at /readyz."""
+    gateway = config.gateway
+    if gateway.port == 0:
+        return Unknown("gateway.port is 0: nobody knows where it listens")
+    host = _ANY.get(gateway.host, gateway.host).strip("[]")
+    allowed = next((each for each in gateway.allowed_hosts if not is_loopback_host(each)), gateway.allowed_hosts[0])
+    asked = f"GET /readyz HTTP/1.1\r\nHost: {allowed}\r\nConnection: close\r\n\r\n".encode("latin-1", "replace")
+    try:
+        with socket.create_connection((host, gateway.port), HEALTH_SECONDS) as plain:
+            certificate = gateway.tls_cert_file
+            with plain if certificate is None else _secured(plain, Path(certificate)) as connection:
+                connection.sendall(asked)
+                answer = HTTPResponse(connection)
+                answer.begin()
+                return _health(answer.status, answer.read(MAX_HEALTH_BYTES + 1))
+    except ConnectionRefusedError:
+        return Unknown(_NOT_RUNNING)
+    except ssl.SSLCertVerificationError:
+        return Unknown(
+            "what answers has another certificate than tls_cert_file: start the gateway anew, or see who it is"
+        )
+    except (OSError, HTTPException, ValueError) as error:
+        return Unknown(f"what listens there does not answer as a gateway ({type(error).__name__})")
+    except ConfigurationError as error:
+        return Unknown(error.what)
+
+
+def _secured(plain: socket.socket, certificate: Path) -> ssl.SSLSocket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    # The very certificate counts, whoever signed it, and no other that its signer has made.
+    first = read_file(certificate, MAX_PEM_CHAIN_BYTES).data.decode("ascii", "replace").partition("-----END")
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=f"{first[0]}-----END CERTIFICATE-----\n")
+    return context.wrap_socket(plain)
+
+
+def _health(status: int, body: bytes) -> Found[Health]:
+    try:
+        members = msgspec.json.decode(body, type=dict[str, object]) if status in (200, 503) else {}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        members = {}
+    said, servers = members.get("status"), members.pop("servers", None)
+    if not isinstance(said, str):
+        return Unknown(f"what listens there does not answer as a gateway (status {status})")
+    parts = {name: each for name, each in members.items() if isinstance(each, bool)}
+    if isinstance(servers, dict):
+        each_server = cast("dict[str, object]", servers)
+        parts |= {f"server {name}": each for name, each in each_server.items() if isinstance(each, bool)}
+    return Health(said, parts)
+
+
+def processes_found(config: Config) -> Found[Sequence[Process]]:
+    """Return the processes that listen where the gateway is to."""
+    if not Path("/proc/self/fd").is_dir():
+        return Unknown("this system does not show which process listens where")
+    inodes = set(_listening(config.gateway.port))
+    if not inodes:
+        return Unknown(_NOT_RUNNING)
+    found = [each for pid in _holders(inodes) if (each := _process(pid)) is not None]
+    return found or Unknown("the gateway is another user's: run this as that user, or as root")
+
+
+def _listening(port: int) -> Iterator[str]:
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path("/proc/net", table).read_text("ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            _, local, _, state, *rest = line.split()
+            if state == _LISTENS and int(local.rpartition(":")[2], 16) == port:
+                yield rest[5]
+
+
+def _holders(inodes: set[str]) -> Iterator[int]:
+    left = MAX_LOOKED_AT_DESCRIPTORS
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            names = os.listdir(folder / "fd")
+        except OSError:
+            continue
+        left -= len(names)
+        if left < 0:
+            return
+        for name in names:
+            try:
+                named = _SOCKET.fullmatch(os.readlink(folder / "fd" / name))
+            except OSError:
+                continue
+            if named is not None and named[1] in inodes:
+                yield int(folder.name)
+                break
+
+
+def _process(pid: int) -> Process | None:
+    try:
+        user = _USER.search(Path(f"/proc/{pid}/status").read_text())
+        limit = _LIMIT.search(Path(f"/proc/{pid}/limits").read_text())
+    except OSError:
+        return None
+    if user is None or limit is None:
+        return None
+    return Process(pid, int(user[1]), _UNLIMITED if limit[1] == "unlimited" else int(limit[1]))

@@ -1,0 +1,171 @@
+"""What is in the store of a configuration. I/O: a file, or a database; nothing is changed, nor made beside it.
+
+Each look ends after some seconds, with a reason.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+from accredit.attest import CallRecord, Checkpoint, Statement
+from accredit.cli.actions.doctor.production.facts import FileStore, Found, LogFound, Room, SinkFound, Unknown
+from accredit.cli.actions.doctor.setup import is_still, reading_only
+from accredit.config import Loaded, folder_of, read_public_key
+from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.limits import DOCTOR_DATABASE_SECONDS
+from accredit.ratify import HybridPublicKey
+from accredit.stores import (
+    InMemory,
+    LogStore,
+    PostgresDatabase,
+    RevocationLists,
+    SqliteFile,
+    StoreUrl,
+    stored_lists,
+)
+from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.reading import LogReader
+from accredit.stores.postgres.condition import DatabaseCondition, read_condition
+from accredit.stores.postgres.log_reader import LogDatabase
+
+_T = TypeVar("_T")
+_NO_FILE = "the store's file is not there yet: the gateway makes it when it starts"
+
+
+def database_found(store: StoreUrl) -> Found[DatabaseCondition | None]:
+    """Return how a database is; None if the store is none."""
+    if not isinstance(store, PostgresDatabase):
+        return None
+    try:
+        return read_condition(store)
+    except (StoreUnavailable, ConfigurationError) as error:
+        return Unknown(str(error))
+
+
+def file_found(store: StoreUrl) -> Found[FileStore | None]:
+    """Return how a store's file is; None if the store is none."""
+    if not isinstance(store, SqliteFile):
+        return None
+    if not os.path.lexists(store.path):
+        return FileStore(None)
+    try:
+        with _regular(store.path) as connection:
+            return FileStore(int(connection.execute("PRAGMA user_version").fetchone()[0]))
+    except (sqlite3.Error, OSError) as error:
+        return Unknown(f"{store.path} can't be read: {error}")
+
+
+def _regular(path: Path) -> AbstractContextManager[sqlite3.Connection]:
+    if not path.is_file():
+        raise OSError(f"{path} is no file")
+    return reading_only(path)
+
+
+def room_found(store: StoreUrl) -> Found[Room]:
+    """Return what is free where the store's file is."""
+    if isinstance(store, InMemory):
+        return Unknown("a store in memory needs none")
+    if isinstance(store, PostgresDatabase):
+        return Unknown("the disk is the database's, and can't be seen from here")
+    try:
+        found = os.statvfs(store.path.parent)
+    except OSError as error:
+        return Unknown(f"{store.path.parent}: {error.strerror}")
+    return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+
+
+class _Stored:
+    """The lists in a store, which are read once (`stores.revocation.RemoteLists`)."""
+
+    def __init__(self, name: str, lists: Sequence[bytes]) -> None:
+        self.name = name
+        self._lists = lists
+
+    async def fetch(self) -> None:
+        """Nothing is new."""
+
+    def fetch_once(self) -> None:
+        """Nothing is new."""
+
+    def stamp(self) -> object:
+        """Return what there is."""
+        return [sha256(each).digest() for each in self._lists]
+
+    def read(self) -> Sequence[bytes]:
+        """Return the lists."""
+        return self._lists
+
+
+def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
+    """Return how many revocation lists are in force, and how many certificates are in them; each is verified."""
+    named = loaded.config.proofs.revocation
+    folder = folder_of(loaded, ("proofs", "revocation"))
+    roots = folder_of(loaded, ("proofs", "roots"))
+    try:
+        files = [*((folder, name) for name in named.public_key_files)]
+        files += [(roots, root.public_key_file) for root in loaded.config.proofs.roots]
+        keys = [read_public_key(where / name, name) for where, name in files]
+        known: dict[str, HybridPublicKey] = {each.id: each.public_key for each in keys}
+        stored = None if isinstance(store, InMemory) else _Stored(store.name, _stored(store))
+        lists = RevocationLists([folder / name for name in named.files], known, store=stored)
+        lists.load()
+    except ConfigurationError as error:
+        return Unknown(error.what)
+    except (StoreUnavailable, sqlite3.Error, OSError) as error:
+        return Unknown(str(error))
+    return lists.size()
+
+
+def _stored(store: LogStore) -> Sequence[bytes]:
+    if isinstance(store, PostgresDatabase):
+        return stored_lists(store)
+    if not os.path.lexists(store.path):
+        return ()
+    with _regular(store.path) as connection:
+        return [bytes(data) for (data,) in connection.execute("SELECT list FROM revocations")]
+
+
+def log_found(store: StoreUrl) -> Found[LogFound]:
+    """Return whether a log has entries, and how far its sinks are."""
+    return _read(store, _sinks)
+
+
+def seconds_of(text: str) -> int:
+    """Return the unix seconds of a time in a record."""
+    return int(datetime.fromisoformat(text).timestamp())
+
+
+def _sinks(log: LogReader) -> LogFound:
+    waiting = [(name, log.unsent(name)) for name in log.sinks()]
+    made = [(name, each.statement() if each is not None else None) for name, each in waiting]
+    return LogFound(tuple(SinkFound(name, _made_at(said)) for name, said in made))
+
+
+def _made_at(statement: Statement | None) -> int | None:
+    if statement is None:
+        return None
+    said = statement.predicate
+    if isinstance(said, CallRecord):
+        return seconds_of(said.times.recorded)
+    return seconds_of(said.time if isinstance(said, Checkpoint) else said.before)
+
+
+def _read(store: StoreUrl, look: Callable[[LogReader], Found[_T]]) -> Found[_T]:
+    if isinstance(store, InMemory):
+        return Unknown("a store in memory has no log")
+    if isinstance(store, SqliteFile) and not store.path.is_file():
+        return Unknown(_NO_FILE)
+    if isinstance(store, SqliteFile):
+        log: LogReader = LogFile(store.path, still=is_still(store.path))
+    else:
+        log = LogDatabase(store, patience=DOCTOR_DATABASE_SECONDS)
+    try:
+        with log as opened:
+            return look(opened)
+    except (StoreUnavailable, AttestationError, ConfigurationError) as error:
+        return Unknown(str(error))

@@ -1,0 +1,156 @@
+"""Lines of the checklist that the place decides where the gateway runs: its store, its log, its processes. No I/O.
+
+Each is a function of the facts, and its name is that of the line: `production.NAME`.
+"""
+
+from accredit.cli.actions.doctor.findings import command_line
+from accredit.cli.actions.doctor.production.facts import Facts, Unknown
+from accredit.cli.actions.doctor.production.results import Result, no, ok, unknown
+from accredit.limits import (
+    CLOCK_SKEW_WARN_SECONDS,
+    PRODUCTION_DESCRIPTORS,
+    PRODUCTION_ROOM_BYTES,
+    PRODUCTION_UNSENT_SECONDS,
+)
+from accredit.stores import InMemory, PostgresDatabase, SqliteFile
+from accredit.stores.postgres.schema import VERSION
+from accredit.stores.sqlite.schema import SCHEMA
+
+_FILE = "the store is a file of this machine"
+
+
+def schema(facts: Facts) -> Result:
+    """The tables are those that this accredit knows."""
+    if isinstance(facts.database, Unknown):
+        return unknown(facts.database)
+    if facts.database is not None:
+        found, known = facts.database.schema, VERSION
+    elif isinstance(facts.file_store, Unknown):
+        return unknown(facts.file_store)
+    elif facts.file_store is not None:
+        found, known = facts.file_store.schema, len(SCHEMA)
+        if found is None or found < known:
+            return ok("the gateway makes what is missing in the file when it opens it")
+    else:
+        return ok("a store in memory has no tables")
+    if found == known:
+        return ok(f"schema {found}, which is current")
+    if found is not None and found > known:
+        return no(f"schema {found} is of a newer accredit, and this one knows {known}", "install that one")
+    migrate = command_line("accredit", "store", "migrate", "--config", str(facts.loaded.file))
+    return no(f"schema {found or 0}, and {known} is current", "have what is missing made", migrate)
+
+
+def synchronous(facts: Facts) -> Result:
+    """What was confirmed is kept, also when the disk or the primary is lost."""
+    if not isinstance(facts.store, PostgresDatabase):
+        return _elsewhere(facts, f"{_FILE}, with its disk: a backup is what is left without that")
+    if isinstance(facts.database, Unknown) or facts.database is None:
+        return unknown(facts.database or "the database was not asked")
+    if not facts.database.is_synced:
+        return no("fsync or full_page_writes is off: what was confirmed may be gone", "set both to on in the server")
+    if facts.store.replicas != "required":
+        what = 'store.replicas is "none": with the primary\'s disk it is forgotten what was spent'
+        return no(what, 'have a standby confirm, and set store.replicas = "required" (docs: survive a failover)')
+    if not facts.database.standbys:
+        return no("synchronous_standby_names is empty: no standby confirms", "name them in the server")
+    return ok(f"confirmed by {facts.database.standbys}")
+
+
+def _elsewhere(facts: Facts, what: str) -> Result:
+    """Return what is so where the store is no database."""
+    if isinstance(facts.store, Unknown):
+        return unknown(facts.store)
+    if isinstance(facts.store, InMemory):
+        return no("a store in memory keeps nothing", 'set store.url = "sqlite:///accredit.db"')
+    return ok(what)
+
+
+def role(facts: Facts) -> Result:
+    """The gateway's user can add to the log, and can't change what is in it."""
+    if isinstance(facts.database, Unknown):
+        return unknown(facts.database)
+    if facts.database is None:
+        return _elsewhere(facts, f"{_FILE}: whoever may write it can take out records, and change none unseen")
+    if facts.database.powers:
+        remedy = "make a user of its own: CREATE ROLE gw LOGIN IN ROLE accredit_gateway, and name it in store.url"
+        return no(f"the user of store.url can do more than a gateway needs: {'; '.join(facts.database.powers)}", remedy)
+    return ok("it can add to the log, and change nothing of it")
+
+
+def clock(facts: Facts) -> Result:
+    """The clock is kept in step, and the database's agrees."""
+    if facts.database is not None and not isinstance(facts.database, Unknown):
+        off = facts.database.clock_off
+        if off > CLOCK_SKEW_WARN_SECONDS:
+            return no(f"the database's clock and this machine's differ by {off:.1f} s", *_KEEP_TIME)
+    if isinstance(facts.is_synchronised, Unknown):
+        return unknown(facts.is_synchronised)
+    if not facts.is_synchronised:
+        return no("nothing keeps this machine's clock in step, says the kernel", *_KEEP_TIME)
+    return unknown(facts.database) if isinstance(facts.database, Unknown) else ok("kept in step")
+
+
+_KEEP_TIME = ("run chrony or systemd-timesyncd on every machine", "timedatectl set-ntp true")
+
+
+def room(facts: Facts) -> Result:
+    """There is room for records: where there is none, calls are refused."""
+    if isinstance(facts.room, Unknown):
+        return unknown(facts.room) if isinstance(facts.store, SqliteFile | Unknown) else ok(facts.room.why)
+    free, size = facts.room
+    what = f"{free >> 20} MiB of {size >> 20} are free where the store is"
+    if free < PRODUCTION_ROOM_BYTES:
+        prune = command_line("accredit", "log", "prune", "--before", "90d", "--config", str(facts.loaded.file))
+        return no(what, "make room, or remove old records", prune)
+    return ok(what)
+
+
+def shipping(facts: Facts) -> Result:
+    """The log goes on to another place, and is nearly all there: who has the store can cut off no more than the
+    rest."""
+    if isinstance(facts.log, Unknown):
+        return unknown(facts.log)
+    follow = f"accredit log follow --sink NAME --format jsonl --config {facts.loaded.file}"
+    if not facts.log.sinks:
+        return no("nobody has the log but the store", f"have a service run `{follow}`, and send that on")
+    late = [
+        (each.name, facts.now - each.waiting_since)
+        for each in facts.log.sinks
+        if each.waiting_since is not None and facts.now - each.waiting_since > PRODUCTION_UNSENT_SECONDS
+    ]
+    if late:
+        name, behind = max(late, key=lambda each: each[1])
+        return no(f"sink {name} is {behind // 60} minutes behind", "see whether its `accredit log follow` runs")
+    return ok(f"sent to {', '.join(each.name for each in facts.log.sinks)}")
+
+
+def ready(facts: Facts) -> Result:
+    """The gateway runs, goes by what the configuration says, and all its parts are well."""
+    if isinstance(facts.health, Unknown):
+        return unknown(facts.health)
+    broken = sorted(name for name, well in facts.health.parts.items() if not well)
+    if broken:
+        return no(f"it says of itself that this is not well: {', '.join(broken)}", "see what it logs")
+    if facts.health.status != "ok":
+        return no(f"it says of itself that it is {facts.health.status}", "see what it logs")
+    return ok("it runs, and all its parts are well")
+
+
+def user(facts: Facts) -> Result:
+    """It runs as a user of its own, not as root."""
+    if isinstance(facts.processes, Unknown):
+        return unknown(facts.processes)
+    if any(each.user == 0 for each in facts.processes):
+        return no("it runs as root", "give it a user of its own, as deploy/systemd and deploy/kubernetes do")
+    return ok(f"it runs as user {facts.processes[0].user}")
+
+
+def descriptors(facts: Facts) -> Result:
+    """It may open as many files as its clients need connections."""
+    if isinstance(facts.processes, Unknown):
+        return unknown(facts.processes)
+    least = min(each.descriptors for each in facts.processes)
+    if least < PRODUCTION_DESCRIPTORS:
+        return no(f"it may open {least} files, half of them for clients", "raise its limit: LimitNOFILE=65536")
+    return ok(f"it may open {least} files")

@@ -1,0 +1,67 @@
+"""What a database says of itself to whoever is to rely on it: its tables, its safety, its clock, and what the user that
+asks may do there. Blocking; nothing is changed.
+"""
+
+import asyncio
+
+from msgspec import Struct
+
+from accredit.base.clock import unix_ms
+from accredit.errors import StoreUnavailable
+from accredit.limits import DOCTOR_DATABASE_SECONDS
+from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.schema import ADMIN, KEPT
+from accredit.stores.postgres.session import run_once, schema_version
+
+_SAFETY = """
+SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+  (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
+  EXISTS (SELECT FROM pg_roles WHERE rolname = $1 AND pg_has_role(current_user, oid, 'MEMBER')),
+  (extract(epoch FROM clock_timestamp()) * 1000)::bigint"""
+# What was recorded: the parts of the log, too, each of which has rights of its own.
+_MAY_CHANGE = """
+SELECT DISTINCT t.name FROM unnest($1::text[]) AS t (name)
+JOIN pg_class c ON c.oid = to_regclass('public.' || t.name)
+  OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass('public.' || t.name))
+WHERE has_table_privilege(c.oid, 'UPDATE, DELETE, TRUNCATE') OR pg_has_role(current_user, c.relowner, 'USAGE')
+ORDER BY 1"""
+
+
+class DatabaseCondition(Struct, frozen=True, kw_only=True):
+    """What it says. `schema` is its version, None without tables of ours; `standbys` are those that a commit waits for;
+    `powers` is what the user may do beside a gateway's work; the clocks differ by `clock_off` seconds at least."""
+
+    schema: int | None
+    is_synced: bool
+    standbys: str
+    powers: tuple[str, ...]
+    clock_off: float
+
+
+def read_condition(database: PostgresDatabase) -> DatabaseCondition:
+    """Ask the database, for some seconds at most. Raises `StoreUnavailable`."""
+
+    async def asked(connection: Connection) -> DatabaseCondition:
+        try:
+            async with asyncio.timeout(DOCTOR_DATABASE_SECONDS):
+                return await _read(connection)
+        except TimeoutError:
+            raise StoreUnavailable(f"{database.name} has not answered in {DOCTOR_DATABASE_SECONDS:g} s") from None
+
+    return run_once(database, asked)
+
+
+async def _read(connection: Connection) -> DatabaseCondition:
+    schema = await schema_version(connection)
+    changed = [name for (name,) in await connection.fetch(_MAY_CHANGE, list(KEPT))]
+    before = unix_ms()
+    ((fsync, full_pages, standbys, is_super, is_admin, there),) = await connection.fetch(_SAFETY, ADMIN)
+    off = max(before - there, there - unix_ms(), 0) / 1000
+    powers = (
+        *(("it is a superuser",) if is_super else ()),
+        *((f"it is of {ADMIN}",) if is_admin and not is_super else ()),
+        *((f"it may change {', '.join(changed)}",) if changed else ()),
+    )
+    is_synced = (fsync, full_pages) == ("on", "on")
+    return DatabaseCondition(schema=schema, is_synced=is_synced, standbys=standbys, powers=powers, clock_off=off)

@@ -1,0 +1,344 @@
+"""The checklist for production: each line finds what it is there to find, in a folder where all the others hold."""
+
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world.certificates import write_certificate
+from tests.world.logs import Log
+from tests.world.running import run
+
+from accredit.base.clock import unix_seconds
+from accredit.cli.actions.doctor.production.checklist import LINES, facts_of, found_by, go_through
+from accredit.cli.actions.doctor.production.facts import (
+    Facts,
+    FileStore,
+    Health,
+    LogFound,
+    Process,
+    Room,
+    SinkFound,
+    Unknown,
+)
+from accredit.config import load
+from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.keys import make_key, write_key
+from accredit.pins import Definitions, write_lock
+from accredit.pins.definitions import read_definition
+from accredit.stores import PostgresDatabase, SqliteFile, open_sink
+from accredit.stores.postgres.address import Host
+from accredit.stores.postgres.condition import DatabaseCondition
+from accredit.stores.postgres.schema import VERSION
+from accredit.stores.sqlite.schema import SCHEMA
+
+pytestmark = [
+    pytest.mark.holds("cli/actions/doctor/production/configured"),
+    pytest.mark.holds("cli/actions/doctor/production/there"),
+    pytest.mark.holds("cli/actions/doctor/production/files"),
+    pytest.mark.holds("cli/actions/doctor/production/stored"),
+    pytest.mark.holds("cli/actions/doctor/production/running"),
+    pytest.mark.holds("cli/actions/doctor/production/results"),
+    pytest.mark.holds("cli/actions/doctor/production/checklist"),
+]
+
+PAGE = Path(__file__).parents[4] / "docs/how-to/run-in-production.md"
+SECRET = "mark-0f6b1d"
+CONFIGURATION = """
+[gateway]
+id = "mail"
+host = "0.0.0.0"
+allowed_hosts = ["mcp.example.org"]
+tls_cert_file = "cert.pem"
+tls_key_file = "key.pem"
+drain_seconds = 10
+
+[admin]
+port = 9464
+
+[upstream]
+url = "http://127.0.0.1:9/mcp"
+headers = { "X-Api-Key" = { file = "api.key" } }
+
+[proofs]
+mode = "required"
+binding = "required"
+
+[[proofs.roots]]
+name = "Owner"
+public_key_file = "owner.key.pub"
+
+[tools.send]
+scope = "mcp:tool"
+
+[store]
+url = "sqlite:///accredit.db"
+
+[attest]
+mode = "durable"
+key_file = "gateway.key"
+
+[rounds]
+keys_file = "rounds.keys"
+
+[[quotas]]
+by = "agent"
+window = "1m"
+calls = 60
+"""
+WELL = DatabaseCondition(schema=VERSION, is_synced=True, standbys="ANY 1 (db2, db3)", powers=(), clock_off=0.01)
+DATABASE = PostgresDatabase((Host("db", 5432),), "accredit", "gw", replicas="required")
+PLACE: dict[str, Any] = {
+    "is_synchronised": True,
+    "health": Health("ok", {"store": True}),
+    "processes": [Process(7, 65532, 65536)],
+    "room": Room(1 << 40, 1 << 41),
+    "log": LogFound((SinkFound("siem", None),)),
+}
+"""What a machine of a test does not have."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sound")
+    write_key(folder / "gateway.key", make_key("gateway", "mail", 1))
+    write_key(folder / "owner.key", make_key("human", "Owner", 1))
+    write_certificate(folder, days=60)
+    for name in ("rounds.keys", "api.key"):
+        (folder / name).touch(0o600)
+    (folder / "rounds.keys").write_text("QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=\n")
+    (folder / "api.key").write_text(SECRET)
+    send = read_definition(b'{"name": "send", "inputSchema": {"type": "object"}}')
+    (folder / "accredit.lock").write_bytes(write_lock({"upstream": Definitions({"send": send})}))
+    (folder / "accredit.toml").write_text(CONFIGURATION)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / "etc")
+
+
+def found(folder: Path, **place: Any) -> Facts:
+    """What is found there, and of the place what is told."""
+    loaded = load(folder / "accredit.toml", {}, {})
+    return facts_of(loaded, {})._replace(**{**PLACE, **place})
+
+
+def judged(facts: Facts) -> dict[str, tuple[str, str]]:
+    """The lines that don't hold: their states, and all that they say."""
+    results = {name: line(facts) for name, line in LINES.items()}
+    told = {name: (each.state, f"{each.what} {each.remedy} {each.command}") for name, each in results.items()}
+    return {name: each for name, each in told.items() if each[0] != "ok"}
+
+
+def test_where_all_is_as_it_should_be_every_line_holds(folder: Path) -> None:
+    assert judged(found(folder)) == {}
+    database = {"store": DATABASE, "database": WELL, "file_store": None, "room": Unknown("elsewhere")}
+    assert judged(found(folder, **database)) == {}
+
+
+def test_the_page_has_each_line_once__and_no_other() -> None:
+    items = re.findall(r"^- \[ \] `(production\.[a-z]+)`:", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert sorted(items) == sorted(LINES)
+    assert set(re.findall(r"`(production\.[a-z]+)`", PAGE.read_text("utf-8"))) == set(LINES)
+
+
+def replaced(before: str, after: str) -> Callable[[Path], None]:
+    """Something else in the configuration."""
+
+    def change(folder: Path) -> None:
+        file = folder / "accredit.toml"
+        text = file.read_text()
+        assert before in text
+        file.write_text(text.replace(before, after))
+
+    return change
+
+
+def mode(name: str, bits: int) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).chmod(bits)
+
+
+def pipe(name: str) -> Callable[[Path], None]:
+    """A pipe in a file's place: whoever opens it waits."""
+
+    def change(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return change
+
+
+def in_database(**condition: Any) -> dict[str, Any]:
+    known = {name: getattr(WELL, name) for name in WELL.__struct_fields__}
+    return {"store": DATABASE, "database": DatabaseCondition(**{**known, **condition})}
+
+
+def nothing(_: Path) -> None:
+    """Only the place is another."""
+
+
+BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
+    ("configuration", "no", "config check", replaced('file = "api.key"', 'file = "none.key"'), {}),
+    ("files", "no", "chmod go-w", mode("accredit.lock", 0o666), {}),
+    ("files", "no", "is no file", pipe("owner.key.pub"), {}),
+    ("files", "unknown", "this look took", nothing, {"files": Unknown("this look took more than 8 s")}),
+    ("keys", "no", "chmod 600", mode("gateway.key", 0o644), {}),
+    ("keys", "no", "chmod 600", mode("api.key", 0o640), {}),
+    ("keys", "no", "is no file", pipe("rounds.keys"), {}),
+    ("keys", "no", "not there", lambda folder: (folder / "key.pem").unlink(), {}),
+    ("tls", "no", "ends in 5 days", nothing, {"certificate_until": unix_seconds() + 6 * 86_400 - 60}),
+    ("tls", "no", "no certificate", lambda folder: (folder / "cert.pem").write_text("-"), {}),
+    ("tls", "no", "is not a regular file", pipe("cert.pem"), {}),
+    ("tls", "no", "without TLS", replaced('tls_cert_file = "cert.pem"\ntls_key_file = "key.pem"', ""), {}),
+    ("hosts", "no", "name what clients put", replaced('allowed_hosts = ["mcp.example.org"]', ""), {}),
+    ("admin", "unknown", "--except", replaced("port = 9464", 'port = 9464\nhost = "0.0.0.0"'), {}),
+    ("proofs", "no", '"observe"', replaced('[proofs]\nmode = "required"', '[proofs]\nmode = "observe"'), {}),
+    ("proofs", "no", "bound to nothing", replaced('binding = "required"', ""), {}),
+    ("definitions", "no", "accredit pin", lambda folder: (folder / "accredit.lock").unlink(), {}),
+    ("definitions", "no", '"warn"', replaced("[store]", '[pins]\nmode = "warn"\n[store]'), {}),
+    ("definitions", "no", 'is "off"', replaced("[store]", '[pins]\nmode = "off"\n[store]'), {}),
+    ("definitions", "no", "drop has a table", replaced("[store]", '[tools.drop]\nscope = "a:b"\n[store]'), {}),
+    ("answers", "no", "enforce", replaced("[store]", '[validation]\nresponses = "observe"\n[store]'), {}),
+    ("tokens", "no", '"optional"', replaced("[store]", '[tokens]\nmode = "optional"\n[store]'), {}),
+    ("revocation", "no", "not a revocation", lambda folder: revoked(folder, "{}"), {}),
+    ("revocation", "no", "not a regular file", lambda folder: (revoked(folder, ""), pipe("gone.json")(folder)), {}),
+    ("quotas", "no", "[[quotas]]", replaced('[[quotas]]\nby = "agent"\nwindow = "1m"\ncalls = 60\n', ""), {}),
+    ("store", "no", "in memory", replaced('[store]\nurl = "sqlite:///accredit.db"', ""), {}),
+    ("store", "no", "of this one", replaced("[rounds]", "[cluster]"), {}),
+    ("schema", "no", "newer accredit", nothing, {"file_store": FileStore(len(SCHEMA) + 1)}),
+    ("schema", "no", "accredit store migrate", nothing, in_database(schema=VERSION - 1)),
+    ("schema", "unknown", "gone", nothing, {"store": DATABASE, "database": Unknown("gone")}),
+    ("synchronous", "no", "synchronous_standby_names", nothing, in_database(standbys="")),
+    ("synchronous", "no", "fsync", nothing, in_database(is_synced=False)),
+    ("role", "no", "accredit_gateway", nothing, in_database(powers=("it is a superuser",))),
+    ("room", "no", "log prune", nothing, {"room": Room(1 << 20, 1 << 30)}),
+    ("clock", "no", "timedatectl", nothing, {"is_synchronised": False}),
+    ("clock", "no", "differ by 3.0 s", nothing, in_database(clock_off=3.0)),
+    ("clock", "unknown", "may not", nothing, {"is_synchronised": Unknown("the kernel may not be asked")}),
+    ("sealing", "no", "rounds.keys_file", replaced('[rounds]\nkeys_file = "rounds.keys"', ""), {}),
+    ("records", "no", "may be lost", replaced('mode = "durable"', 'mode = "record"'), {}),
+    ("shipping", "no", "log follow", nothing, {"log": LogFound(())}),
+    ("shipping", "no", "siem is 120 minutes", nothing, {"log": LogFound((SinkFound("siem", unix_seconds() - 7_200),))}),
+    ("ready", "no", "store", nothing, {"health": Health("not ready", {"store": False, "upstream": True})}),
+    ("ready", "no", "draining", nothing, {"health": Health("draining", {"store": True})}),
+    ("ready", "unknown", "no gateway", nothing, {"health": Unknown("no gateway runs here")}),
+    ("user", "no", "as root", nothing, {"processes": [Process(7, 0, 65536)]}),
+    ("descriptors", "no", "LimitNOFILE", nothing, {"processes": [Process(7, 1, 65536), Process(8, 1, 1024)]}),
+    ("stopping", "unknown", "TimeoutStopSec", replaced("drain_seconds = 10", "drain_seconds = 60"), {}),
+    ("stopping", "no", "drain_seconds = 10", replaced("drain_seconds = 10", ""), in_database()),
+    ("metrics", "no", "admin.port", replaced("port = 9464", ""), {}),
+]
+
+
+def revoked(folder: Path, text: str) -> None:
+    (folder / "gone.json").write_text(text)
+    replaced("[[proofs.roots]]", '[proofs.revocation]\nfiles = ["gone.json"]\n[[proofs.roots]]')(folder)
+
+
+@pytest.mark.parametrize(("name", "state", "said", "breaks", "place"), BROKEN)
+def test_each_line_finds_what_it_is_there_for__and_says_what_mends_it(
+    folder: Path, name: str, state: str, said: str, breaks: Callable[[Path], object], place: dict[str, Any]
+) -> None:
+    breaks(folder)
+    told = judged(found(folder, **place))
+    assert told[f"production.{name}"][0] == state, told
+    assert said in told[f"production.{name}"][1]
+
+
+def test_each_line_has_a_harm_that_it_finds() -> None:
+    assert {f"production.{name}" for name, state, *_ in BROKEN if state == "no" or name == "admin"} | {
+        "production.stopping"
+    } == set(LINES)
+
+
+def everything_in(folder: Path) -> dict[str, tuple[int, int, int]]:
+    found = {str(each): each.lstat() for each in [folder, *folder.rglob("*")]}
+    return {name: (each.st_size, each.st_mtime_ns, each.st_mode) for name, each in found.items()}
+
+
+def test_nothing_is_changed_or_made__and_no_secret_is_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def one_call() -> None:
+        async with Log(folder / "accredit.db") as log:
+            await log.call()
+
+    run(one_call())
+    before = everything_in(folder)
+    for as_json in (False, True):
+        assert go_through(folder / "accredit.toml", (), {}, as_json=as_json) == 1
+    shown = capsys.readouterr().out
+    assert everything_in(folder) == before
+    key = json.loads((folder / "gateway.key").read_text())
+    for secret in (SECRET, "QUFBQUFB", *key["seed"].values(), "BEGIN PRIVATE"):
+        assert secret not in shown
+    assert "production.shipping: nobody has the log but the store" in shown
+
+
+@pytest.mark.holds("cli/actions/doctor/production/checklist", 2)
+def test_what_is_left_out_by_name_does_not_count__but_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "accredit.db").touch(0o600)
+    assert go_through(folder / "accredit.toml", list(LINES), {}, as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is True
+    assert {each["id"]: each["left_out"] for each in told["checks"]} == dict.fromkeys(LINES, True)
+    assert "unknown" in {each["state"] for each in told["checks"]}
+    with pytest.raises(ConfigurationError, match="no such line"):
+        go_through(folder / "accredit.toml", ["production.none"], {}, as_json=True)
+
+
+@pytest.mark.holds("cli/actions/doctor/production/checklist", 3)
+def test_a_configuration_that_can_t_be_read_or_may_be_somebody_else_s_has_no_lines(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = {"HOME": str(folder)}
+    monkeypatch.chdir(folder)
+    with pytest.raises(ConfigurationError, match="somebody else's"):
+        go_through(None, (), home, as_json=True)
+    pipe("other.toml")(folder)
+    (folder / "wrong.toml").write_text("[")
+    for name, why in {"other.toml": "not a regular file", "wrong.toml": "not TOML", "none.toml": "there is no"}.items():
+        with pytest.raises(ConfigurationError, match=why):
+            go_through(Path(name), (), home, as_json=True)
+
+
+@pytest.mark.holds("cli/actions/doctor/production/checklist", 1)
+def test_what_never_answers__or_fails__keeps_nobody_waiting_for_the_other_lines() -> None:
+    stop = threading.Event()
+
+    def fails() -> None:
+        raise StoreUnavailable("gone")
+
+    try:
+        told = found_by({"late": stop.wait, "wrong": fails, "well": lambda: 1}, seconds=1)
+    finally:
+        stop.set()
+    assert told == {
+        "late": Unknown("this look took more than 1 s"), "wrong": Unknown("this look has failed: gone"), "well": 1
+    }  # fmt: skip
+
+
+def test_a_sink_that_has_not_come_far_is_seen_in_the_log_itself(folder: Path) -> None:
+    async def two_calls() -> None:
+        async with Log(folder / "accredit.db", clock=lambda: 1_000_000_000_000) as log:
+            await log.call()
+            await log.call()
+
+    run(two_calls())
+    place = {"log": facts_of(load(folder / "accredit.toml", {}, {}), {}).log}
+    assert place["log"] == LogFound(())
+    with open_sink(SqliteFile(folder / "accredit.db"), "siem") as sink:
+        sink.take()
+        while (batch := sink.take()).to is None:
+            pass
+    place = {"log": facts_of(load(folder / "accredit.toml", {}, {}), {}).log}
+    assert "siem is" in judged(found(folder, **place))["production.shipping"][1]
+    with open_sink(SqliteFile(folder / "accredit.db"), "siem") as sink:
+        while (batch := sink.take()).envelopes or batch.more:
+            sink.taken(batch)
+    assert facts_of(load(folder / "accredit.toml", {}, {}), {}).log == LogFound((SinkFound("siem", None),))

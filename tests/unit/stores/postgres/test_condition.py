@@ -1,0 +1,44 @@
+"""What a database says of itself, and of the user that asks."""
+
+import pytest
+from msgspec.structs import replace
+from tests.world.postgres import Cluster, a_user
+
+from accredit.errors import StoreUnavailable
+from accredit.stores.postgres.condition import read_condition
+from accredit.stores.postgres.schema import VERSION
+
+pytestmark = pytest.mark.holds("stores/postgres/condition")
+
+
+def test_a_gateway_s_user_can_add_to_the_log_alone__and_who_can_do_more_is_told(server: Cluster) -> None:
+    database = server.fresh()
+    server.run("SELECT log_make_days()", database=database.database)
+    own = a_user("IN ROLE accredit_gateway")
+    found = read_condition(replace(database, user=own))
+    assert (found.schema, found.is_synced, found.powers) == (VERSION, False, ())  # as our server has it
+    assert found.clock_off < 2
+    assert read_condition(replace(database, user=a_user("IN ROLE accredit_admin"))).powers == (
+        "it is of accredit_admin",
+        "it may change log_delegations, log_entries, log_keys",
+    )
+    assert read_condition(database).powers[0] == "it is a superuser"
+
+
+def test_a_right_to_one_day_of_the_log_is_seen(server: Cluster) -> None:
+    database = server.fresh()
+    server.run("SELECT log_make_days()", database=database.database)
+    ((part,),) = server.run(
+        "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'log_entries'::regclass LIMIT 1",
+        database=database.database,
+    )
+    own = a_user("IN ROLE accredit_gateway")
+    server.run(f"GRANT DELETE ON {part} TO {own}", database=database.database)
+    assert read_condition(replace(database, user=own)).powers == ("it may change log_entries",)
+
+
+def test_a_database_without_our_tables_says_so__and_one_that_is_gone_does_too(server: Cluster) -> None:
+    empty = server.empty()
+    assert (read_condition(empty).schema, read_condition(empty).powers) == (None, ("it is a superuser",))
+    with pytest.raises(StoreUnavailable):
+        read_condition(replace(empty, database="nowhere"))
