@@ -256,7 +256,8 @@ class Case:
     def _terms(self, bundle: ProofBundle) -> Terms:
         context = b""
         if bundle.session_context or self._policy.binding_required:
-            context = self._call.session_context(self._policy.verifier_id, bundle.agent_id, self._scope)
+            signed, verifier_id = bundle.session_context, self._policy.verifier_id
+            context = self._call.context_meant(signed, verifier_id, bundle.agent_id, self._scope)
         if self._changes_task and bundle.session_context:
             context = bundle.session_context  # checked in `_own_tasks`, once the tool's scope is known
         return Terms(

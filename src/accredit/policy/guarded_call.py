@@ -98,7 +98,25 @@ class GuardedCall(Struct, frozen=True):
 
     def session_context(self, verifier_id: str, agent_id: str, scope: str) -> bytes:
         """Return the session context that a proof bound to this call has signed (`ratify.signable`)."""
-        request_hash = self.request_hash(scope)
+        return self._context(verifier_id, agent_id, self.request_hash(scope))
+
+    def context_meant(self, signed: bytes, verifier_id: str, agent_id: str, scope: str) -> bytes:
+        """Return the session context that a proof has to have signed to be bound to this call.
+
+        For a list that is the context of its method alone; a client may cover its params as well, as it does for a
+        call: if `signed` is that narrower context, it is returned.
+        """
+        plain = self.session_context(verifier_id, agent_id, scope)
+        if self.method not in LISTS or not signed or signed == plain:
+            return plain
+        try:
+            digest = payload_digest(self.covered)
+        except FrameError:
+            return plain
+        narrower = self._context(verifier_id, agent_id, operation_context_hash(scope, self.method, "", "", digest))
+        return narrower if signed == narrower else plain
+
+    def _context(self, verifier_id: str, agent_id: str, request_hash: bytes) -> bytes:
         return build_session_context(verifier_id, "", agent_id, self.session_id, "", request_hash=request_hash)
 
 
@@ -227,7 +245,7 @@ def _guarded_call(
     method: str, covered: Mapping[str, object], session_id: str, proof: Raw | None, two_proofs: bool
 ) -> GuardedCall:
     if method in LISTS or method == TASK_LIST:
-        return GuardedCall(method, "", session_id, b"", None, proof, two_proofs)
+        return GuardedCall(method, "", session_id, b"", None, proof, two_proofs, covered=covered)
     if method == LISTEN:
         named = _subscribed_tasks(covered)
         return _Undigested(method, "", session_id, b"", None, proof, two_proofs, named, covered)

@@ -19,7 +19,7 @@ from tests.world.decisions import (
     with_proof,
 )
 
-from accredit.policy import GuardedCall
+from accredit.policy import GuardedCall, guarded_call_from_values
 from accredit.ratify import build_session_context, operation_context_hash, present
 
 PAY: Mapping[str, object] = {"amount": 5, "currency": "EUR", "to": "Bob"}
@@ -58,6 +58,30 @@ def test_what_is_bound_of_a_list_is_its_method_and_nothing_else() -> None:
     assert reason(with_proof(asked, bundle), binding_required=True) == ""
     for other in ("prompts/list", "resources/list"):
         assert reason(with_proof(call("", method=other, session="s-1"), bundle)) == MISMATCH
+
+
+@pytest.mark.parametrize("method", ["tools/list", "resources/list", "resources/templates/list", "prompts/list"])
+def test_a_proof_of_a_list_may_cover_its_params_as_that_of_a_call_does(method: str) -> None:
+    digest = hashlib.sha256(b'{"cursor":"page 2"}').digest()
+    request_hash = operation_context_hash("", method, "", "", digest)
+    context = build_session_context(VERIFIER, "", AGENT.id, "s-1", "", request_hash=request_hash)
+    bundle = present(granted(), AGENT, draw(), NOW, session_context=context)
+
+    def asked(cursor: str = "page 2", method: str = method, session: str = "s-1") -> GuardedCall:
+        return with_proof(guarded_call_from_values(method, {"cursor": cursor}, session, None), bundle)
+
+    assert reason(asked(), binding_required=True) == ""
+    other_list = "tools/list" if method != "tools/list" else "prompts/list"
+    for other in (asked("page 3"), asked(session="s-2"), asked(method=other_list)):
+        assert reason(other) == MISMATCH
+
+
+def test_a_proof_that_covers_a_lists_params_is_good_for_no_call() -> None:
+    digest = hashlib.sha256(b'{"arguments":{},"name":"pay"}').digest()
+    request_hash = operation_context_hash("", "tools/call", "", "", digest)
+    context = build_session_context(VERIFIER, "", AGENT.id, "s-1", "", request_hash=request_hash)
+    asked = with_proof(call("pay", {}, session="s-1"), present(granted(), AGENT, draw(), NOW, session_context=context))
+    assert reason(asked) == MISMATCH
 
 
 @pytest.mark.parametrize("binding_required", [False, True])
