@@ -11,13 +11,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.world import dying
 from tests.world.adopting import FORMS, SECRETS, Home, theirs
-from tests.world.command import Serving, environment
+from tests.world.command import Serving, accredit, environment
 from tests.world.connected import Connected
 from tests.world.honest_server import HonestServer
 from tests.world.raw_server import PATIENCE, Connection, RawServer
@@ -337,6 +338,36 @@ def test_a_new_gateway_gets_a_port_that_nobody_has(home: Home) -> None:
     port = int(url.split(":")[2].partition("/")[0])
     assert port > 8484
     assert f"port = {port}\n" in home.config.read_text()
+
+
+def test_two_gateways_that_were_never_started_get_two_ports(home: Home) -> None:
+    for host in (home.cursor, home.desktop):
+        host.write_text(json.dumps({"mcpServers": {"a": {"command": "cat"}}}))
+    assert home.adopt().returncode == 0
+    first = home.config
+    home.config = first.parent.with_name("another") / first.name
+    assert home.adopt("claude-desktop").returncode == 0
+    ports = {tomllib.loads(each.read_text())["gateway"]["port"] for each in (first, home.config)}
+    assert len(ports) == 2
+
+
+def test_no_commit_takes_a_project_s_credentials_along(home: Home) -> None:
+    project = home.folder / "project"
+    (project / ".git").mkdir(parents=True)
+    file = project / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"a": {"command": "cat", "env": {"TOKEN": SECRETS[0]}}}}))
+    before = file.read_text()
+
+    def run(*words: str) -> None:
+        done = accredit(*words, "claude-code", "--project", "--yes", folder=project, env=home.env)
+        assert done.returncode == 0, done.stderr
+
+    run("install", "--adopt", "--config", str(home.config))
+    assert {each.name for each in project.iterdir()} == {".git", ".mcp.json"}
+    assert SECRETS[0] not in file.read_text()
+    run("uninstall", "--restore")
+    assert file.read_text() == before
+    assert {each.name for each in project.iterdir()} == {".git", ".mcp.json"}
 
 
 def test_credentials_go_into_no_folder_of_somebody_else_s(home: Home) -> None:

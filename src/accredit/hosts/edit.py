@@ -6,7 +6,8 @@
    bytes that it was worked out from.
 3. What the file held is kept beside it first, as `FILE.accredit-TIME`, for its owner alone; that there was none is kept
    as `FILE.accredit-TIME.none`. Of these five stay. What the host's own servers were is kept for good, as
-   `FILE.accredit-TIME.adopted`.
+   `FILE.accredit-TIME.adopted`. In a checkout, whose next commit could take their credentials along, they are kept in a
+   folder of the state's instead.
 4. The new file has a name of its own until it is on disk; then it takes the old one's place, with its mode and owner,
    in one step. Links are followed. So whenever this dies, the file is the old one or the new one.
 5. What was put in is remembered after that (`installed`), and forgotten before it is taken out or changed: at worst
@@ -19,6 +20,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -34,6 +36,9 @@ _MARK = ".accredit-"
 _NONE = ".none"
 _ADOPTED = ".adopted"
 _TIME = "%Y%m%dT%H%M%SZ"
+_CHECKOUTS = (".git", ".hg", ".jj", ".svn")
+_KEPT = "hosts"
+_FOLDER_CHARS = 16
 _BOM = "\ufeff"
 
 
@@ -140,15 +145,15 @@ def _named(host: Host, text: str) -> list[tuple[str, object]]:
     return [*container.items()] if isinstance(container, dict) else [(_name(each), each) for each in container]
 
 
-def apply(edit: Edit, lock_folder: Path, program: Callable[[], None] | None = None) -> Path:
+def apply(edit: Edit, state: Path, program: Callable[[], None] | None = None) -> Path:
     """Make an edit (rules 2 to 4), or have a host's own program make it; return where the old bytes are kept. Raises
     `ConfigurationError`."""
-    with _locked(lock_folder):
+    with _locked(state):
         if read_host_file(edit.file) != edit.old:
             raise ConfigurationError(f"{edit.file} was changed meanwhile", "run the command again")
         make_folder(edit.file.parent, SHARED_FOLDER)
-        backup = _keep(edit.file, edit.old, _ADOPTED if edit.adopts else "")
-        remember(lock_folder, edit.host, edit.file, dict.fromkeys(edit.entries))
+        backup = _keep(edit.file, edit.old, _ADOPTED if edit.adopts else "", state)
+        remember(state, edit.host, edit.file, dict.fromkeys(edit.entries))
         if program is not None:
             program()
         elif edit.new is None:
@@ -157,28 +162,39 @@ def apply(edit: Edit, lock_folder: Path, program: Callable[[], None] | None = No
             write_file(Path(os.path.realpath(edit.file)), edit.new, private=True)
         else:
             replace_file(edit.file, edit.new, old=edit.old)
-        remember(lock_folder, edit.host, edit.file, edit.entries)
-        _prune(edit.file)
+        remember(state, edit.host, edit.file, edit.entries)
+        _prune(edit.file, state)
         return backup
 
 
-def _keep(file: Path, data: bytes | None, mark: str) -> Path:
-    newest = max((_time(each.name) or 0 for each in backups(file)), default=0)
+def _keep(file: Path, data: bytes | None, mark: str, state: Path) -> Path:
+    newest = max((_time(each.name) or 0 for each in backups(file, state)), default=0)
     at = time.gmtime(max(unix_seconds(), newest + 1))  # what is newer sorts so, also after a clock was set back
-    path = file.with_name(f"{file.name}{_MARK}{time.strftime(_TIME, at)}{_NONE if data is None else mark}")
+    folder, apart = _places_of_backups(file, state)
+    if any(os.path.lexists(above / name) for above in file.absolute().parents for name in _CHECKOUTS):
+        folder = apart
+        make_folder(folder)
+    path = folder / f"{file.name}{_MARK}{time.strftime(_TIME, at)}{_NONE if data is None else mark}"
     write_file(path, data or b"", private=True)
     return path
 
 
-def backups(file: Path) -> list[Path]:
-    """Return what is kept of a file, the newest first."""
-    try:
-        names = os.listdir(file.parent)
-    except OSError:
-        return []
-    times = {name: _time(name) for name in names if name.startswith(file.name + _MARK)}
-    found = sorted(((at, name) for name, at in times.items() if at is not None), reverse=True)
-    return [file.with_name(name) for _, name in found]
+def backups(file: Path, state: Path) -> list[Path]:
+    """Return what is kept of a file, beside it and in the folder of the state, the newest first."""
+    found: list[tuple[int, Path]] = []
+    for folder in _places_of_backups(file, state):
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        times = {name: _time(name) for name in names if name.startswith(file.name + _MARK)}
+        found += [(at, folder / name) for name, at in times.items() if at is not None]
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def _places_of_backups(file: Path, state: Path) -> tuple[Path, Path]:
+    """Return the folders where what a file held may be kept: beside it, and apart from it."""
+    return file.parent, state / _KEPT / sha256(os.fsencode(file.absolute())).hexdigest()[:_FOLDER_CHARS]
 
 
 def was_missing(backup: Path) -> bool:
@@ -201,8 +217,8 @@ def _time(name: str) -> int | None:
         return None
 
 
-def _prune(file: Path) -> None:
-    for old in [each for each in backups(file) if not is_of_adoption(each)][MAX_BACKUPS:]:
+def _prune(file: Path, state: Path) -> None:
+    for old in [each for each in backups(file, state) if not is_of_adoption(each)][MAX_BACKUPS:]:
         _remove(old)
 
 

@@ -37,13 +37,13 @@ class _Kept(NamedTuple):
     adopted: Set[str]
 
 
-def without(place: Place) -> Edit:
+def without(place: Place, state: Path) -> Edit:
     """Return the edit that takes the entry out (rule 1). Raises `ConfigurationError`."""
     host, changes = place.host, {place.name: None}
     old = read_host_file(place.file)
     if old is None:
         raise ConfigurationError(f"there is no {place.file}", "nothing has to be taken out")
-    kept = _kept(host, place.file)
+    kept = _kept(host, place.file, state)
     before = next((each for each in kept if place.name in each.adopted or place.name not in each.entries), None)
     if before is not None and before.data is not None and place.name in before.adopted:
         return Edit(place.file, old, put_back(place, old, before.data), host.name, changes)
@@ -53,9 +53,9 @@ def without(place: Place) -> Edit:
     return Edit(place.file, old, None if nothing_else and was_made else new, host.name, changes)
 
 
-def restored(host: Host, file: Path, names: Set[str]) -> Edit:
+def restored(host: Host, file: Path, names: Set[str], state: Path) -> Edit:
     """Return the edit that puts the whole file back (rule 2). Raises `ConfigurationError`."""
-    kept = [*_kept(host, file)]
+    kept = [*_kept(host, file, state)]
     adopted = frozenset[str]().union(*(each.adopted for each in kept))
     for number, each in enumerate(kept):
         there = names & each.entries.keys()
@@ -84,9 +84,9 @@ def _with_own(host: Host, file: Path, data: bytes | None, names: Set[str], older
     return new
 
 
-def _kept(host: Host, file: Path) -> Iterator[_Kept]:
+def _kept(host: Host, file: Path, state: Path) -> Iterator[_Kept]:
     """Give what is kept of a file, the newest first."""
-    for backup in backups(file):
+    for backup in backups(file, state):
         data = None if was_missing(backup) else read_host_file(backup)
         try:
             there = {} if data is None else entries(host, data)

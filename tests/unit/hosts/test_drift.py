@@ -102,7 +102,7 @@ def test_an_entry_that_a_host_has_dropped_is_gone__and_one_that_was_taken_out_he
     file.unlink()
     assert [each.state for each in machine.look("cursor").entries] == ["gone"]
     machine.install("cursor")
-    apply(without(Place(HOSTS["cursor"], file, "mail")), machine.state)
+    apply(without(Place(HOSTS["cursor"], file, "mail"), machine.state), machine.state)
     assert machine.look("cursor").entries == ()
     assert installed(machine.state) == ()
 

@@ -82,7 +82,7 @@ def test_what_it_held_is_kept_for_its_owner_alone__five_times(tmp_path: Path) ->
         kept.append(install(at, tmp_path / "state", f'{{"number": {number}, "token": "secret"}}'))
         assert kept[-1].read_text() == f'{{"number": {number}, "token": "secret"}}'
         assert kept[-1].stat().st_mode & 0o777 == 0o600
-    assert backups(at.file) == kept[:0:-1]
+    assert backups(at.file, tmp_path / "state") == kept[:0:-1]
     assert not first.exists()
     assert others.exists()
 

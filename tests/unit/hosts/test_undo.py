@@ -25,8 +25,8 @@ def install(at: Place, name: str = "mail") -> None:
 def test_a_file_that_was_made_for_the_entry_goes_with_it(host: str, tmp_path: Path) -> None:
     at = place(tmp_path, host)
     install(at)
-    assert without(at).new is None
-    apply(without(at), tmp_path / "state")
+    assert without(at, tmp_path / "state").new is None
+    apply(without(at, tmp_path / "state"), tmp_path / "state")
     assert not at.file.exists()
 
 
@@ -35,30 +35,30 @@ def test_a_file_stays_that_was_there_before__or_holds_something_else(tmp_path: P
     at = place(tmp_path)
     at.file.write_text("{}\n")
     install(at)
-    assert without(at).new == b'{\n  "mcpServers": {}\n}\n'
+    assert without(at, tmp_path / "state").new == b'{\n  "mcpServers": {}\n}\n'
     at.file.unlink()
     for backup in tmp_path.glob("file.*"):
         backup.unlink()
     install(at)
     install(at, "other")
-    assert b"other" in (without(at).new or b"")
+    assert b"other" in (without(at, tmp_path / "state").new or b"")
     at.file.unlink()
     install(at)
     at.file.write_text(at.file.read_text() + "// of mine\n")
-    assert b"// of mine" in (without(at).new or b"")
+    assert b"// of mine" in (without(at, tmp_path / "state").new or b"")
 
 
 @pytest.mark.holds("hosts/undo", 2)
 def test_the_file_is_put_back_as_it_was_when_it_last_did_not_have_the_entry(tmp_path: Path) -> None:
     at = place(tmp_path)
     with pytest.raises(ConfigurationError, match="nothing is kept"):
-        restored(at.host, at.file, {at.name})
+        restored(at.host, at.file, {at.name}, tmp_path / "state")
     at.file.write_text('{"a": 1}')
     install(at)
     at.file.write_text(at.file.read_text().replace("connect", "connect-"))
     install(at)
-    assert restored(at.host, at.file, {at.name})[:3] == (at.file, at.file.read_bytes(), b'{"a": 1}')
-    apply(restored(at.host, at.file, {at.name}), tmp_path / "state")
+    assert restored(at.host, at.file, {at.name}, tmp_path / "state")[:3] == (at.file, at.file.read_bytes(), b'{"a": 1}')
+    apply(restored(at.host, at.file, {at.name}, tmp_path / "state"), tmp_path / "state")
     assert at.file.read_text() == '{"a": 1}'
 
 
@@ -67,6 +67,6 @@ def test_where_there_was_no_file_there_is_none_again(tmp_path: Path) -> None:
     at = place(tmp_path)
     install(at)
     at.file.write_text(at.file.read_text() + "// of mine\n")
-    assert restored(at.host, at.file, {at.name}).new is None
+    assert restored(at.host, at.file, {at.name}, tmp_path / "state").new is None
     with pytest.raises(ConfigurationError, match="there is no"):
-        without(at._replace(file=tmp_path / "nothing"))
+        without(at._replace(file=tmp_path / "nothing"), tmp_path / "state")

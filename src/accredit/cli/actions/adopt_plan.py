@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 from accredit.cli.actions import adopt_text as text
 from accredit.cli.actions.adopt_text import Wanted
@@ -30,8 +31,11 @@ from accredit.config.values import WrongValue, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import HttpUpstream
 from accredit.hosts.foreign import Command, Left, Own, Remote
+from accredit.hosts.installed import installed
+from accredit.hosts.table import HOSTS
 from accredit.hosts.toml_text import string
 from accredit.keys import read_file
+from accredit.keys.places import state_folder
 from accredit.limits import ADOPTION_KNOCK_SECONDS, MAX_ADOPTION_PORTS, MAX_VALUE_FILE_BYTES
 
 
@@ -169,14 +173,24 @@ def _before(file: Path) -> Loaded | None:
 
 
 def _free_port() -> int:
-    """Return the first port from the default one on that nobody has: another gateway may run here already."""
-    first = Gateway().port
+    """Return the first port from the default one on that nobody has, now or when the gateway starts to which a host's
+    entry leads."""
+    first, taken = Gateway().port, set(_ports_of_entries())
     for port in range(first, first + MAX_ADOPTION_PORTS):
+        if port in taken:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((Gateway().host, port))
             return port
     return first
+
+
+def _ports_of_entries() -> Iterator[int | None]:
+    for each in installed(state_folder(os.environ)):
+        words = HOSTS[each.host].words(each.entry) if each.host in HOSTS else []
+        with contextlib.suppress(ValueError):  # no URL of ours
+            yield from (urlsplit(word).port for word in words if word.startswith("http"))
 
 
 def _head(before: Loaded | None, host: str, root: Root, port: int) -> str:

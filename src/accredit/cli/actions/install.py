@@ -73,7 +73,7 @@ def uninstall_entry(wish: Wish, *, restore: bool) -> int:
         why = "is not accredit's" if wish.name in found else "is not there"
         raise ConfigurationError(f"{file}: the server {wish.name} {why}", "accredit install --list shows what is")
     place = Place(host, file, wish.name or own[0])
-    edit = without(place)
+    edit = without(place, state_folder(os.environ))
     comes_back = edit.new is not None and place.name in entries(host, edit.new)
     by_program = not wish.project and host.name == "claude-code" and not comes_back
     program = claude_program(os.environ) if by_program else None
@@ -81,7 +81,7 @@ def uninstall_entry(wish: Wish, *, restore: bool) -> int:
         gets = "gets its own server back in the place of" if comes_back else "loses the server"
         say(f"{host.name}: {file} {gets} {place.name}")
         if not comes_back and agent_of(host.words(found[place.name])) is not None:
-            tell(f"warning: {place.name} was {host.name}'s own, and what it said is not kept any more beside {file}:")
+            tell(f"warning: {place.name} was {host.name}'s own, and what it said is not kept any more:")
             tell("  only the configuration that it was adopted into says how its server is started")
     return _finish(wish, edit, place, None, claude_remove(program, place.name) if program is not None else None)
 
@@ -91,7 +91,7 @@ def _restore(wish: Wish, host: Host, file: Path) -> int:
     names = {wish.name} if wish.name is not None else _own_names(host, file)
     if not names:
         raise ConfigurationError(f"no server of {file} is accredit's", "nothing has to be put back")
-    edit = restored(host, file, names)
+    edit = restored(host, file, names, state_folder(os.environ))
     if edit.new != edit.old and not wish.as_json:
         say(f"{host.name}: {file} is put back as it was before {', '.join(sorted(names))}")
     return _finish(wish, edit, Place(host, file, min(names)), None, None)

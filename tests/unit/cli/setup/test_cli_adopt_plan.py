@@ -101,6 +101,16 @@ def test_a_credential_among_a_command_s_words_reaches_the_program_and_no_configu
     assert built.env["ARGUMENT_1"] == "mine"
 
 
+@pytest.mark.parametrize("value", ["s3cret\n", "s3cret\n\n", "\n", " s3cret \r\n"])
+@pytest.mark.parametrize("name", ["TOKEN", "PLAIN"])
+def test_a_value_reaches_the_program_to_its_last_newline(value: str, name: str, gateway: Gateway) -> None:
+    planned = gateway.plan(a={"command": sys.executable, "args": ["-c", "pass"], "env": {name: value}})
+    gateway.write(planned)
+    built = build_upstream(view(load(gateway.file, {}, {}), "a"), {})
+    assert isinstance(built, StdioUpstream)
+    assert built.env[name] == value
+
+
 @pytest.mark.holds("cli/actions/adopt_text", 3)
 def test_names_are_slugs_and_of_two_one_gets_a_number(gateway: Gateway) -> None:
     planned = gateway.plan(**{"My Mail!": CAT, "my-mail": CAT, "--help": CAT, "Ärger": CAT, "日本": CAT, "x" * 500: CAT,
