@@ -2,6 +2,7 @@
 files and with the rights that the manifests give it."""
 
 import base64
+import json
 import os
 import re
 import shutil
@@ -214,6 +215,17 @@ def test_the_how_to_for_systemd_gives_a_gateway_that_runs_as_its_unit_may(
         check_calls(serving, tmp_path)
         os.kill(serving.process.pid, signal.SIGHUP)  # as ExecReload does
         wait_until(lambda: "the configuration was read again" in serving.stderr)
+        asked = ("doctor", "--production", "--json", "--config", str(etc / "accredit.toml"))
+        port = {**own, "ACCREDIT_GATEWAY__PORT": str(serving.port), "HOME": str(state)}
+        looked = subprocess.run(
+            [*command(), *asked], env=environment(port), capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        checks = json.loads(looked.stdout)["checks"]
+        here = "production.clock"  # as this machine has it
+        amiss = {each["id"] for each in checks if each["state"] != "ok" and each["id"] != here}
+        ours = re.search(r"until you have set.*?:(.*?)\n\n", (HOW_TO / "systemd.md").read_text("utf-8"), re.DOTALL)
+        assert ours
+        assert amiss == set(re.findall(r"`(production\.[a-z]+)`", ours[1])), looked.stdout
         serving.stop()
         assert serving.wait() == 0
     assert (state / "store.db").exists()

@@ -40,14 +40,15 @@ from accredit.stores.sqlite.schema import SCHEMA
 pytestmark = [
     pytest.mark.holds("cli/actions/doctor/production/configured"),
     pytest.mark.holds("cli/actions/doctor/production/there"),
-    pytest.mark.holds("cli/actions/doctor/production/files"),
+    pytest.mark.holds("cli/actions/doctor/production/facts"),
+    pytest.mark.holds("cli/actions/doctor/production/files", 1, 2),
     pytest.mark.holds("cli/actions/doctor/production/stored"),
-    pytest.mark.holds("cli/actions/doctor/production/running"),
     pytest.mark.holds("cli/actions/doctor/production/results"),
     pytest.mark.holds("cli/actions/doctor/production/checklist"),
 ]
 
 PAGE = Path(__file__).parents[4] / "docs/how-to/run-in-production.md"
+DEPLOY = Path(__file__).parents[4] / "deploy"
 SECRET = "mark-0f6b1d"
 CONFIGURATION = """
 [gateway]
@@ -290,6 +291,45 @@ def test_what_is_left_out_by_name_does_not_count__but_is_told(folder: Path, caps
     assert "unknown" in {each["state"] for each in told["checks"]}
     with pytest.raises(ConfigurationError, match="no such line"):
         go_through(folder / "accredit.toml", ["production.none"], {}, as_json=True)
+
+
+@pytest.mark.holds("cli/actions/doctor/production/files", 3)
+def test_what_counts_of_a_link_is_where_it_leads(folder: Path) -> None:
+    secret = folder.parent / "elsewhere.key"
+    (folder / "gateway.key").rename(secret)
+    (folder / "gateway.key").symlink_to(secret)
+    assert judged(found(folder)) == {}
+    secret.chmod(0o604)
+    assert judged(found(folder))["production.keys"][0] == "no"
+
+
+def in_manifest(overlay: str, folder: Path, made: Path) -> Facts:
+    """What is found of a manifest's own configuration, with the secrets that its how-to has one make."""
+    for name in ("accredit.toml",):
+        shutil.copy(DEPLOY / "kubernetes" / overlay / name, folder)
+    for name, of in {"tls.crt": "cert.pem", "tls.key": "key.pem", "cluster.keys": "rounds.keys"}.items():
+        shutil.copy(made / of, folder / name)
+    for name in ("gateway.key", "owner.key.pub", "rounds.keys"):
+        shutil.copy(made / name, folder)
+    (folder / "db.password").touch(0o600)
+    environ = {} if overlay == "base" else {"ACCREDIT_STORE__URL": f"sqlite:///{folder}/store.db"}
+    live = {"database": WELL, "file_store": None, "lists": (0, 0)} if overlay == "base" else {}
+    return facts_of(load(folder / "accredit.toml", environ, {}), environ)._replace(**{**PLACE, **live})
+
+
+THEIRS = {
+    "production.definitions": "what is pinned is what your server says",
+    "production.quotas": "how much is enough is yours to say",
+    "production.admin": "the NetworkPolicy lets in who reads metrics, and nobody sees that from inside",
+}
+
+
+def test_the_manifests_own_configurations_lack_only_what_is_yours_to_add(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "sqlite").mkdir()
+    told = judged(in_manifest("base", tmp_path / "base", made))
+    assert told.keys() == {*THEIRS, "production.synchronous"}, "whether there is a standby is yours to say"
+    assert judged(in_manifest("sqlite", tmp_path / "sqlite", made)).keys() == THEIRS.keys()
 
 
 @pytest.mark.holds("cli/actions/doctor/production/checklist", 3)

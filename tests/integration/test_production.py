@@ -1,0 +1,74 @@
+"""`accredit doctor --production` beside a gateway that runs: it asks that very gateway, and sees its processes."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world.certificates import write_certificate
+from tests.world.command import Serving, accredit
+
+from accredit.cli.actions.doctor.production.facts import Health, Unknown
+from accredit.cli.actions.doctor.production.running import health_found, processes_found
+from accredit.config import load
+from accredit.keys import make_key, write_key
+
+pytestmark = [pytest.mark.slow, pytest.mark.holds("cli/actions/doctor/production/running", 1)]
+
+CONFIGURATION = """
+[gateway]
+port = {port}
+allowed_hosts = ["mcp.example.org"]
+tls_cert_file = "cert.pem"
+tls_key_file = "key.pem"
+
+[upstream]
+url = "http://127.0.0.1:9/mcp"
+
+[proofs]
+mode = "required"
+roots = [{{ name = "Owner", public_key_file = "owner.key.pub" }}]
+
+[store]
+url = "sqlite:///accredit.db"
+
+[attest]
+mode = "durable"
+key_file = "gateway.key"
+"""
+
+
+@pytest.mark.holds("cli/actions/doctor/production/running", 2, 3)
+def test_the_gateway_that_runs_is_asked_and_no_other(tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    write_key(tmp_path / "gateway.key", make_key("gateway", "mail", 1))
+    write_key(tmp_path / "owner.key", make_key("human", "Owner", 1))
+    file = tmp_path / "accredit.toml"
+    file.write_text(CONFIGURATION.format(port=1))
+    with Serving("--config", str(file), folder=tmp_path) as serving:
+        file.write_text(CONFIGURATION.format(port=serving.port))
+        told = checks(tmp_path)
+        assert told["production.ready"]["state"] == "no"
+        assert "not well: upstream" in told["production.ready"]["what"]
+        assert re.search(rf"\b{os.geteuid()}\b|as root", told["production.user"]["what"])
+        assert told["production.descriptors"]["state"] == "ok"
+        assert told["production.schema"]["state"] == "ok"
+        found = processes_found(load(file, {}, {}).config)
+        assert not isinstance(found, Unknown)
+        assert serving.process.pid in {each.pid for each in found}
+
+        (tmp_path / "key.pem").unlink()
+        write_certificate(tmp_path)
+        other = health_found(load(file, {}, {}).config)
+        assert isinstance(other, Unknown)
+        assert "another certificate" in other.why
+    gone = health_found(load(file, {}, {}).config)
+    assert not isinstance(gone, Health)
+
+
+def checks(folder: Path) -> dict[str, dict[str, Any]]:
+    done = accredit("doctor", "--production", "--json", "--config", "accredit.toml", folder=folder)
+    assert done.returncode == 1, done.stderr
+    return {each["id"]: each for each in json.loads(done.stdout)["checks"]}
