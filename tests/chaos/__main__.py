@@ -23,12 +23,13 @@ from tests.chaos import bites, checker, redis
 from tests.chaos.agents import Load
 from tests.chaos.fleet import Fleet, has_balancer
 from tests.chaos.judge import Summary, judged
-from tests.chaos.nemeses import NEMESES, Machines, Nemesis, faketime
+from tests.chaos.nemeses import NEMESES, Machines, Nemesis
 from tests.chaos.network import go_inside, network
 from tests.chaos.records import RunRecords
 from tests.chaos.report import HEAD, line
 from tests.chaos.rounds import play_rounds
 from tests.chaos.upstream import Upstream
+from tests.world.postgres import faketime
 from tests.world.replicated import NAMES, Replicated
 
 S = TypeVar("S", Replicated, Fleet)

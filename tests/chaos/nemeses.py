@@ -9,12 +9,12 @@ import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable, Set
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tests.chaos.agents import LOST, RESET, UNKNOWN
 from tests.chaos.fleet import Fleet, Gateway
 from tests.chaos.network import Loopback
+from tests.world.postgres import faketime
 from tests.world.replicated import Replicated
 
 T = TypeVar("T")
@@ -272,11 +272,6 @@ async def clock_of_the_new_primary(machines: Machines) -> None:
 
 async def _do(what: Callable[..., T], *arguments: object) -> T:
     return await asyncio.to_thread(what, *arguments)
-
-
-def faketime() -> Path | None:
-    """The library that tells a program another time, if it is installed."""
-    return next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
 
 
 _NONE, _ANY = frozenset[str](), frozenset({UNKNOWN, LOST, RESET})

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,10 +60,15 @@ def need_postgres() -> Path:
     return found
 
 
+def faketime() -> Path | None:
+    """The library that tells a program another time, if it is installed."""
+    return next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
+
+
 class Cluster:
     """A server that runs, and its databases."""
 
-    def __init__(self, bin: Path) -> None:
+    def __init__(self, bin: Path, environment: Mapping[str, str] | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="accredit-pg-"))
         self._user = _user()
         self._numbers = itertools.count()
@@ -83,7 +88,7 @@ class Cluster:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                env={"PATH": "/usr/bin:/bin", "FOLDER": str(self.folder)},
+                env={"PATH": "/usr/bin:/bin", "FOLDER": str(self.folder), **(environment or {})},
                 user=self._user,
                 start_new_session=True,
             )

@@ -52,6 +52,14 @@ class SchemaUnknown(StoreUnavailable):
     """The database has no tables of ours, or those of another version."""
 
 
+class ClocksDiffer(StoreUnavailable):
+    """The database's clock and this machine's differ too much, by `seconds` at least."""
+
+    def __init__(self, reason: str, seconds: float) -> None:
+        super().__init__(reason)
+        self.seconds = seconds
+
+
 class Session(NamedTuple):
     """A connection to the primary, and its timeline."""
 
@@ -88,7 +96,8 @@ async def open_session(database: PostgresDatabase, latest_timeline: int = 0) -> 
 
 
 async def check(database: PostgresDatabase, connection: Connection) -> float:
-    """Apply rules 4 to 7. Return by how many seconds the clocks differ, at least. Raises `StoreUnavailable`."""
+    """Apply rules 4 to 7. Return by how many seconds the clocks differ, at least. Raises `StoreUnavailable`, and
+    `ClocksDiffer` by rule 6."""
     await check_schema(connection)
     if database.replicas == "required":
         fsync, full_pages, standbys = (await connection.fetch(_SAFETY))[0]
@@ -150,7 +159,7 @@ async def schema_version(connection: Connection) -> int | None:
 def _check_clock(database: PostgresDatabase, off: float) -> None:
     """Judge the seconds by which the database's clock is before or after all that ours showed meanwhile."""
     if off > CLOCK_SKEW_SECONDS:
-        raise StoreUnavailable(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s")
+        raise ClocksDiffer(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s", off)
     if off > CLOCK_SKEW_WARN_SECONDS:
         log_event(_logger, logging.WARNING, "the database's clock and this machine's differ", seconds=round(off, 1))
 

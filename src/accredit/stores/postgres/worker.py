@@ -28,7 +28,7 @@ from accredit.limits import (
 )
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection
-from accredit.stores.postgres.session import check, open_session
+from accredit.stores.postgres.session import ClocksDiffer, check, open_session
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -172,7 +172,11 @@ class Worker:
             self._checked_at = self._tended_at = float("-inf")
         is_due = self._now() - self._checked_at >= STORE_CHECK_SECONDS
         if is_due:
-            self.skew_seconds = await check(self._database, self._connection)
+            try:
+                self.skew_seconds = await check(self._database, self._connection)
+            except ClocksDiffer as error:
+                self.skew_seconds = error.seconds
+                raise
             self._checked_at = self._now()
         if self._tend is not None and (is_due or self._now() - self._tended_at >= STORE_TEND_SECONDS):
             sooner = STORE_TEND_SECONDS - STORE_TEND_AGAIN_SECONDS
