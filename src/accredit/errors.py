@@ -299,7 +299,12 @@ class AccessTokenError(AccreditError):
 
 class CollectorError(AccreditError):
     """A message that the collector of telemetry may not have taken. The text is for the log, and quotes nothing of what
-    it said."""
+    it said. `passing`: it may take the same message later, not before `wait` seconds are over."""
+
+    def __init__(self, reason: str, *, passing: bool = True, wait: float = 0.0) -> None:
+        super().__init__(reason)
+        self.passing = passing
+        self.wait = wait
 
 
 class RequestTimeout(AccreditError):

@@ -1737,7 +1737,17 @@ EXPORT_LAST_SECONDS = 2.0
 """The same for what is left when the process ends: an orchestrator waits for that."""
 
 MAX_COLLECTOR_BYTES = 65_536
-"""Bytes of a collector's answer that are read, so that its connection can be used again. Nothing in it counts."""
+"""Bytes of a collector's answer that are read: it says how many records were rejected, and why, which nobody reads."""
+
+EXPORT_RETRY_SECONDS, MAX_EXPORT_RETRY_SECONDS = 1.0, 30.0
+"""The pause before a collector that takes nothing for now gets the same spans again, doubled each time up to the
+second; a part of it is left to chance, so that gateways do not come all at once."""
+
+EXPORT_KEEP_SECONDS = 300.0
+"""For how long the same spans are sent again, one message of a process: a collector is started anew in less."""
+
+MAX_RETRY_AFTER_SECONDS = 300.0
+"""The longest pause that a collector gets by asking for it (`Retry-After`): one that asks for a year is tried anew."""
 
 MAX_PARENT_SAMPLED = 200
 """Traces that callers may have had sampled at once: who calls decides that by a flag, and anybody can set it. Beyond

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -23,7 +23,8 @@ import yaml
 from tests.integration.test_tutorial import running, surroundings
 from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accredit, wait_until
-from tests.world.deployed import DEPLOY, ROOT, command, environment, kustomized, secret_files, state_folder
+from tests.world.deployed import DEPLOY, ROOT, USER, command, environment, kustomized, secret_files, state_folder
+from tests.world.image import Image, built_image
 from tests.world.postgres import a_user, cluster
 from tests.world.raw_server import PATIENCE
 
@@ -152,10 +153,8 @@ def reachable_database() -> str:
     return f"postgresql://{a_user('IN ROLE accredit_gateway')}@/{database}?host={servers.folder}"
 
 
-@pytest.mark.parametrize("overlay", ["base", "sqlite"])
-def test_the_how_to_for_kubernetes_gives_a_gateway_that_runs_as_its_pod_may(
-    overlay: str, mail: str, root: Path, tmp_path: Path, free_port: Callable[[], int]
-) -> None:
+def pod_of(overlay: str, mail: str, root: Path, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """Where the how-to's commands were given, and the pod that they make; its configuration is `root`/etc."""
     shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
     mine = tmp_path / "kubernetes/mine"
     commands, secrets, sections, kustomization = kubernetes_page(overlay)
@@ -176,20 +175,20 @@ def test_the_how_to_for_kubernetes_gives_a_gateway_that_runs_as_its_pod_may(
 
     (root / "etc").mkdir()
     secret_files(root / "etc", mounted(pod, volumes))
+    return mine, pod
+
+
+@pytest.mark.parametrize("overlay", ["base", "sqlite"])
+def test_the_how_to_for_kubernetes_gives_a_gateway_that_runs_as_its_pod_may(
+    overlay: str, mail: str, root: Path, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    mine, pod = pod_of(overlay, mail, root, tmp_path)
     store = f"sqlite:///{state_folder(root / 'state')}/store.db" if overlay == "sqlite" else reachable_database()
     (container,) = pod["containers"]
     admin = free_port()
-    here = {"ACCREDIT_STORE__URL": store, "ACCREDIT_ADMIN__HOST": "127.0.0.1", "ACCREDIT_ADMIN__PORT": str(admin)}
+    here = {"ACCREDIT_STORE__URL": store, **listening(admin)}
     with served(root / "etc/accredit.toml", tmp_path, here) as serving:
-        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            get = container[probe]["httpGet"]
-            headers = {each["name"]: each["value"] for each in get["httpHeaders"]}
-            told(f"https://127.0.0.1:{serving.port}{get['path']}", headers)
-        check_calls(serving, mine)
-        assert METRICS in told(f"http://127.0.0.1:{admin}/metrics", {}).decode()
-        serving.stop()
-        assert serving.wait() == 0
-        assert "Traceback" not in serving.stderr
+        check_served(serving, container, admin, mine)
 
 
 def test_the_how_to_for_systemd_gives_a_gateway_that_runs_as_its_unit_may(
@@ -231,6 +230,58 @@ def test_the_how_to_for_systemd_gives_a_gateway_that_runs_as_its_unit_may(
     assert (state / "store.db").exists()
 
 
+@pytest.fixture(scope="module")
+def image() -> Generator[Image]:
+    programs = need("buildah", "apt-get install buildah"), need("debootstrap", "apt-get install debootstrap")
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a base image, and mount")
+    with built_image(*programs) as image:
+        yield image
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_the_image_has_what_is_pinned_and_nothing_to_build_with__and_its_user_can_change_none_of_it(
+    image: Image,
+) -> None:
+    assert image.settings["User"] == f"{USER}:{USER}"
+    assert image.settings["Cmd"] == ["serve", "--config", "/etc/accredit/accredit.toml"]
+    home = image.files / "opt/accredit"
+    said = subprocess.run(
+        ["chroot", image.files, *image.settings["Entrypoint"], "--version"], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.startswith(f"accredit {__version__}")
+    assert not [*home.glob("bin/pip*"), *home.glob("lib/*/site-packages/pip")]
+    assert not any((image.files / name).exists() for name in ("build", "usr/bin/cc", "usr/bin/make", "usr/bin/git"))
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements/gateway.txt").read_text(), re.MULTILINE))
+    installed = [
+        each.name.removesuffix(".dist-info").rpartition("-") for each in home.glob("lib/*/site-packages/*.dist-info")
+    ]
+    found = {name.replace("_", "-"): version for name, _, version in installed}
+    assert found["accredit"] == __version__
+    assert found.items() <= {**pinned, "accredit": __version__}.items()
+    theirs = [
+        each
+        for each in home.rglob("*")
+        if not each.is_symlink() and (each.stat().st_mode & 0o022 or each.owner() != "root")
+    ]
+    assert theirs == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_a_gateway_runs_in_the_image_as_its_pod_may(
+    image: Image, mail: str, root: Path, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    mine, pod = pod_of("sqlite", mail, root, tmp_path)
+    inside = image.command(root / "etc", state_folder(root / "state"))
+    admin = free_port()
+    (container,) = pod["containers"]
+    with served(Path("/etc/accredit/accredit.toml"), tmp_path, listening(admin), inside) as serving:
+        check_served(serving, container, admin, mine)
+    assert (root / "state/store.db").exists()
+
+
 def kubernetes_page(overlay: str) -> tuple[str, str, str, str]:
     """The page's commands before the secrets, those that make them, the sections, and the overlay; as it says for
     `sqlite`, too."""
@@ -259,11 +310,15 @@ def mounted(pod: dict[str, Any], have: Mapping[str, dict[str, bytes]]) -> dict[s
     return files
 
 
-def served(configuration: Path, folder: Path, own: Mapping[str, str]) -> Serving:
-    """The gateway, as the user of the manifests."""
+def served(
+    configuration: Path, folder: Path, own: Mapping[str, str], gateway: Sequence[str | Path] | None = None
+) -> Serving:
+    """The gateway (`gateway` is its command), as the user of the manifests."""
     here = {"ACCREDIT_GATEWAY__HOST": "127.0.0.1", "ACCREDIT_GATEWAY__ALLOWED_HOSTS": '["127.0.0.1", "accredit"]'}
     env = environment({**here, **own})
-    return Serving("--config", str(configuration), folder=folder, env=env, command=command())
+    return Serving(
+        "--config", str(configuration), folder=folder, env=env, command=[*map(str, gateway)] if gateway else command()
+    )
 
 
 def told(url: str, headers: Mapping[str, str]) -> bytes:
@@ -272,6 +327,24 @@ def told(url: str, headers: Mapping[str, str]) -> bytes:
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     with urlopen(Request(url, headers=dict(headers)), context=unverified, timeout=PATIENCE) as answer:
         return answer.read()
+
+
+def listening(admin: int) -> dict[str, str]:
+    """What is here other than in a pod."""
+    return {"ACCREDIT_ADMIN__HOST": "127.0.0.1", "ACCREDIT_ADMIN__PORT": str(admin)}
+
+
+def check_served(serving: Serving, container: dict[str, Any], admin: int, folder: Path) -> None:
+    """The probes find it, it does its work, it can be watched, and it ends when it is told to."""
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        get = container[probe]["httpGet"]
+        headers = {each["name"]: each["value"] for each in get["httpHeaders"]}
+        told(f"https://127.0.0.1:{serving.port}{get['path']}", headers)
+    check_calls(serving, folder)
+    assert METRICS in told(f"http://127.0.0.1:{admin}/metrics", {}).decode()
+    serving.stop()
+    assert serving.wait() == 0
+    assert "Traceback" not in serving.stderr
 
 
 def check_calls(serving: Serving, folder: Path) -> None:

@@ -183,6 +183,20 @@ def test_a_collector_that_fails_gets_it_when_it_is_back(store: Store) -> None:
         assert facts["accredit.decision.verdict"].string_value == "allow"
 
 
+def test_what_a_collector_rejects_for_good_is_told__and_what_comes_after_it_is_sent(store: Store) -> None:
+    store.calls(3)
+    with collecting() as collector:
+        collector.rejects = 2
+        process = store.follow("--format", "otlp", "--to", collector.url)
+        assert process.stderr is not None
+        assert b"note: 2 of the entries sent were rejected" in process.stderr.readline()
+        collector.rejects = 0
+        store.calls(1)
+        wait_until(lambda: store.export() <= bodies(collector))
+        assert ended(process) == (0, "")
+        assert len(taken(collector)) == len(bodies(collector))  # OTLP: it must not be sent again
+
+
 def taken(collector: Any) -> list[Any]:
     found = (scope.log_records for each in collector.logs for of in each.resource_logs for scope in of.scope_logs)
     return [record for records in found for record in records]

@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from tests.world.calls import http as answer_of
 from tests.world.command import wait_until
 from tests.world.measured import Measured, collecting
@@ -15,9 +18,10 @@ from tests.world.raw_server import Connection, RawServer
 from tests.world.running import run
 
 from accredit.errors import CollectorError
-from accredit.limits import MAX_COLLECTOR_BYTES, MAX_WAITING_SPANS
+from accredit.limits import MAX_COLLECTOR_BYTES, MAX_RETRY_AFTER_SECONDS, MAX_WAITING_SPANS, SPANS_AT_ONCE
 from accredit.net.otlp import Collector
-from accredit.telemetry.export import Encoding, Exporter
+from accredit.telemetry import export
+from accredit.telemetry.export import Encoding, Exporter, rejected_count
 from accredit.telemetry.families import SPANS
 from accredit.telemetry.tracing import Span, TraceContext
 
@@ -67,7 +71,7 @@ def sends(text: bytes) -> Callable[[Connection], Awaitable[None]]:
 REDIRECT = ("Location", "http://127.0.0.1:1/" + SECRET)
 
 
-@pytest.mark.holds("net/otlp", 1, 2, 3)
+@pytest.mark.holds("net/otlp", 1, 2, 4)
 @pytest.mark.parametrize(
     ("handler", "problem"),
     [
@@ -90,6 +94,69 @@ def test_what_a_collector_does_not_take_is_an_error_that_quotes_nothing_of_it(
             await collector.aclose()
         assert SECRET not in str(refused.value)
         assert problem is None or str(refused.value) == problem
+
+    run(main())
+
+
+@pytest.mark.holds("net/otlp", 3)
+@pytest.mark.parametrize(
+    ("status", "retry_after", "passing", "wait"),
+    [
+        ("429 Too Many Requests", "7", True, 7),
+        ("503 Unavailable", "99999999999999999999", True, MAX_RETRY_AFTER_SECONDS),
+        ("503 Unavailable", "-1", True, 0),
+        ("503 Unavailable", "\u0663".encode().decode("latin-1"), True, 0),
+        ("504 Timeout", "Fri, 31 Dec 9999 23:59:59 GMT", True, MAX_RETRY_AFTER_SECONDS),
+        ("504 Timeout", "Sun, 06 Nov 1994 08:49:37 GMT", True, 0),
+        ("502 Bad Gateway", "Sun, 06 Nov 99999 08:49:37 +9999", True, 0),
+        ("400 Bad Request", "7", False, 7),
+        ("500 Error", "", False, 0),
+        ("308 Permanent Redirect", "", False, 0),
+    ],
+)
+def test_what_may_pass_is_what_the_protocol_names__and_nobody_is_told_to_come_next_year(
+    status: str, retry_after: str, passing: bool, wait: float
+) -> None:
+    async def main() -> None:
+        text = answer_of(b"", status=status, headers=(("Retry-After", retry_after),))
+        async with RawServer(hostile(sends(text))) as server:
+            collector = Collector(server.url)
+            with pytest.raises(CollectorError) as refused:
+                await collector.send("/v1/traces", b"x", 10)
+            await collector.aclose()
+        assert (refused.value.passing, refused.value.wait) == (passing, wait)
+
+    run(main())
+
+
+@pytest.mark.holds("net/otlp", 3)
+def test_nobody_who_listens_nowhere_has_taken_anything_for_good() -> None:
+    async def main() -> None:
+        collector = Collector("http://127.0.0.1:1")
+        with pytest.raises(CollectorError, match="ConnectError") as refused:
+            await collector.send("/v1/traces", b"x", 10)
+        await collector.aclose()
+        assert refused.value.passing
+
+    run(main())
+
+
+@pytest.mark.holds("net/otlp", 3)
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"Content-Encoding: gzip\r\nContent-Type: application/x-protobuf\r\nContent-Length: 3\r\n\r\n\x1f\x8b\0",
+        b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+        b"Content-Length: 9\r\n\r\nx",
+        b"Transfer-Encoding: chunked\r\n\r\nZZ",
+    ],
+)
+def test_what_was_taken_is_not_sent_again_for_an_answer_that_is_none(rest: bytes) -> None:
+    async def main() -> None:
+        async with RawServer(hostile(sends(b"HTTP/1.1 200 OK\r\n" + rest))) as server:
+            collector = Collector(server.url)
+            assert await collector.send("/v1/traces", b"x", 10) == b""
+            await collector.aclose()
 
     run(main())
 
@@ -122,19 +189,23 @@ def test_no_proxy_of_the_environment_gets_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Stuck:
-    """A collector that takes nothing, until it may."""
+    """A collector that takes nothing, until it may; and `problem` says why it takes nothing then."""
 
     def __init__(self) -> None:
         self.may = threading.Event()
         self.bodies: list[bytes] = []
-        self.fails = False
+        self.refused: list[bytes] = []
+        self.problem: CollectorError | None = None
+        self.answer = b""
 
-    async def send(self, path: str, body: bytes, timeout: float) -> None:
+    async def send(self, path: str, body: bytes, timeout: float) -> bytes:
         while not self.may.is_set():
             await asyncio.sleep(0.01)
-        if self.fails:
-            raise CollectorError("no")
+        if self.problem is not None:
+            self.refused.append(body)
+            raise self.problem
         self.bodies.append(body)
+        return self.answer
 
     async def aclose(self) -> None: ...
 
@@ -161,21 +232,97 @@ def test_a_collector_that_hangs_costs_no_call_and_no_memory_beyond_the_queue() -
     assert stuck.bodies
 
 
-def test_what_was_not_taken_is_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_refused_for_good_is_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "accredit.telemetry")
     measured, stuck = Measured(), Stuck()
     stuck.may.set()
-    stuck.fails = True
+    stuck.problem = CollectorError("status 400", passing=False)
     of = exporter(measured, stuck)
     of.start()
     for _ in range(1000):
         measured.queue.put(SPAN)
     wait_until(lambda: measured.counts(SPANS).get(("failed",), 0) > 0)
-    stuck.fails = False
+    stuck.problem = None
     asyncio.run(of.stop())
     counted = measured.counts(SPANS)
     assert counted["failed",] + counted.get(("sent",), 0) + len(measured.queue) == 1000
     assert [record.message for record in caplog.records].count("the collector takes no telemetry") == 1
+
+
+def test_a_collector_that_is_started_anew_gets_the_spans_of_meanwhile_once__and_no_more_than_fit_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(export, "EXPORT_RETRY_SECONDS", 0.01)
+    measured, stuck = Measured(), Stuck()
+    stuck.may.set()
+    stuck.problem = CollectorError("ConnectError")
+    of = exporter(measured, stuck)
+    of.start()
+    for _ in range(2 * MAX_WAITING_SPANS):
+        measured.queue.put(SPAN)
+    wait_until(lambda: len(stuck.refused) > 2)
+    assert len({*stuck.refused}) == 1  # one message, again and again
+    assert len(measured.queue) <= MAX_WAITING_SPANS
+    stuck.problem = None
+    wait_until(lambda: not len(measured.queue))
+    wait_until(
+        lambda: measured.counts(SPANS).get(("sent",), 0) + measured.counts(SPANS)["dropped",] == 2 * MAX_WAITING_SPANS
+    )
+    assert stuck.bodies[0] == stuck.refused[0]
+    assert ("failed",) not in measured.counts(SPANS)
+    asyncio.run(of.stop())
+
+
+def test_a_collector_that_is_away_for_long_is_given_up__and_asked_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(export, "EXPORT_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(export, "EXPORT_KEEP_SECONDS", 0.2)
+    measured, stuck = Measured(), Stuck()
+    stuck.may.set()
+    stuck.problem = CollectorError("status 503")
+    of = exporter(measured, stuck)
+    of.start()
+    for _ in range(SPANS_AT_ONCE):
+        measured.queue.put(SPAN)
+    wait_until(lambda: measured.counts(SPANS).get(("failed",), 0) == SPANS_AT_ONCE)
+    assert len(stuck.refused) < 15  # doubled each time: with the same pause they were hundreds
+    asyncio.run(of.stop())
+
+
+def test_who_is_told_to_come_later_comes_later__and_its_end_does_not_wait_for_that() -> None:
+    measured, stuck = Measured(), Stuck()
+    stuck.may.set()
+    stuck.problem = CollectorError("status 429", wait=3600)
+    of = exporter(measured, stuck)
+    of.start()
+    for _ in range(2):
+        for _ in range(SPANS_AT_ONCE):
+            measured.queue.put(SPAN)
+        wait_until(lambda: len(stuck.refused) == 1)
+    stuck.problem = None
+    asyncio.run(of.stop())
+    assert stuck.bodies
+
+
+def test_spans_that_a_collector_rejects_in_a_good_answer_are_counted__and_no_more_of_them_than_there_were() -> None:
+    measured, stuck = Measured(), Stuck()
+    stuck.may.set()
+    answer = ExportTraceServiceResponse()
+    answer.partial_success.rejected_spans = 2**62
+    stuck.answer = answer.SerializeToString()
+    of = exporter(measured, stuck)
+    of.start()
+    for _ in range(SPANS_AT_ONCE):
+        measured.queue.put(SPAN)
+    wait_until(lambda: measured.counts(SPANS).get(("failed",), 0) == SPANS_AT_ONCE)
+    asyncio.run(of.stop())
+    assert not measured.counts(SPANS).get(("sent",), 0)
+
+
+@given(st.binary(max_size=200))
+def test_no_answer_of_a_collector_raises(answer: bytes) -> None:
+    assert rejected_count(answer) >= 0
 
 
 def test_the_end_does_not_wait_for_a_collector_that_hangs() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -62,6 +62,9 @@ class Collector:
         self.metrics: list[ExportMetricsServiceRequest] = []
         self.logs: list[Any] = []
         self.status = 200
+        self.retry_after = ""
+        self.rejects = 0
+        """How many of each message, as it says."""
         self.url = ""
 
     def take(self, path: str, body: bytes) -> None:
@@ -105,9 +108,17 @@ def collecting() -> Generator[Collector]:
 
         def do_POST(self) -> None:
             collector.take(self.path, self.rfile.read(int(self.headers["content-length"])))
+            answer = ExportLogsServiceResponse()
+            if collector.rejects:
+                answer.partial_success.rejected_log_records = collector.rejects
+            body = answer.SerializeToString()
             self.send_response(collector.status)
-            self.send_header("content-length", "0")
+            for name, value in (("content-type", "application/x-protobuf"), ("retry-after", collector.retry_after)):
+                if value:
+                    self.send_header(name, value)
+            self.send_header("content-length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None: ...
 

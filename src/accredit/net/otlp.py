@@ -2,18 +2,25 @@
 
 1. No proxy, credential or certificate from the environment, and no redirect.
 2. One request at a time, within one time limit for all of it; at most `MAX_COLLECTOR_BYTES` of the answer are read.
-3. Only its status counts. Nothing that the collector says is in an error.
+3. A good status says that it was taken, whatever comes behind it. What may pass is what OTLP 1.x names ("OTLP/HTTP
+   Response", "Failures"): 429, 502, 503, 504, and no answer. `Retry-After` counts, up to `MAX_RETRY_AFTER_SECONDS`.
+4. Nothing that the collector says is in an error.
 """
 
 import asyncio
+from email.utils import parsedate_to_datetime
 
 import httpx2
 
+from accredit.base.clock import unix_seconds
 from accredit.errors import CollectorError
-from accredit.limits import MAX_COLLECTOR_BYTES
+from accredit.limits import MAX_COLLECTOR_BYTES, MAX_RETRY_AFTER_SECONDS
 from accredit.net.fetch import trust
 
-_HEADERS = {"content-type": "application/x-protobuf", "accept-encoding": "identity", "user-agent": "accredit"}
+_PROTOBUF = "application/x-protobuf"
+_HEADERS = {"content-type": _PROTOBUF, "accept-encoding": "identity", "user-agent": "accredit"}
+_PASSING = frozenset({429, 502, 503, 504})
+_SECONDS_DIGITS = 9
 
 
 class Collector:
@@ -23,22 +30,47 @@ class Collector:
         self._url = url
         self._client = httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS)
 
-    async def send(self, path: str, body: bytes, timeout: float) -> None:
-        """Send a message within `timeout` seconds. Raises `CollectorError` if it may not have been taken."""
+    async def send(self, path: str, body: bytes, timeout: float) -> bytes:
+        """Send a message within `timeout` seconds. Return the answer to one that was taken: b"" if that is not one to
+        be read. Raises `CollectorError` if it may not have been taken."""
+        was_taken = False
         try:
             async with asyncio.timeout(timeout), self._client.stream("POST", self._url + path, content=body) as answer:
-                if not answer.is_success:
-                    raise CollectorError(f"status {answer.status_code}")
-                read = 0
-                async for chunk in answer.aiter_raw():
-                    read += len(chunk)
-                    if read > MAX_COLLECTOR_BYTES:
-                        return  # it was taken; the connection is closed
+                was_taken, status = answer.is_success, answer.status_code
+                if not was_taken:
+                    wait = _wait(answer.headers.get("retry-after", ""))
+                    raise CollectorError(f"status {status}", passing=status in _PASSING, wait=wait)
+                return await _message(answer)
         except TimeoutError:
-            raise CollectorError(f"no answer within {timeout:g} s") from None
+            problem = f"no answer within {timeout:g} s"
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
-            raise CollectorError(type(error).__name__) from None
+            problem = type(error).__name__
+        if was_taken:
+            return b""
+        raise CollectorError(problem)
 
     async def aclose(self) -> None:
         """Close its connection."""
         await self._client.aclose()
+
+
+async def _message(answer: httpx2.Response) -> bytes:
+    read = bytearray()
+    async for chunk in answer.aiter_raw():
+        read += chunk
+        if len(read) > MAX_COLLECTOR_BYTES:
+            return b""  # the connection is closed
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_plain = answer.headers.get("content-encoding", "identity") == "identity"
+    return bytes(read) if is_plain and kind == _PROTOBUF else b""
+
+
+def _wait(text: str) -> float:
+    """Return how many seconds a `Retry-After` asks for (RFC 9110, section 10.2.3), 0 if it is none."""
+    if text.isascii() and text.isdigit():
+        return float(min(int(text[:_SECONDS_DIGITS]), MAX_RETRY_AFTER_SECONDS))
+    try:
+        seconds = parsedate_to_datetime(text).timestamp() - unix_seconds()
+    except (ValueError, TypeError, IndexError, OverflowError, OSError):
+        return 0.0
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)

@@ -1,8 +1,10 @@
 """Sends spans and metrics to a collector: OTLP over HTTP. I/O: a thread of its own, and what it is given to send with.
 
 The OpenTelemetry SDK, which comes with `accredit[telemetry]`, has the data model and the encoding; it is asked in the
-thread alone. No call waits for that. What a collector does not take is dropped and counted, metrics come again with the
-next ones: so one that is slow, away or hostile costs no memory beyond the bounded queue.
+thread alone. No call waits for that. A collector that takes nothing for now gets the same spans again, for
+`EXPORT_KEEP_SECONDS`, at longer and longer intervals; what it does not take then, or has no room in the bounded queue
+meanwhile, is dropped and counted. Metrics come again with the next ones. So one that is slow, away or hostile costs no
+memory beyond the queue and one message.
 """
 
 import asyncio
@@ -10,8 +12,9 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from secrets import SystemRandom
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from accredit import __version__
 from accredit.base.clock import unix_ns
@@ -19,10 +22,13 @@ from accredit.base.deferred import Deferred
 from accredit.base.log_events import log_event
 from accredit.errors import CollectorError
 from accredit.limits import (
+    EXPORT_KEEP_SECONDS,
     EXPORT_LAST_SECONDS,
     EXPORT_METRICS_SECONDS,
+    EXPORT_RETRY_SECONDS,
     EXPORT_SECONDS,
     EXPORT_SPANS_SECONDS,
+    MAX_EXPORT_RETRY_SECONDS,
 )
 from accredit.telemetry.board import Labels
 from accredit.telemetry.families import Family
@@ -44,6 +50,8 @@ else:
     sdk = Deferred("opentelemetry.sdk.trace")
     measured = Deferred("opentelemetry.sdk.metrics.export")
     instrumentation = Deferred("opentelemetry.sdk.util.instrumentation")
+answers: Any = Deferred("opentelemetry.proto.collector.logs.v1.logs_service_pb2")
+protobuf: Any = Deferred("google.protobuf.message")
 
 _log = logging.getLogger("accredit.telemetry")
 _SAMPLED = 1
@@ -53,13 +61,21 @@ _SCOPE = "accredit"
 class Collector(Protocol):
     """Where it goes. Belongs to one event loop."""
 
-    async def send(self, path: str, body: bytes, timeout: float) -> None:
-        """Send a message. Raises `CollectorError`."""
+    async def send(self, path: str, body: bytes, timeout: float) -> bytes:
+        """Send a message; return the answer. Raises `CollectorError`."""
         ...
 
     async def aclose(self) -> None:
         """Close what is open."""
         ...
+
+
+class _Message(NamedTuple):
+    """Spans, as they are sent, since when (`monotonic`)."""
+
+    body: bytes
+    spans: int
+    since: float
 
 
 class Exporter:
@@ -74,7 +90,10 @@ class Exporter:
         self._service = (service, instance)
         self._wake = threading.Event()
         self._stopping = False
-        self._failing = False
+        self._problem = ""
+        self._kept: _Message | None = None
+        self._quiet_until = float("-inf")
+        self._pause = EXPORT_RETRY_SECONDS
         self._thread = threading.Thread(target=self._run, name="accredit-telemetry", daemon=True)
         queue.wake = self._wake.set
 
@@ -100,10 +119,14 @@ class Exporter:
         encoding = Encoding(*self._service, self._metrics.slot.started)
         metrics_due = monotonic() + EXPORT_METRICS_SECONDS
         while not self._stopping:
-            self._wake.wait(min(EXPORT_SPANS_SECONDS, max(metrics_due - monotonic(), 0.0)))
+            now = monotonic()
+            due = min(now + EXPORT_SPANS_SECONDS, metrics_due) if self._kept is None else now
+            self._wake.wait(max(due - now, self._quiet_until - now, 0.0))
             self._wake.clear()
+            if monotonic() < self._quiet_until:
+                continue  # it was a full queue, or the end
             self._send_spans(runner, collector, encoding, EXPORT_SECONDS)
-            if monotonic() >= metrics_due:
+            if monotonic() >= max(metrics_due, self._quiet_until):
                 metrics_due = monotonic() + EXPORT_METRICS_SECONDS
                 self._send_metrics(runner, collector, encoding, EXPORT_SECONDS)
         # Each has half of what is left, and there may be more spans than one message holds: these are dropped.
@@ -113,27 +136,61 @@ class Exporter:
             runner.run(collector.aclose())
 
     def _send_spans(self, runner: asyncio.Runner, collector: Collector, encoding: "Encoding", timeout: float) -> None:
-        while spans := self._queue.take():
-            taken = self._send(runner, collector, "/v1/traces", encoding.of_spans(spans), timeout)
-            self._metrics.spans.add(("sent" if taken else "failed",), len(spans))
-            if not taken or self._stopping:
+        while message := self._kept or self._next(encoding):
+            self._kept, counted = None, self._metrics.spans
+            try:
+                rejected = min(self._send(runner, collector, "/v1/traces", message.body, timeout), message.spans)
+            except CollectorError as error:
+                if error.passing and not self._stopping and monotonic() - message.since < EXPORT_KEEP_SECONDS:
+                    self._kept = message
+                else:
+                    counted.add(("failed",), message.spans)
+                return
+            counted.add(("sent",), message.spans - rejected)
+            if rejected:
+                counted.add(("failed",), rejected)
+            if self._stopping:
                 return
 
-    def _send_metrics(self, runner: asyncio.Runner, collector: Collector, encoding: "Encoding", timeout: float) -> None:
-        self._send(runner, collector, "/v1/metrics", encoding.of_metrics(self._metrics.slot.mine()), timeout)
+    def _next(self, encoding: "Encoding") -> _Message | None:
+        spans = self._queue.take()
+        return _Message(encoding.of_spans(spans), len(spans), monotonic()) if spans else None
 
-    def _send(self, runner: asyncio.Runner, collector: Collector, path: str, body: bytes, timeout: float) -> bool:
+    def _send_metrics(self, runner: asyncio.Runner, collector: Collector, encoding: "Encoding", timeout: float) -> None:
+        with contextlib.suppress(CollectorError):
+            self._send(runner, collector, "/v1/metrics", encoding.of_metrics(self._metrics.slot.mine()), timeout)
+
+    def _send(self, runner: asyncio.Runner, collector: Collector, path: str, body: bytes, timeout: float) -> int:
+        """Return how many of those in a message were rejected. Raises `CollectorError`."""
         try:
-            runner.run(collector.send(path, body, timeout))
+            rejected = rejected_count(runner.run(collector.send(path, body, timeout)))
         except CollectorError as error:
-            if not self._failing:
-                log_event(_log, logging.WARNING, "the collector takes no telemetry", reason=str(error))
-            self._failing = True
-            return False
-        if self._failing:
+            if error.passing:
+                pause = self._pause * SystemRandom().uniform(0.5, 1)
+                self._quiet_until = monotonic() + max(pause, error.wait)
+                self._pause = min(2 * self._pause, MAX_EXPORT_RETRY_SECONDS)
+            self._say("the collector takes no telemetry", str(error))
+            raise
+        self._pause = EXPORT_RETRY_SECONDS
+        self._say("the collector takes only a part of the telemetry" if rejected else "", "partial_success")
+        return rejected
+
+    def _say(self, problem: str, reason: str = "") -> None:
+        """Say what is wrong, once."""
+        if problem and not self._problem:
+            log_event(_log, logging.WARNING, problem, reason=reason)
+        elif self._problem and not problem:
             log_event(_log, logging.INFO, "the collector takes telemetry again")
-        self._failing = False
-        return True
+        self._problem = problem
+
+
+def rejected_count(answer: bytes) -> int:
+    """Return how many records, spans or points a collector says that it has not taken of a message (`partial_success`,
+    which is the same in all its answers)."""
+    try:
+        return max(0, answers.ExportLogsServiceResponse.FromString(answer).partial_success.rejected_log_records)
+    except protobuf.DecodeError:
+        return 0
 
 
 class Encoding:

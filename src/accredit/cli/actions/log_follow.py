@@ -1,6 +1,8 @@
 """What `accredit log follow` runs. It only reads the log, and is a process of its own: no call waits for a sink.
 
-What is not taken is tried again, at longer and longer intervals, and nothing is read from the log meanwhile.
+What is not taken is tried again, at longer and longer intervals, and nothing is read from the log meanwhile. What a
+collector takes and says that it has rejected (`partial_success`) is not: OTLP forbids that, and does not say which ones
+they were. They are counted.
 """
 
 import signal
@@ -45,6 +47,7 @@ def target_of(form: Format, to: str | None) -> Target:
 
 def follow_log(store: LogStore, name: str, target: Target) -> int:
     """Send on what comes until the process is told to end; return the exit code. Raises `ConfigurationError`."""
+    rejected = told = 0
     with understood(), suppress(KeyboardInterrupt), _ended_by_sigterm(), open_sink(store, name) as sink, target:
         while True:
             batch = _tried(sink.take, "the log can't be read")
@@ -53,12 +56,21 @@ def follow_log(store: LogStore, name: str, target: Target) -> int:
             if batch.pruned:
                 tell(f"note: {several(batch.pruned, 'record')} had been pruned before {name} got them")
             if batch.envelopes:
-                _tried(lambda now=batch: target.take(now.envelopes), f"{name} takes nothing")
+                rejected += _tried(lambda now=batch: target.take(now.envelopes), f"{name} takes nothing")
+            if rejected >= max(1, 2 * told):
+                told = _tell_rejected(rejected)
             # Tried until it is written: what is read again before that is sent again.
             _tried(lambda now=batch: sink.taken(now), "the store does not take how far it came")
             if not batch.more:
                 time.sleep(FOLLOW_SECONDS)
+    if rejected > told:
+        _tell_rejected(rejected)
     return 0
+
+
+def _tell_rejected(number: int) -> int:
+    tell(f"note: {number} of the entries sent were rejected by the collector for good, as it says (partial_success)")
+    return number
 
 
 def _tried(what: Callable[[], T], problem: str) -> T:
@@ -72,7 +84,7 @@ def _tried(what: Callable[[], T], problem: str) -> T:
         except _FAILURES as error:
             if pause == SINK_RETRY_SECONDS:
                 tell(f"note: {problem}, and is tried again: {_reason(error)}")
-            time.sleep(pause)
+            time.sleep(max(pause, error.wait if isinstance(error, CollectorError) else 0.0))
             pause = min(2 * pause, MAX_SINK_RETRY_SECONDS)
             continue
         if pause != SINK_RETRY_SECONDS:

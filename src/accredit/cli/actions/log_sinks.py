@@ -15,6 +15,7 @@ from accredit.attest import Envelope, encode_envelope
 from accredit.base.deferred import require_extra
 from accredit.errors import ConfigurationError
 from accredit.limits import EXPORT_SECONDS, MAX_ATTESTATION_BYTES
+from accredit.telemetry.export import rejected_count
 from accredit.telemetry.log_records import logs_request
 
 _CHUNK = 65_536
@@ -29,8 +30,9 @@ class Target(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def take(self, envelopes: Sequence[Envelope]) -> None:
-        """Have all of them, or raise `OSError` or `CollectorError`: some may have been taken then."""
+    def take(self, envelopes: Sequence[Envelope]) -> int:
+        """Have all of them, or raise `OSError` or `CollectorError`: some may have been taken then. Return how many were
+        rejected for good."""
         ...
 
 
@@ -51,7 +53,7 @@ class LinesFile:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def take(self, envelopes: Sequence[Envelope]) -> None:
+    def take(self, envelopes: Sequence[Envelope]) -> int:
         """Append lines; they are on the disk then."""
         descriptor = self._open()
         try:
@@ -59,6 +61,7 @@ class LinesFile:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        return 0
 
     def _open(self) -> int:
         """Return the file, locked, after its last whole line: one that a killed process has not ended comes again."""
@@ -88,7 +91,7 @@ class Stdout:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def take(self, envelopes: Sequence[Envelope]) -> None:
+    def take(self, envelopes: Sequence[Envelope]) -> int:
         """Write lines. That a pipe has them does not say that anybody has read them."""
         try:
             _write(sys.stdout.fileno(), _lines(envelopes))
@@ -96,6 +99,7 @@ class Stdout:
             raise ConfigurationError(
                 f"can't write to stdout: {error.strerror}", "start again, with what reads it; or name a file with --to"
             ) from None
+        return 0
 
 
 class CollectorLogs:
@@ -119,9 +123,10 @@ class CollectorLogs:
         with closing(self._runner):
             self._runner.run(self._collector.aclose())
 
-    def take(self, envelopes: Sequence[Envelope]) -> None:
+    def take(self, envelopes: Sequence[Envelope]) -> int:
         """Send them in one request."""
-        self._runner.run(self._collector.send("/v1/logs", logs_request(envelopes), EXPORT_SECONDS))
+        answer = self._runner.run(self._collector.send("/v1/logs", logs_request(envelopes), EXPORT_SECONDS))
+        return min(rejected_count(answer), len(envelopes))
 
 
 def _lines(envelopes: Sequence[Envelope]) -> bytes:
