@@ -27,6 +27,7 @@ for device in null zero urandom random; do
     touch "$root/dev/$device"
     mount --bind "/dev/$device" "$root/dev/$device"
 done
+ln -s /proc/self/fd "$root/dev/fd"
 mount --bind "$configuration" "$root/etc/accredit"
 mount -o remount,bind,ro "$root/etc/accredit"
 mount --bind "$state" "$root/var/lib/accredit"
