@@ -27,7 +27,7 @@ def cpu_seconds_apart(root: int) -> tuple[float, float]:
     """User and system time of a process, and of its children."""
     user, system, *ended = (int(field) for field in _stat(root)[11:15])  # utime, stime, cutime, cstime
     others = sum(ended)
-    for pid in _tree(root)[1:]:
+    for pid in tree(root)[1:]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was found
             others += sum(int(field) for field in _stat(pid)[11:15])
     return (user + system) / _TICK, others / _TICK
@@ -47,7 +47,7 @@ def machine_cpu_seconds() -> float:
 
 def memory(root: int) -> Memory:
     rss = pss = peak = 0
-    for pid in _tree(root):
+    for pid in tree(root):
         rss += _kibibytes(pid, "status", "VmRSS:")
         peak += _kibibytes(pid, "status", "VmHWM:")
         pss += _kibibytes(pid, "smaps_rollup", "Pss:")
@@ -56,11 +56,11 @@ def memory(root: int) -> Memory:
 
 def reset_peak(root: int) -> None:
     """From now on `Memory.peak` tells of what comes, not of what was."""
-    for pid in _tree(root):
+    for pid in tree(root):
         Path(f"/proc/{pid}/clear_refs").write_text(_RESET_PEAK)
 
 
-def _tree(root: int) -> list[int]:
+def tree(root: int) -> list[int]:
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     parents = {pid: _parent(pid) for pid in pids}
     found = [root]

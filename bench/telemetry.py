@@ -1,8 +1,8 @@
 """`python -m bench.telemetry [--quick] [--only call|path]`: what it costs to watch a gateway.
 
-- call: the time that measuring one call takes by itself, in this process: counted; and traced or not;
-- path: the same calls through gateways that differ in nothing but that, side by side. The least of each is compared:
-  other work on the machine only adds to it.
+- call: the time that measuring one call takes by itself, in this process: counted; and traced or not. The least counts:
+  other work on the machine only adds to it;
+- path: the same calls through gateways that differ in nothing but that, side by side (`side_by_side`).
 """
 
 import argparse
@@ -13,24 +13,32 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import uvloop
 from msgspec import Raw
 from tests.world.measured import collecting
 
 from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.requests import decode_request
-from accredit.telemetry import Board, Meter, Metrics, Names, SpanQueue, Tracer
+from accredit.telemetry import Board, Meter, Metrics, Names, Operation, SpanQueue, Tracer
 from bench.errors import BenchError
 from bench.payloads import CALLS
 from bench.processes import configured, upstream
 from bench.report import table
-from bench.speed import FULL, QUICK, Plan, Way, measure
+from bench.side_by_side import Turns, take_turns
 
 TIMES = 20_000
 ROUNDS = 9
+ROUNDS_OF_TURNS = 150, 50
+"""In full, and quick."""
 AIMS = {"counted": 3.0, "counted, not traced": 5.0, "counted and traced": 55.0}
 """Microseconds: 3 for metrics, 2 more for a call that is not traced, 50 more for one that is."""
+CATALOG = '[tools.echo]\nscope = "mcp:tool"\n[tools.noop]\nscope = "mcp:tool"\n'
 SAMPLES = {"metrics": None, "not traced": 0.0, "traced, 1%": 0.01, "traced, all": 1.0}
+"""How the gateways are watched; the first one only counts."""
+MORE_US = {"metrics": 3.0, "not traced": 2.0, "traced, all": 100.0}
+"""At most: of metrics beside nothing, of the rest beside metrics; a call that is traced has two spans, of 50 each."""
 RATIOS = {"traced, 1%": 1.03}
+PATHS = ("200b-json", "200b-modern", "32k-json")
 
 
 def main(arguments: list[str]) -> int:
@@ -77,15 +85,15 @@ def _per_call(rate: float | None) -> float:
     requests = [_read(asked) for _ in range(TIMES)]
     began = time.thread_time()
     for request in requests:
-        operations = meter.begin(request, time.perf_counter())
-        meter.decided(request.watcher, None)
-        sent, asked_of = meter.sent(request)
-        if isinstance(sent, Request) and sent.watcher is not None:
-            if rate:
-                sent.text  # noqa: B018 - it is written anew
-            sent.watcher.answered(response)
-        meter.received(asked_of)
-        meter.end(operations, None, later=False, revision="2025-11-25", session="")
+        operation = meter.begin(request, time.perf_counter())
+        assert isinstance(operation, Operation)
+        meter.decided(operation, None)
+        operation.sent = time.perf_counter()
+        if operation.traced is not None:
+            meter.in_trace(request, operation).text  # noqa: B018 - it is written anew
+        operation.answered(response)
+        operation.told("2025-11-25", "")
+        operation.end()
         if len(queue) > 100:
             queue.take()
     return (time.thread_time() - began) / TIMES * 1e6
@@ -110,30 +118,37 @@ def _read(text: bytes) -> Request:
 
 
 def path(folder: Path, quick: bool) -> str:
-    plan = QUICK if quick else Plan(tuple((which, 16) for which, at in FULL.series if at == 16), rounds=9)
+    rows: list[tuple[str, ...]] = []
     with ExitStack() as stack:
         server = stack.enter_context(upstream("upstream", folder))
         collector = stack.enter_context(collecting())
-        ways: list[Way] = []
+        ways: dict[str, tuple[str, int]] = {}
         for name, sample in {"off": None, **SAMPLES}.items():
-            text = f'[gateway]\nport = 0\n[upstream]\nurl = "{server.url}"\n'
+            text = f'[gateway]\nport = 0\n[upstream]\nurl = "{server.url}"\n{CATALOG}'
             if name != "off":
                 text += "[admin]\nport = 0\n"
             if sample is not None:
                 text += f'[telemetry]\nendpoint = "{collector.url}"\nsample = {sample}\n'
-            ours = stack.enter_context(configured(text, folder, name.replace(" ", "-").replace("%", "")))
-            ways.append(Way(name, ours.url, ours.pid))
-        found = list(measure(plan, ways, folder, say))
-    rows: list[tuple[str, ...]] = []
-    for each in found:
-        least = {way: min(sample.cpu_us for sample in samples) for way, samples in each.samples.items()}
-        for name in SAMPLES:
-            base = "off" if name == "metrics" else "metrics"
-            ratio, at_most = least[name] / least[base], RATIOS.get(name)
-            aim = "" if at_most is None else f"{at_most:.2f} x, {'met' if ratio <= at_most else '**missed**'}"
-            more = f"{least[name] - least[base]:+.1f}"
-            rows.append((each.name, name, base, f"{least[base]:.0f}", more, f"{ratio:.3f} x", aim))
-    return table(("call", "watched", "beside", "µs of CPU", "more, µs", "ratio", "aim"), rows)
+            ours = stack.enter_context(configured(text, folder, f"watched-{'abcde'[len(ways)]}"))
+            ways[name] = ours.url, ours.pid
+        for call in PATHS:
+            say(f"{call}: {ROUNDS_OF_TURNS[quick]} rounds of {', '.join(ways)}")
+            turns = uvloop.run(take_turns(ways, CALLS[call], ROUNDS_OF_TURNS[quick]))
+            rows += [_row(call, name, turns) for name in SAMPLES]
+    head = ("call", "watched", "beside", "µs of CPU", "more, µs", "half of the rounds", "ratio", "aim")
+    return table(head, rows)
+
+
+def _row(call: str, name: str, turns: Turns) -> tuple[str, ...]:
+    base = "off" if name == "metrics" else "metrics"
+    found = turns.difference(name, base)
+    aim = ""
+    if name in MORE_US:
+        aim = f"{MORE_US[name]:.0f} µs, {'met' if found.us <= MORE_US[name] else '**missed**'}"
+    elif name in RATIOS:
+        aim = f"{RATIOS[name]:.2f} x, {'met' if found.ratio <= RATIOS[name] else '**missed**'}"
+    spread = f"{found.low:+.1f} to {found.high:+.1f}"
+    return (call, name, base, f"{found.base:.0f}", f"{found.us:+.1f}", spread, f"{found.ratio:.3f} x", aim)
 
 
 def say(line: str) -> None:

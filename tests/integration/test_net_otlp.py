@@ -22,7 +22,7 @@ from accredit.limits import MAX_COLLECTOR_BYTES, MAX_RETRY_AFTER_SECONDS, MAX_WA
 from accredit.net.otlp import Collector
 from accredit.telemetry import export
 from accredit.telemetry.export import Encoding, Exporter, rejected_count
-from accredit.telemetry.families import SPANS
+from accredit.telemetry.families import SERVER_SECONDS, SPANS
 from accredit.telemetry.tracing import Span, TraceContext
 
 pytestmark = pytest.mark.holds("telemetry/export")
@@ -337,7 +337,7 @@ def test_spans_and_metrics_are_what_a_collector_reads(monkeypatch: pytest.Monkey
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", f"secret={SECRET}")
     monkeypatch.setenv("OTEL_SERVICE_NAME", SECRET)
     measured = Measured()
-    measured.metrics.server_seconds.observe(("tools/call", "pay", "", ""), 0.3)
+    measured.metrics.durations(SERVER_SECONDS, "").observe((("tools/call", "pay"), ""), 0.3)
     measured.metrics.decisions.add(("deny", "ratify_expired"))
     measured.metrics.log_queue.set(3)
     encoding = Encoding("mail gateway", "1", measured.metrics.slot.started)

@@ -62,25 +62,25 @@ class _Call:
     @Once
     def names(self) -> Collection[str]:
         """The names of all members of `params`. Raises `FrameError`."""
-        return self._split.keys()
+        return self.parts.keys()
 
     @Once
     def members(self) -> Mapping[str, Raw]:
         """The members of `params`, without `_meta`. Raises `FrameError`."""
-        found = cast("dict[str, Raw]", {**self._split})
+        found = cast("dict[str, Raw]", {**self.parts})
         found.pop("_meta", None)
         return found
 
     @property
     def has_meta(self) -> bool:
         """Whether there is a `params._meta` that is an object. Raises `FrameError`."""
-        meta = self._split.get("_meta")
+        meta = self.parts.get("_meta")
         return is_object(meta) if isinstance(meta, Raw) else meta is not None
 
     @Once
     def meta(self) -> Mapping[str, Raw]:
         """The members of `params._meta`, empty if there is none. Raises `FrameError` if it is no object."""
-        meta = self._split.get("_meta")
+        meta = self.parts.get("_meta")
         if meta is None:
             return {}
         return opened_meta(meta) if isinstance(meta, Raw) else meta
@@ -99,23 +99,24 @@ class _Call:
         Raises `FrameError`.
         """
         member = TARGET_MEMBER.get(self.method)
-        value = self._split.get(member) if member is not None else None
+        value = self.parts.get(member) if member is not None else None
         return as_string(value) if isinstance(value, Raw) else None
 
     def with_params(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
         """Return the call with other members of `params`, which are not `_meta`. Raises `FrameError`."""
-        kept = {name: value for name, value in self._split.items() if name not in without}
+        kept = {name: value for name, value in self.parts.items() if name not in without}
         return self._edited({"params": {**kept, **changes}})
 
     def with_meta(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
         """Return the call with other members of `params._meta`. Raises `FrameError`."""
         kept = {name: value for name, value in self.meta.items() if name not in without}
-        edited = self._edited({"params": {**self._split, "_meta": {**kept, **changes}}})
+        edited = self._edited({"params": {**self.parts, "_meta": {**kept, **changes}}})
         edited.__dict__["target"] = self.target  # which `_meta` does not hold
         return edited
 
     @Once
-    def _split(self) -> Mapping[str, Raw | Mapping[str, Raw]]:
+    def parts(self) -> Mapping[str, Raw | Mapping[str, Raw]]:
+        """The members of `params`; of an edited one `_meta` may be opened already. Raises `FrameError`."""
         if "params" in self._changes:
             return cast("Mapping[str, Raw | Mapping[str, Raw]]", self._changes["params"])
         return members(self._given) if self._given is not None else {}

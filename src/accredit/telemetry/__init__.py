@@ -11,14 +11,16 @@ ids, and a request's id that is a number.
 from accredit.telemetry.board import Board
 from accredit.telemetry.labels import Names
 from accredit.telemetry.metrics import Metrics
-from accredit.telemetry.operations import Meter, Operations, Telemetry, Transports
+from accredit.telemetry.operations import Batched, Meter, Operation, Operations, Telemetry, Transports
 from accredit.telemetry.tracing import SpanQueue, Tracer, trace_context
 
 __all__ = [
+    "Batched",
     "Board",
     "Meter",
     "Metrics",
     "Names",
+    "Operation",
     "Operations",
     "SpanQueue",
     "Telemetry",

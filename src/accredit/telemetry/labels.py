@@ -6,6 +6,8 @@ What is on no list is `_other`; of errors `_OTHER`, as the conventions have it.
 from asyncio import CancelledError
 from collections.abc import Collection
 
+from msgspec import Raw
+
 from accredit.errors import (
     AccreditError,
     AnswerError,
@@ -20,6 +22,7 @@ from accredit.errors import (
     UpstreamTimeout,
 )
 from accredit.jsonrpc import encode
+from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Request, Response, Success
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, METHODS, MODERN_REVISIONS
 from accredit.jsonrpc.objects import is_object, members
@@ -27,6 +30,8 @@ from accredit.limits import MAX_LABEL_CHARS, SHORT_MESSAGE_BYTES
 from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, CODES
 from accredit.telemetry.board import OTHER
 
+CALL = "tools/call"
+_OTHER_METHOD, _OTHER_TOOL = (OTHER, ""), (CALL, OTHER)
 OTHER_ERROR = "_OTHER"
 TOOL_ERROR = "tool_error"
 UPSTREAM_INVALID, UPSTREAM_TIMEOUT, UPSTREAM_BUSY = "upstream_invalid", "upstream_timeout", "upstream_left_out"
@@ -46,28 +51,34 @@ _EARLY_WORDS = frozenset({"session_not_found", *_WORDS.values(), "invalid_reques
 SEARCHED_BYTES = 2_048
 """At the end of a result, where servers say whether it is an error: to look through all of a long one takes as long as
 all else that is measured of it."""
-_MEMBER, _FALSE = b'"isError"', b":false"
+_MEMBER, _NONE = b'"isError"', b'"isError":false'
+_NONE_AT_LAST = _NONE + b"}}"
 
 
 class Names:
     """The names of one server's that may be labels: `tools` are those of the catalog, `methods` those that the
     configuration adds."""
 
-    __slots__ = ("_methods", "_tools")
+    __slots__ = ("_methods", "_tools", "_written")
 
     def __init__(self, tools: Collection[str] = (), methods: Collection[str] = ()) -> None:
-        self._tools = {name: name for name in tools if len(name) <= MAX_LABEL_CHARS}
-        self._methods = {name: name for name in (*METHODS, *methods) if len(name) <= MAX_LABEL_CHARS}
+        self._tools = {name: (CALL, name) for name in tools if len(name) <= MAX_LABEL_CHARS}
+        # As most clients write it: then nothing need be decoded.
+        self._written = {to_json(name): labels for name, labels in self._tools.items()}
+        self._methods = {name: (name, "") for name in (*METHODS, *methods) if len(name) <= MAX_LABEL_CHARS}
 
     def of(self, request: Request) -> tuple[str, str]:
         """Return the labels of a request: its method, and its tool, "" if it is about none."""
-        method = self._methods.get(request.method, OTHER)
-        if method != "tools/call":
-            return method, ""
+        if request.method != CALL:
+            return self._methods.get(request.method, _OTHER_METHOD)
+        if not self._tools:
+            return _OTHER_TOOL
         try:
-            return method, self._tools.get(request.target or "", OTHER)
+            name = request.parts.get("name")
+            known = self._written.get(bytes(name)) if isinstance(name, Raw) else None
+            return known or self._tools.get(request.target or "", _OTHER_TOOL)
         except FrameError:
-            return method, OTHER
+            return _OTHER_TOOL
 
 
 def code_label(code: int) -> str:
@@ -81,12 +92,12 @@ def error_of_response(response: Response, *, of_tool: bool) -> str:
     if not isinstance(response, Success):
         return code_label(response.code)
     text = response.text
-    start = 0 if len(text) <= SEARCHED_BYTES else len(text) - SEARCHED_BYTES
-    found = text.find(_MEMBER, start) if of_tool and len(text) <= SHORT_MESSAGE_BYTES else -1
-    if found < 0:
+    # Most servers say so of each result, and once: then nothing need be opened. Many say it last.
+    if not of_tool or text.endswith(_NONE_AT_LAST) or len(text) > SHORT_MESSAGE_BYTES:
         return ""
-    # Most servers say so of each result, and once: then nothing need be opened.
-    if text.startswith(_FALSE, found + len(_MEMBER)) and text.find(_MEMBER, found + 1) < 0:
+    end = text if len(text) <= SEARCHED_BYTES else text[-SEARCHED_BYTES:]
+    times = end.count(_MEMBER)
+    if not times or (times == 1 and _NONE in end):
         return ""
     try:
         told = members(response.result).get("isError") if is_object(response.result) else None

@@ -4,11 +4,15 @@ Whoever counts brings values of labels that are bounded (`labels`).
 """
 
 from bisect import bisect_left
+from collections.abc import Callable, Hashable
 from functools import partial
+from typing import Generic, TypeVar
 
 from accredit.telemetry import families
 from accredit.telemetry.board import Labels, Slot
 from accredit.telemetry.families import Family
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class Number:
@@ -37,27 +41,67 @@ class Number:
         return place
 
 
-class Histogram:
-    """How long something takes, by its labels."""
+class Histogram(Generic[_Key]):
+    """How long something takes, by what it is: `labels_of` has the labels of what is counted."""
 
-    __slots__ = ("_bounds", "_family", "_places", "_slot", "_sum", "_values")
+    __slots__ = ("_family", "_first", "_labels_of", "_places", "_slot", "_sum", "bounds", "values")
 
-    def __init__(self, slot: Slot, family: Family) -> None:
+    def __init__(self, slot: Slot, family: Family, labels_of: Callable[[_Key], Labels]) -> None:
         self._slot = slot
-        self._values = slot.values
+        self.values = slot.values
         self._family = family
-        self._bounds = family.bounds
+        self._labels_of = labels_of
+        self.bounds = family.bounds
+        self._first = family.bounds[0]
         self._sum = len(family.bounds) + 1
-        self._places: dict[Labels, int] = {}
+        self._places: dict[_Key, int] = {}
 
-    def observe(self, labels: Labels, seconds: float) -> None:
+    def observe(self, key: _Key, seconds: float) -> None:
         """Count what has taken so long."""
-        place = self._places.get(labels)
+        place = self._places.get(key)
         if place is None:
-            place = self._places[labels] = self._slot.place(self._family, labels)
-        values = self._values
-        values[place + bisect_left(self._bounds, seconds)] += 1.0
+            place = self.place(key)
+        values = self.values
+        # Most take less than the first bound.
+        values[place if seconds <= self._first else place + bisect_left(self.bounds, seconds)] += 1.0
         values[place + self._sum] += seconds
+
+    def place(self, key: _Key) -> int:
+        """Return the place of a series' first number."""
+        place = self._places[key] = self._slot.place(self._family, self._labels_of(key))
+        return place
+
+
+class Both(Generic[_Key]):
+    """Two histograms of the same bounds, in which the same is counted at once."""
+
+    __slots__ = ("_bounds", "_first", "_one", "_other", "_places", "_sum", "_values")
+
+    def __init__(self, one: Histogram[_Key], other: Histogram[_Key]) -> None:
+        self._one = one
+        self._other = other
+        self._values = one.values
+        self._bounds = one.bounds
+        self._first = one.bounds[0]
+        self._sum = len(one.bounds) + 1
+        self._places: dict[_Key, tuple[int, int]] = {}
+
+    def observe(self, key: _Key, seconds: float, other_seconds: float) -> None:
+        """Count what has taken so long in the one, and so long in the other."""
+        places = self._places.get(key)
+        if places is None:
+            places = self._places[key] = self._one.place(key), self._other.place(key)
+        place, other = places
+        values, first, at = self._values, self._first, self._sum
+        values[place + at] += seconds
+        values[other + at] += other_seconds
+        # Most take less than the first bound.
+        values[place if seconds <= first else place + bisect_left(self._bounds, seconds)] += 1.0
+        values[other if other_seconds <= first else other + bisect_left(self._bounds, other_seconds)] += 1.0
+
+
+Ended = tuple[tuple[str, str], str]
+"""What was asked (method and tool), and with which error that ended."""
 
 
 class Metrics:
@@ -65,15 +109,17 @@ class Metrics:
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
-        self.server_seconds = Histogram(slot, families.SERVER_SECONDS)
-        self.client_seconds = Histogram(slot, families.CLIENT_SECONDS)
         self.decisions = Number(slot, families.DECISIONS)
         self.invalid = Number(slot, families.INVALID)
-        self.store_seconds = Histogram(slot, families.STORE_SECONDS)
-        self.log_turn_seconds = partial(Histogram(slot, families.LOG_TURN_SECONDS).observe, ())
+        self.store_seconds = Histogram[str](slot, families.STORE_SECONDS, lambda op: (op,))
+        self.log_turn_seconds = partial(Histogram[Labels](slot, families.LOG_TURN_SECONDS, tuple).observe, ())
         self.log_queue = Number(slot, families.LOG_QUEUE)
         self.store_skew = Number(slot, families.STORE_SKEW)
         self.config_digest = Number(slot, families.CONFIG_DIGEST)
         self.breakers = Number(slot, families.BREAKERS)
         self.spans = Number(slot, families.SPANS)
         Number(slot, families.STARTS).add()
+
+    def durations(self, family: Family, server: str) -> Histogram[Ended]:
+        """Return what counts how long operations take, of one server."""
+        return Histogram(self.slot, family, lambda ended: (*ended[0], ended[1], server))

@@ -23,6 +23,7 @@ from accredit.limits import MAX_SAFE_INTEGER
 from accredit.ports import ProofStore
 from accredit.refusals import BY_WORD
 from accredit.telemetry.board import OTHER
+from accredit.telemetry.families import CLIENT_SECONDS, SERVER_SECONDS
 from accredit.telemetry.labels import (
     OTHER_ERROR,
     REVISIONS,
@@ -31,18 +32,21 @@ from accredit.telemetry.labels import (
     error_of,
     error_of_response,
 )
-from accredit.telemetry.metrics import Metrics
+from accredit.telemetry.metrics import Both, Metrics
 from accredit.telemetry.timed_store import TimedStore
-from accredit.telemetry.tracing import Span, TraceContext, Tracer, trace_context
+from accredit.telemetry.tracing import Span, SpanKind, SpanQueue, TraceContext, Tracer, trace_context
 
 _SESSION_DIGITS = 32
 
 
 class _Traced:
     """What a span has beyond its operation. `request_id` is one that is a number, `epoch_ns` when `perf_counter` was 0:
-    the same for all spans that a request has here, so that a clock that is set does not tear them apart."""
+    the same for all spans that a request has here, so that a clock that is set does not tear them apart. `below` is the
+    context of the span at the server, where one operation has both."""
 
-    __slots__ = ("context", "epoch_ns", "link", "parent_id", "request_id", "revision", "session", "verdict")
+    __slots__ = (
+        "below", "context", "epoch_ns", "link", "parent_id", "request_id", "revision", "session", "verdict",
+    )  # fmt: skip
 
     def __init__(self, context: TraceContext, parent_id: str | None, request: Request, epoch_ns: int) -> None:
         self.context = context
@@ -52,92 +56,167 @@ class _Traced:
         self.request_id = str(request.id) if is_number else ""
         self.revision = self.session = self.verdict = ""
         self.link: TraceContext | None = None
+        self.below: TraceContext | None = None
 
 
-class Operation(Struct):
+class Operation:
     """One request, measured; `parent` is its operation at the way in, for one at a server. `error` is what is known of
     its end, None while nothing is. `later` says that the answer comes on another way than the request, and then ends
-    this. `below`, at the way in, is what ends with it.
+    this.
+
+    Most requests go to the server that they came in for, and nowhere else, and what is left open there ends with the
+    exchange here: then one operation is both. `sent` is when the request went there, `heard` when the server's first
+    word came (each is 0 before), and `heard_error` what that was.
     """
 
-    meter: "Meter"
-    labels: tuple[str, str]
-    began: float
-    at_server: bool = False
-    parent: "Operation | None" = None
-    error: str | None = None
-    later: bool = False
-    is_over: bool = False
-    trace_id: str | None = None
-    traced: _Traced | None = None
-    below: "Operation | None" = None
+    __slots__ = (
+        "at_server", "began", "error", "heard", "heard_error", "is_over", "labels", "later", "meter", "parent", "sent",
+        "trace_id", "traced",
+    )  # fmt: skip
 
-    def trace(self, context: TraceContext, parent_id: str | None, request: Request, epoch_ns: int) -> None:
+    def __init__(
+        self,
+        meter: "Meter",
+        labels: tuple[str, str],
+        began: float,
+        parent: "Operation | None" = None,
+        at_server: bool = False,
+    ) -> None:
+        self.meter = meter
+        self.labels = labels
+        self.began = began
+        self.parent = parent
+        self.at_server = at_server
+        self.sent = began if at_server else 0.0
+        self.heard = 0.0
+        self.heard_error = ""
+        self.error: str | None = None
+        self.later = self.is_over = False
+        self.trace_id: str | None = None
+        self.traced: _Traced | None = None
+
+    def trace(self, context: TraceContext, parent_id: str | None, request: Request, epoch_ns: int) -> _Traced:
         """Have a span made of it."""
-        self.traced, self.trace_id = _Traced(context, parent_id, request, epoch_ns), context.trace_id
+        traced = self.traced = _Traced(context, parent_id, request, epoch_ns)
+        self.trace_id = context.trace_id
+        return traced
+
+    def told(self, revision: str | None, session: str) -> None:
+        """Say which revision and session it belongs to, for its span."""
+        if self.traced is not None:
+            self.traced.revision, self.traced.session = revision or "", session
 
     def answered(self, response: Response) -> None:
         """Hear a good response."""
-        self._hear(error_of_response(response, of_tool=self.labels[1] != ""))
+        error = error_of_response(response, of_tool=self.labels[1] != "")
+        if self.at_server or self.later:
+            self._hear(error)
+            return
+        self.error = error
+        if not self.heard:
+            self.heard, self.heard_error = perf_counter(), error
 
     def failed(self, error: BaseException) -> None:
         """Hear why there is none."""
         self._hear(error_of(error))
 
-    def end(self, error: str) -> None:
-        """Count it, once."""
+    def end(self, error: str | None = None, later: bool = False) -> None:
+        """Count it, once: without an `error`, with what was heard. `later` says that what has no answer yet gets it on
+        another way."""
+        if error is None:
+            error = self.error
+            if error is None:
+                if later:
+                    self.later = True
+                    return
+                error = OTHER_ERROR
         if self.is_over:
             return
         self.is_over = True
-        below, self.below = self.below, None  # each knows the other: so both can go at once
-        if below is not None:
-            below.end(error)
-        seconds, meter = perf_counter() - self.began, self.meter
-        method, tool = self.labels
-        histogram = meter.client_seconds if self.at_server else meter.server_seconds
-        histogram.observe((method, tool, error, meter.server), seconds)
+        meter, now, ended = self.meter, perf_counter(), (self.labels, error)
+        if self.at_server:
+            meter.asked.observe(ended, now - self.began)
+        elif self.sent and self.heard and self.heard_error == error:
+            meter.both.observe(ended, now - self.began, self.heard - self.sent)
+        else:
+            meter.served.observe(ended, now - self.began)
+            if self.sent:
+                if not self.heard:
+                    self.heard, self.heard_error = now, error
+                meter.asked.observe((self.labels, self.heard_error), self.heard - self.sent)
         if self.traced is not None and meter.tracer is not None:
-            meter.tracer.queue.put(self._span(self.traced, error, seconds))
+            self._put_spans(meter.tracer.queue, self.traced, error, now)
 
     def _hear(self, error: str) -> None:
         self.error = error
+        if self.sent and not self.heard:
+            self.heard, self.heard_error = perf_counter(), error
         if self.at_server or self.later:
             self.end(error)
-        if self.parent is not None:
-            self.parent._hear(error)
+            if self.parent is not None:
+                self.parent._hear(error)
 
-    def _span(self, traced: _Traced, error: str, seconds: float) -> Span:
-        start_ns = traced.epoch_ns + int(self.began * 1e9)
+    def _put_spans(self, queue: SpanQueue, traced: _Traced, error: str, now: float) -> None:
+        if traced.below is not None:
+            contexts = traced.below, traced.context.span_id
+            queue.put(self._span(traced, "client", contexts, (self.sent, self.heard), self.heard_error))
+        contexts = traced.context, traced.parent_id
+        queue.put(self._span(traced, "client" if self.at_server else "server", contexts, (self.began, now), error))
+
+    def _span(
+        self,
+        traced: _Traced,
+        kind: SpanKind,
+        contexts: tuple[TraceContext, str | None],
+        times: tuple[float, float],
+        error: str,
+    ) -> Span:
+        start_ns, end_ns = (traced.epoch_ns + int(each * 1e9) for each in times)
         method, tool = self.labels
-        transports = self.meter.transports
+        here, transports = kind == "server", self.meter.transports
         code = error if error.lstrip("-").isdigit() else str(BY_WORD[error].code) if error in BY_WORD else ""
         attributes = {
             "mcp.method.name": method,
             "gen_ai.tool.name": tool,
             "gen_ai.operation.name": "execute_tool" if tool else "",
-            "mcp.protocol.version": traced.revision if traced.revision in REVISIONS else "",
-            "mcp.session.id": _session_name(traced.session),
-            "network.transport": transports.to_server if self.at_server else transports.from_client,
+            "mcp.protocol.version": traced.revision if here and traced.revision in REVISIONS else "",
+            "mcp.session.id": _session_name(traced.session) if here else "",
+            "network.transport": transports.from_client if here else transports.to_server,
             "jsonrpc.request.id": traced.request_id,
             "rpc.response.status_code": code,
             "error.type": error,
             "accredit.server": self.meter.server,
-            "accredit.verdict": traced.verdict,
+            "accredit.verdict": traced.verdict if here else "",
         }
         return Span(
-            "client" if self.at_server else "server",
+            kind,
             f"{method} {tool}" if tool not in ("", OTHER) else method,
-            traced.context,
-            traced.parent_id,
+            *contexts,
             start_ns,
-            start_ns + int(seconds * 1e9),
+            end_ns,
             {name: value for name, value in attributes.items() if value},
             bool(error),
-            traced.link,
+            traced.link if here else None,
         )
 
 
 Operations = tuple[Operation, ...]
+
+
+class Batched(Struct):
+    """The requests of a batch. Whoever has one of them, or a single request's `Operation`, need not know which."""
+
+    operations: Operations
+
+    def told(self, revision: str | None, session: str) -> None:
+        """Tell each (`Operation.told`)."""
+        for each in self.operations:
+            each.told(revision, session)
+
+    def end(self, error: str | None = None, later: bool = False) -> None:
+        """End each (`Operation.end`)."""
+        for each in self.operations:
+            each.end(error, later)
 
 
 class Transports(NamedTuple):
@@ -163,39 +242,31 @@ class Meter:
         self.server = server
         self.tracer = tracer
         self.transports = transports or Transports()
-        self.server_seconds, self.client_seconds = metrics.server_seconds, metrics.client_seconds
+        self.served, self.asked = metrics.durations(SERVER_SECONDS, server), metrics.durations(CLIENT_SECONDS, server)
+        self.both = Both(self.served, self.asked)
         self._metrics = metrics
         self._names = names or Names()
 
     # --- the way in ----------------------------------------------------------------------------------
 
-    def begin(self, message: Frame | Batch, began: float, traceparent: bytes | None = None) -> Operations:
+    def begin(
+        self, message: Frame | Batch, began: float, traceparent: bytes | None = None
+    ) -> Operation | Batched | None:
         """Begin to measure the requests in a message that came at `began` (`perf_counter`). `traceparent` is that of
         the HTTP request, which is another trace: spans are linked to it."""
         if isinstance(message, Request):
-            return (self._begin(message, began, traceparent),)
-        frames = message.frames if isinstance(message, Batch) else ()
-        return tuple(self._begin(frame, began, traceparent) for frame in frames if isinstance(frame, Request))
-
-    def end(
-        self, operations: Operations, error: BaseException | None, *, later: bool, revision: str | None, session: str
-    ) -> None:
-        """End them with the exchange. `later` says that what has no answer yet gets it on another way."""
-        for each in operations:
-            if each.traced is not None:
-                each.traced.revision, each.traced.session = revision or "", session
-            if error is not None:
-                each.end(error_of(error))
-            elif each.error is not None:
-                each.end(each.error)
-            elif later:
-                each.later = True
-            else:
-                each.end(OTHER_ERROR)
+            operation = message.watcher = Operation(self, self._names.of(message), began)
+            if self.tracer is not None:
+                self._trace(self.tracer, message, operation, traceparent)
+            return operation
+        if not isinstance(message, Batch):
+            return None
+        begun = (self.begin(frame, began, traceparent) for frame in message.frames)
+        return Batched(tuple(each for each in begun if isinstance(each, Operation)))
 
     def unread(self, error: AccreditError, began: float) -> None:
         """Count a refused request of which nobody knows what it asks."""
-        self.server_seconds.observe((OTHER, "", error_of(error), self.server), perf_counter() - began)
+        self.served.observe(((OTHER, ""), error_of(error)), perf_counter() - began)
 
     def decided(self, watcher: Watcher | None, error: AccreditError | None) -> None:
         """Count a decision on a call: allowed, or refused with `error`."""
@@ -205,6 +276,14 @@ class Meter:
             watcher.traced.verdict = verdict[0]
 
     # --- at a server ---------------------------------------------------------------------------------
+
+    def in_trace(self, request: Request, operation: Operation) -> Request:
+        """Return a request as it goes to the server which it came in for: in the context of its span there."""
+        traced = operation.traced
+        if traced is None or self.tracer is None:
+            return request
+        traced.below = self.tracer.child(traced.context)
+        return _in_trace(request, traced.below, traced)
 
     def sent(self, message: Frame | Batch, parent: Watcher | None = None) -> tuple[Frame | Batch, Operations]:
         """Begin to measure the requests in a message that goes to the server; return it as it is to go: with the
@@ -223,38 +302,23 @@ class Meter:
             frames.append(frame)
         return _batch_of(message, frames, operations), tuple(operations)
 
-    def is_followed(self, operations: Operations) -> bool:
-        """Return whether these end by themselves: there is one, and the exchange at the way in is the same one."""
-        if len(operations) != 1:
-            return False
-        (operation,) = operations
-        parent = operation.parent
-        if parent is None or parent.meter is not self or parent.below is not None:
-            return False
-        parent.below = operation
-        return True
-
     def received(self, operations: Operations, error: BaseException | None = None) -> None:
         """End what the server has not answered, as the exchange with it is over."""
         for each in operations:
             if each.error is None and error is not None:
                 each.failed(error)
-            elif each.error is None:
-                each.end(OTHER_ERROR)
+            else:
+                each.end()
 
-    def _begin(self, request: Request, began: float, traceparent: bytes | None) -> Operation:
-        operation = Operation(self, self._names.of(request), began)
-        request.watcher = operation
-        tracer = self.tracer
-        if tracer is not None:
-            parent = _context_in(request)
-            context = tracer.begin(parent)
-            if context is not None:
-                epoch_ns = unix_ns() - int(perf_counter() * 1e9)
-                operation.trace(context, parent.span_id if parent is not None else None, request, epoch_ns)
-                if operation.traced is not None and traceparent is not None:
-                    operation.traced.link = trace_context(traceparent.decode("latin-1"))
-        return operation
+    def _trace(self, tracer: Tracer, request: Request, operation: Operation, traceparent: bytes | None) -> None:
+        parent = _context_in(request)
+        context = tracer.begin(parent)
+        if context is None:
+            return
+        epoch_ns = unix_ns() - int(perf_counter() * 1e9)
+        traced = operation.trace(context, parent.span_id if parent is not None else None, request, epoch_ns)
+        if traceparent is not None:
+            traced.link = trace_context(traceparent.decode("latin-1"))
 
     def _sent(self, request: Request, parent: Watcher | None) -> tuple[Request, Operation]:
         own, watcher = request.watcher is None, request.watcher or parent
@@ -265,22 +329,13 @@ class Meter:
         is_same = above is not None and above.meter is self and not own
         labels = above.labels if above is not None and is_same else self._names.of(request)
         # What comes of a request of the gateway's own is not what comes of the client's.
-        operation = Operation(self, labels, perf_counter(), True, None if own else above)
+        operation = Operation(self, labels, perf_counter(), None if own else above, at_server=True)
         if above is not None and above.traced is not None and self.tracer is not None:
-            request = self._traced(request, operation, above.traced)
+            context = self.tracer.child(above.traced.context)
+            operation.trace(context, above.traced.context.span_id, request, above.traced.epoch_ns)
+            request = _in_trace(request, context, above.traced)
         request.watcher = operation
         return request, operation
-
-    def _traced(self, request: Request, operation: Operation, above: _Traced) -> Request:
-        assert self.tracer is not None  # noqa: S101 - it was looked at
-        context = self.tracer.child(above.context)
-        operation.trace(context, above.context.span_id, request, above.epoch_ns)
-        traceparent = {"traceparent": Raw(to_json(f"00-{context.trace_id}-{context.span_id}-01"))}
-        try:
-            # What a client's own trace says of its state means nothing in one that began here.
-            return request.with_meta(traceparent, without=() if above.parent_id else ("tracestate",))
-        except FrameError:
-            return request
 
 
 class Telemetry(NamedTuple):
@@ -300,6 +355,16 @@ class Telemetry(NamedTuple):
     def invalid(self, server: str) -> None:
         """Count an invalid answer of a server's, by its name in the configuration."""
         self.metrics.invalid.add((server,))
+
+
+def _in_trace(request: Request, context: TraceContext, above: _Traced) -> Request:
+    """Return a request as it goes to a server: in the context of its span there."""
+    traceparent = {"traceparent": Raw(to_json(f"00-{context.trace_id}-{context.span_id}-01"))}
+    try:
+        # What a client's own trace says of its state means nothing in one that began here.
+        return request.with_meta(traceparent, without=() if above.parent_id else ("tracestate",))
+    except FrameError:
+        return request
 
 
 def _context_in(request: Request) -> TraceContext | None:

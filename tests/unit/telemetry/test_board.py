@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from accredit.limits import MAX_SERIES
 from accredit.telemetry import Board, Metrics
 from accredit.telemetry.board import OTHER
-from accredit.telemetry.families import BREAKERS, DECISIONS, FAMILIES, LOG_QUEUE, SERVER_SECONDS, STARTS
+from accredit.telemetry.families import BREAKERS, CLIENT_SECONDS, DECISIONS, FAMILIES, LOG_QUEUE, SERVER_SECONDS, STARTS
+from accredit.telemetry.metrics import Both
 
 pytestmark = [pytest.mark.holds("telemetry/board"), pytest.mark.holds("telemetry/families")]
 
@@ -33,9 +34,10 @@ def test_what_a_killed_worker_has_counted_counts__and_who_takes_its_place_goes_o
 
     def work() -> None:
         metrics = Metrics(board.slot(1))
+        seconds = metrics.durations(SERVER_SECONDS, "")
         for _ in range(1000):
             metrics.decisions.add(("allow", ""))
-            metrics.server_seconds.observe(("tools/call", "pay", "", ""), 0.015)
+            seconds.observe((("tools/call", "pay"), ""), 0.015)
         metrics.log_queue.set(5)
 
     metrics = Metrics(board.slot(0))
@@ -130,10 +132,19 @@ def test_two_threads_make_no_series_twice() -> None:
     assert len(names) == len(set(names))
 
 
-def test_a_bound_belongs_to_the_bucket_that_it_ends() -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_bound_belongs_to_the_bucket_that_it_ends(at_once: bool) -> None:
     board = Board()
     metrics = Metrics(board.slot())
-    for seconds in (0.0, 0.01, 0.010001, 300, 301):
-        metrics.server_seconds.observe(("ping", "", "", ""), seconds)
-    ((*buckets, _),) = board.totals()[SERVER_SECONDS].values()
-    assert (buckets[0], buckets[1], buckets[-2], buckets[-1]) == (2, 1, 1, 1)
+    served, asked = metrics.durations(SERVER_SECONDS, ""), metrics.durations(CLIENT_SECONDS, "")
+    both, ping = Both(served, asked), (("ping", ""), "")
+    for seconds, other in ((0.0, 301), (0.01, 300), (0.010001, 0.010001), (300, 0.01), (301, 0.0)):
+        if at_once:
+            both.observe(ping, seconds, other)
+        else:
+            served.observe(ping, seconds)
+            asked.observe(ping, other)
+    for family in (SERVER_SECONDS, CLIENT_SECONDS):
+        ((*buckets, total),) = board.totals()[family].values()
+        assert (buckets[0], buckets[1], buckets[-2], buckets[-1]) == (2, 1, 1, 1)
+        assert total == pytest.approx(0.01 + 0.010001 + 300 + 301)

@@ -11,7 +11,7 @@ from accredit.errors import UpstreamTimeout
 from accredit.jsonrpc.frames import Failure, Request, Success
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.ports import ProofStore
-from accredit.telemetry import Meter, Names, Transports
+from accredit.telemetry import Batched, Meter, Names, Operation, Transports
 from accredit.telemetry.timed_store import TimedStore
 
 GOOD = Success(1, Raw(b"{}"), b"{}")
@@ -27,14 +27,11 @@ def request(method: str = "tools/call", **params: Any) -> Request:
     return asked
 
 
-def end(of: Meter, operations: Any, error: BaseException | None = None, *, later: bool = False) -> None:
-    of.end(operations, error, later=later, revision=None, session="")
-
-
 def test_what_a_gateway_asks_for_itself_is_its_own__and_says_nothing_of_the_call_that_it_asks_it_for() -> None:
     measured = Measured()
     of, call = meter(measured), request()
-    operations = of.begin(call, 0.0)
+    begun = of.begin(call, 0.0)
+    assert begun is not None
     own, asked = of.sent(request("tools/list"), call.watcher)
     assert isinstance(own, Request)
     assert own.watcher is not None
@@ -42,18 +39,36 @@ def test_what_a_gateway_asks_for_itself_is_its_own__and_says_nothing_of_the_call
     of.received(asked)
     sent, _ = of.sent(call)
     assert isinstance(sent, Request)
-    end(of, operations)
+    begun.end()
     assert measured.asked == {("tools/list", "", "-32601", ""): 1}
     assert measured.served == {("tools/call", "pay", "_OTHER", ""): 1}
     listed, called = measured.spans()
     assert (listed.name, listed.parent_id) == ("tools/list", called.context.span_id)
 
 
+def test_what_a_server_has_said_first_counts_there__and_what_its_caller_heard_last_counts_here() -> None:
+    measured = Measured()
+    of, call = meter(measured), request()
+    begun = of.begin(call, 0.0)
+    assert isinstance(begun, Operation)
+    begun.sent = 1.0
+    assert of.in_trace(call, begun).in_meta("traceparent") is not None
+    begun.answered(GOOD)
+    for error in ("upstream_invalid", "cancelled"):
+        begun.end(error)
+    assert calls(measured.asked) == {("pay", ""): 1}
+    assert calls(measured.served) == {("pay", "upstream_invalid"): 1}
+    asked, served = measured.spans()
+    assert (asked.error, served.error) == (False, True)
+    assert asked.parent_id == served.context.span_id
+
+
 def test_one_request_that_goes_to_several_servers_is_measured_at_each() -> None:
     measured = Measured(rate=0)
     whole, mail, files = (meter(measured, name) for name in ("", "mail", "files"))
     asked = request("tools/list")
-    operations = whole.begin(asked, 0.0)
+    begun = whole.begin(asked, 0.0)
+    assert begun is not None
     to_mail, at_mail = mail.sent(asked)
     to_files, at_files = files.sent(asked)
     assert isinstance(to_mail, Request)
@@ -66,7 +81,7 @@ def test_one_request_that_goes_to_several_servers_is_measured_at_each() -> None:
     to_mail.watcher.answered(GOOD)
     mail.received(at_mail)
     files.received(at_files)
-    end(whole, operations)
+    begun.end()
     assert measured.asked == {("tools/list", "", "", "mail"): 1, ("tools/list", "", "upstream_timeout", "files"): 1}
     assert measured.served == {("tools/list", "", "", ""): 1}
 
@@ -74,9 +89,10 @@ def test_one_request_that_goes_to_several_servers_is_measured_at_each() -> None:
 def test_an_answer_that_comes_on_another_way_ends_what_is_measured__once() -> None:
     measured = Measured()
     of, call = meter(measured), request()
-    operations = of.begin(call, 0.0)
+    begun = of.begin(call, 0.0)
+    assert begun is not None
     sent, _ = of.sent(call)
-    end(of, operations, later=True)
+    begun.end(later=True)
     assert measured.served == {}
     assert isinstance(sent, Request)
     assert sent.watcher is not None
@@ -92,10 +108,11 @@ def test_a_batch_goes_on_as_it_came_unless_a_member_is_traced() -> None:
     for rate in (0, 1):
         measured = Measured(rate=rate)
         of, batch = meter(measured), decode_request(text, batch_allowed=True)
-        operations = of.begin(batch, 0.0)
+        begun = of.begin(batch, 0.0)
+        assert isinstance(begun, Batched)
         sent, asked = of.sent(batch)
         assert isinstance(sent, Batch)
-        assert (len(operations), len(asked), len(sent.frames)) == (2, 2, 3)
+        assert (len(begun.operations), len(asked), len(sent.frames)) == (2, 2, 3)
         told = json.loads(sent.text)
         traced = [each["params"]["_meta"]["traceparent"] for each in told[:2]] if rate else []
         assert (sent.text == text) == (not rate)

@@ -37,6 +37,7 @@ from accredit.jsonrpc.frames import Frame
 from accredit.jsonrpc.requests import Batch, decode_request, read_request
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.telemetry import Meter
+from accredit.telemetry.labels import error_of
 
 _C = TypeVar("_C")
 
@@ -54,6 +55,7 @@ class Intake(ABC, Generic[_C]):
         self._settings = settings
         self._gate = gate
         self._meter = meter
+        self._traces = meter is not None and meter.tracer is not None
 
     async def take(self, client: _C, unread: Unread | None = None) -> None:
         """Take a message from step 2 on. Raises the `AccreditError` that becomes its answer.
@@ -63,7 +65,8 @@ class Intake(ABC, Generic[_C]):
         inbound = InboundRequest()
         if self._meter is not None:
             inbound.began = perf_counter()
-            inbound.traceparent = self._traceparent(client) if self._meter.tracer is not None else None
+            if self._traces:
+                inbound.traceparent = self._traceparent(client)
         try:
             message = await self._arrive(client, inbound)
         except BaseException as error:
@@ -71,7 +74,7 @@ class Intake(ABC, Generic[_C]):
                 inbound.revision = inbound.revision or self._revision(client)
                 await self._gate.early_refusals.of_request(unread, inbound, error)
                 self._gate.refused_early(inbound.message, error)
-            self._ended(inbound, error)
+            self._failed(inbound, error)
             raise
         callers = inbound.callers
         if callers is None and inbound.tokens:
@@ -86,19 +89,20 @@ class Intake(ABC, Generic[_C]):
                 raise
             await admission.calls.close(None)
         except BaseException as error:
-            self._ended(inbound, error)
+            self._failed(inbound, error)
             raise
-        self._ended(inbound, None)
+        if inbound.measured is not None:
+            if self._traces:
+                inbound.measured.told(inbound.revision, inbound.session)
+            inbound.measured.end(None, self.answers_later)
 
-    def _ended(self, inbound: InboundRequest, problem: BaseException | None) -> None:
+    def _failed(self, inbound: InboundRequest, problem: BaseException) -> None:
         """End what was measured."""
-        meter = self._meter
-        if meter is None:
-            return
-        if inbound.message is None and isinstance(problem, AccreditError):
-            meter.unread(problem, inbound.began)
-        later, revision, session = self.answers_later, inbound.revision, inbound.session
-        meter.end(inbound.operations, problem, later=later, revision=revision, session=session)
+        if inbound.measured is not None:
+            inbound.measured.told(inbound.revision, inbound.session)
+            inbound.measured.end(error_of(problem))
+        elif self._meter is not None and inbound.message is None and isinstance(problem, AccreditError):
+            self._meter.unread(problem, inbound.began)
 
     async def _read(self, text: bytes, inbound: InboundRequest, *, batches: bool) -> Frame | Batch:
         """Apply step 4 to a message's bytes. Raises `RequestError`."""
@@ -107,7 +111,7 @@ class Intake(ABC, Generic[_C]):
         else:
             message = inbound.message = decode_request(text, batch_allowed=batches)
         if self._meter is not None:
-            inbound.operations = self._meter.begin(message, inbound.began, inbound.traceparent)
+            inbound.measured = self._meter.begin(message, inbound.began, inbound.traceparent)
         if self._settings.one_caller:
             check_single(message)
         set_current(message)

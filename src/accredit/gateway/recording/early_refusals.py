@@ -36,7 +36,7 @@ from accredit.limits import (
     STRANGER_RECORDS_PER_SECOND,
 )
 from accredit.policy import GUARDED
-from accredit.telemetry import Operations
+from accredit.telemetry import Batched, Operation
 from accredit.tokens import VerifiedToken
 
 REFUSALS = (RequestError, TokenError, KeysUnavailable)
@@ -49,7 +49,7 @@ class InboundRequest(Struct):
     `header` is the good token of the request's header, `tokens` are those of its messages, as far as they were judged;
     `callers` are their senders, where that is more than a token. `session` is its session's id, or "".
 
-    Of one that is measured `began` is when it came, `operations` are those of its requests, and `traceparent` is what
+    Of one that is measured `began` is when it came, `measured` are its requests, and `traceparent` is what
     its HTTP request says of a trace (`telemetry`).
     """
 
@@ -61,7 +61,7 @@ class InboundRequest(Struct):
     tokens: list[VerifiedToken | None] = []
     callers: list[Caller] | None = None
     began: float = 0.0
-    operations: Operations = ()
+    measured: Operation | Batched | None = None
     traceparent: bytes | None = None
 
 

@@ -1,9 +1,10 @@
-"""A backend whose requests are measured, whatever it is: only there where somebody wants to know. No own I/O.
+"""A backend whose requests are measured, whatever it is: only there where somebody wants to know. Reads a clock.
 
 It is around what leads to one server, so what the merged endpoint asks several servers is measured at each of them.
 """
 
 from collections.abc import Coroutine, Mapping
+from time import perf_counter
 from typing import Any, cast
 
 from accredit.errors import MessageId
@@ -14,7 +15,7 @@ from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.telemetry import Meter, Operations
+from accredit.telemetry import Meter, Operation, Operations
 
 
 class MeasuredBackend:
@@ -28,10 +29,16 @@ class MeasuredBackend:
         self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]
     ) -> Coroutine[Any, Any, None]:
         """Answer a client's message."""
+        if isinstance(message, Request):
+            operation = message.watcher
+            if isinstance(operation, Operation) and operation.meter is self._meter and not operation.sent:
+                # It came in for this server, as most do, and what is measured of it ends there: nobody is between.
+                operation.sent = perf_counter()
+                if operation.traced is not None:
+                    message = self._meter.in_trace(message, operation)
+                return self._backend.post(reply, message, era, edits)
         message, operations = self._meter.sent(message)
-        posting = self._backend.post(reply, message, era, edits)
-        # One that came in here ends with its exchange, whatever else is heard of it: most calls need nobody between.
-        return posting if self._meter.is_followed(operations) else self._followed(operations, posting)
+        return self._followed(operations, self._backend.post(reply, message, era, edits))
 
     async def _followed(self, operations: Operations, posting: Coroutine[Any, Any, None]) -> None:
         try:
