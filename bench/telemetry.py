@@ -32,7 +32,7 @@ ROUNDS_OF_TURNS = 150, 50
 """In full, and quick."""
 AIMS = {"counted": 3.0, "counted, not traced": 5.0, "counted and traced": 55.0}
 """Microseconds: 3 for metrics, 2 more for a call that is not traced, 50 more for one that is."""
-CATALOG = '[tools.echo]\nscope = "mcp:tool"\n[tools.noop]\nscope = "mcp:tool"\n'
+CATALOG = "".join(f'[tools."{name}"]\nscope = "mcp:tool"\n' for name in ("200b-json", "200b-modern", "32k-json"))
 SAMPLES = {"metrics": None, "not traced": 0.0, "traced, 1%": 0.01, "traced, all": 1.0}
 """How the gateways are watched; the first one only counts."""
 MORE_US = {"metrics": 3.0, "not traced": 2.0, "traced, all": 100.0}

@@ -1724,6 +1724,10 @@ next one is dropped, and counted."""
 SPANS_AT_ONCE = 256
 """Spans in one request to the collector: some 10 ms of encoding, and 200 KiB."""
 
+MAX_KNOWN_ATTRIBUTES = 1024
+"""Attributes of spans whose message is remembered, some 300 bytes each: most are names of tools and the like, and each
+is in thousands of spans."""
+
 EXPORT_SPANS_SECONDS = 5.0
 """How long a span may wait for others, as by the SDK's own default."""
 

@@ -5,18 +5,27 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.sdk import resources
+from opentelemetry.sdk import trace as sdk
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from tests.world.calls import http as answer_of
 from tests.world.command import wait_until
 from tests.world.measured import Measured, collecting
 from tests.world.raw_server import Connection, RawServer
 from tests.world.running import run
 
+from accredit import __version__
 from accredit.errors import CollectorError
 from accredit.limits import MAX_COLLECTOR_BYTES, MAX_RETRY_AFTER_SECONDS, MAX_WAITING_SPANS, SPANS_AT_ONCE
 from accredit.net.otlp import Collector
@@ -366,3 +375,33 @@ def test_spans_and_metrics_are_what_a_collector_reads(monkeypatch: pytest.Monkey
     assert not point.HasField("min")
     resource = {each.key: each.value.string_value for each in collector.traces[0].resource_spans[0].resource.attributes}
     assert (resource["service.name"], resource["service.instance.id"]) == ("mail gateway", "1")
+
+
+@pytest.mark.parametrize("kind", ["server", "client"])
+@pytest.mark.parametrize("parent", [None, "1" * 16])
+@pytest.mark.parametrize("link", [None, CONTEXT])
+def test_a_span_is_the_message_that_the_sdk_makes_of_one(
+    kind: Literal["server", "client"], parent: str | None, link: TraceContext | None
+) -> None:
+    span = SPAN._replace(kind=kind, parent_id=parent, link=link, error=link is None)
+    said = Encoding("mail gateway", "1", 0).of_spans([span, span])
+
+    def context(of: TraceContext, *, remote: bool) -> trace.SpanContext:
+        return trace.SpanContext(int(of.trace_id, 16), int(of.span_id, 16), remote, trace.TraceFlags(1))
+
+    from_client = kind == "server"
+    named = {"service.name": "mail gateway", "service.version": __version__, "service.instance.id": "1"}
+    theirs = sdk.ReadableSpan(
+        span.name,
+        context(span.context, remote=False),
+        context(CONTEXT._replace(span_id=parent), remote=from_client) if parent is not None else None,
+        resources.Resource(named),
+        span.attributes,
+        links=[trace.Link(context(link, remote=True))] if link is not None else (),
+        kind=trace.SpanKind.SERVER if from_client else trace.SpanKind.CLIENT,
+        status=trace.Status(trace.StatusCode.ERROR if span.error else trace.StatusCode.UNSET),
+        start_time=span.start_ns,
+        end_time=span.end_ns,
+        instrumentation_scope=InstrumentationScope("accredit", __version__),
+    )
+    assert ExportTraceServiceRequest.FromString(said) == encode_spans([theirs, theirs])

@@ -1,10 +1,9 @@
 """Sends spans and metrics to a collector: OTLP over HTTP. I/O: a thread of its own, and what it is given to send with.
 
-The OpenTelemetry SDK, which comes with `accredit[telemetry]`, has the data model and the encoding; it is asked in the
-thread alone. No call waits for that. A collector that takes nothing for now gets the same spans again, for
-`EXPORT_KEEP_SECONDS`, at longer and longer intervals; what it does not take then, or has no room in the bounded queue
-meanwhile, is dropped and counted. Metrics come again with the next ones. So one that is slow, away or hostile costs no
-memory beyond the queue and one message.
+The OpenTelemetry SDK and its messages come with `accredit[telemetry]`; only the thread uses them, and no call waits for
+that. A collector that takes nothing for now gets the same spans again, for `EXPORT_KEEP_SECONDS`, at longer and longer
+intervals; what it does not take then, or has no room in the bounded queue meanwhile, is dropped and counted. Metrics
+come again with the next ones. So one that is slow, away or hostile costs no memory beyond the queue and one message.
 """
 
 import asyncio
@@ -33,28 +32,23 @@ from accredit.limits import (
 from accredit.telemetry.board import Labels
 from accredit.telemetry.families import Family
 from accredit.telemetry.metrics import Metrics
-from accredit.telemetry.tracing import Span, SpanQueue, TraceContext
+from accredit.telemetry.span_messages import spans_request
+from accredit.telemetry.tracing import Span, SpanQueue
 
 if TYPE_CHECKING:
-    from opentelemetry import trace
-    from opentelemetry.exporter.otlp.proto.common import metrics_encoder, trace_encoder
+    from opentelemetry.exporter.otlp.proto.common import metrics_encoder
     from opentelemetry.sdk import resources
-    from opentelemetry.sdk import trace as sdk
     from opentelemetry.sdk.metrics import export as measured
     from opentelemetry.sdk.util import instrumentation
 else:
-    trace = Deferred("opentelemetry.trace")
-    trace_encoder = Deferred("opentelemetry.exporter.otlp.proto.common.trace_encoder")
     metrics_encoder = Deferred("opentelemetry.exporter.otlp.proto.common.metrics_encoder")
     resources = Deferred("opentelemetry.sdk.resources")
-    sdk = Deferred("opentelemetry.sdk.trace")
     measured = Deferred("opentelemetry.sdk.metrics.export")
     instrumentation = Deferred("opentelemetry.sdk.util.instrumentation")
 answers: Any = Deferred("opentelemetry.proto.collector.logs.v1.logs_service_pb2")
 protobuf: Any = Deferred("google.protobuf.message")
 
 _log = logging.getLogger("accredit.telemetry")
-_SAMPLED = 1
 _SCOPE = "accredit"
 
 
@@ -197,14 +191,14 @@ class Encoding:
     """What is sent, as the SDK has it: of `service`, in the process `instance`, which counts since `started`."""
 
     def __init__(self, service: str, instance: str, started: int) -> None:
-        named = {"service.name": service, "service.version": __version__, "service.instance.id": instance}
-        self._resource = resources.Resource(named)  # as it is made here nothing comes from the environment
+        self._about = {"service.name": service, "service.version": __version__, "service.instance.id": instance}
+        self._resource = resources.Resource(self._about)  # as it is made here nothing comes from the environment
         self._scope = instrumentation.InstrumentationScope(_SCOPE, __version__)
         self._started = started
 
     def of_spans(self, spans: Sequence[Span]) -> bytes:
         """Return an `ExportTraceServiceRequest`."""
-        return _text(trace_encoder.encode_spans([self._span(each) for each in spans]))
+        return spans_request(spans, self._about, _SCOPE, __version__)
 
     def of_metrics(self, series: Iterable[tuple[Family, Labels, list[float]]]) -> bytes:
         """Return an `ExportMetricsServiceRequest`."""
@@ -220,23 +214,6 @@ class Encoding:
             metrics_encoder.encode_metrics(
                 measured.MetricsData([measured.ResourceMetrics(self._resource, [scope], "")])
             )
-        )
-
-    def _span(self, span: Span) -> "sdk.ReadableSpan":
-        from_client = span.kind == "server"
-        parent = TraceContext(span.context.trace_id, span.parent_id, True) if span.parent_id is not None else None
-        return sdk.ReadableSpan(
-            span.name,
-            _context(span.context),
-            _context(parent, remote=from_client) if parent is not None else None,
-            self._resource,
-            span.attributes,
-            links=[trace.Link(_context(span.link, remote=True))] if span.link is not None else (),
-            kind=trace.SpanKind.SERVER if from_client else trace.SpanKind.CLIENT,
-            status=trace.Status(trace.StatusCode.ERROR if span.error else trace.StatusCode.UNSET),
-            start_time=span.start_ns,
-            end_time=span.end_ns,
-            instrumentation_scope=self._scope,
         )
 
     def _point(self, family: Family, attributes: dict[str, str], numbers: list[float], now: int) -> object:
@@ -266,11 +243,6 @@ async def _made(collector: Callable[[], Collector]) -> Collector:
 
 def _text(message: Any) -> bytes:
     return bytes(message.SerializeToString())
-
-
-def _context(context: TraceContext, *, remote: bool = False) -> "trace.SpanContext":
-    flags = trace.TraceFlags(_SAMPLED if context.sampled else 0)
-    return trace.SpanContext(int(context.trace_id, 16), int(context.span_id, 16), is_remote=remote, trace_flags=flags)
 
 
 def _name(family: Family) -> str:

@@ -58,7 +58,7 @@ class Span(NamedTuple):
     parent_id: str | None
     start_ns: int
     end_ns: int
-    attributes: Mapping[str, str | int]
+    attributes: Mapping[str, str]
     error: bool
     link: TraceContext | None
 
