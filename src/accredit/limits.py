@@ -1759,3 +1759,16 @@ that the gateway's own rate decides."""
 
 PARENT_SAMPLED_PER_SECOND = 100
 """The same over time: at some 50 us each it is half a percent of one core."""
+
+DRILL_SECONDS = 300
+"""How long what `accredit drill` signs holds: its calls take seconds, and clocks may differ by some."""
+
+DRILL_BEGINS_SECONDS = 60
+"""How long before now that begins: a gateway's clock may be behind."""
+
+DRILL_COPIES = 4
+"""How often `accredit drill` sends a proof again, each time on a connection of its own: of several workers, one that
+has not seen it yet is likely to get one."""
+
+DRILL_ANSWER_SECONDS = 10.0
+"""How long `accredit drill` waits for one answer: the gateway asks no server for it."""

@@ -29,6 +29,7 @@ _MODULES = {
     "uninstall": "install",
     "up": "up",
     "doctor": "doctor",
+    "drill": "drill",
     "init": "init",
     "add": "add",
     "check": "check",

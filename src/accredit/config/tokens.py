@@ -132,7 +132,7 @@ def _bootstrap(
     key = load_token_key(folder / table.key_file)
     issuer = next((each for each in issuers if each.issuer == table.issuer), None)
     keys = build_key_sources(loaded).get(table.issuer)
-    if issuer is None or not isinstance(keys, KeySet) or not _is_good(key, issuer, keys):
+    if issuer is None or not isinstance(keys, KeySet) or not signs_for(issuer, key, keys):
         raise ConfigurationError(
             one_line(f"tokens.bootstrap: its tokens would not be good here: {table.issuer} is no issuer with its key"),
             one_line(f'add [[tokens.issuers]] issuer = "{table.issuer}", public_key_file = "{table.key_file}.pub"'),
@@ -155,8 +155,8 @@ def _bootstrap(
     )
 
 
-def _is_good(key: "EllipticCurvePrivateKey", issuer: Issuer, keys: KeySet) -> bool:
-    """Return whether a token signed with this key would be accepted."""
+def signs_for(issuer: Issuer, key: "EllipticCurvePrivateKey", keys: KeySet) -> bool:
+    """Return whether a token that this key signs in the name of an issuer, which has these `keys`, would be good."""
     now, verifier = unix_seconds(), TokenVerifier([issuer])
     grant = SessionGrant(
         issuer=issuer.issuer,

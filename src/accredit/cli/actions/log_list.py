@@ -13,20 +13,17 @@ from msgspec.structs import replace
 
 from accredit.attest import CallRecord, timestamp
 from accredit.base.text import one_line
-from accredit.cli.actions.log_names import Names, named, one_agent, one_principal
+from accredit.cli.actions.log_names import Names, drill_mark, named, one_agent, one_principal
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.output import BAD, Words, print_table, tell
 from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
-from accredit.policy.drill import is_drill
 from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.calls import STATUSES, CallRow, joined_as_they_end, joined_newest_first
 from accredit.stores.audit_log.reading import LogAway, LogReader, Numbered
 
 _HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
-MARK = " (a drill)"
-"""What is said of calls that `accredit drill` makes."""
 _SERVER = 2
 """The column before which that of the server is, where there is one."""
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
@@ -158,7 +155,7 @@ def _cells(row: CallRow, names: Names, *, several: bool) -> tuple[Words | str, .
         f"{row.decision.times.received[:_TO_THE_SECOND]}Z" if short else row.decision.times.received,
         call.id[:SHORT_ID_CHARS] if short else call.id,
         *([call.server or ""] if several else []),
-        f"{call.target or call.method}{MARK if is_drill(call.method, call.target) else ''}",
+        f"{call.target or call.method}{drill_mark(call)}",
         Words(f"{row.verdict} {error or ''}".rstrip(), BAD if row.verdict == "deny" else ""),
         row.status,
         named(authority.agent_id, names, short=short) if authority else "",

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
-from accredit.attest import CallRecord
+from accredit.attest import Call, CallRecord
 from accredit.cli.actions.output import find_by_prefix
 from accredit.config import load
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key
 from accredit.keys.load import PUBLIC_SUFFIX
 from accredit.limits import MAX_KEY_FILES, MAX_TOLD_CANDIDATES, MIN_ID_CHARS, SHORT_ID_CHARS
+from accredit.policy.drill import is_drill
 from accredit.stores.audit_log.reading import LogReader
 
 Names = Mapping[str, str]
@@ -53,6 +54,11 @@ def named(holder_id: str, names: Names, *, short: bool = False) -> str:
     """Return an id with the name that belongs to it, if known."""
     shown = holder_id[:SHORT_ID_CHARS] if short else holder_id
     return f"{names[holder_id]} ({shown})" if holder_id in names else shown
+
+
+def drill_mark(call: Call) -> str:
+    """Return what is said of a call beside its target if `accredit drill` makes such."""
+    return " (a drill)" if is_drill(call.method, call.target) else ""
 
 
 def one_call(log: LogReader, prefix: str) -> str | None:

@@ -7,12 +7,10 @@ from typing import cast
 import msgspec
 
 from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, verify_envelope
-from accredit.cli.actions.log_list import MARK
-from accredit.cli.actions.log_names import Names, named, one_call
+from accredit.cli.actions.log_names import Names, drill_mark, named, one_call
 from accredit.cli.actions.log_place import public_keys, understood
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.errors import AttestationError
-from accredit.policy.drill import is_drill
 from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.reading import LogReader
 
@@ -54,8 +52,7 @@ def records_of(log: LogReader, call_id: str) -> list[tuple[CallRecord, Envelope]
 def print_record(record: CallRecord, signature: Words, names: Names) -> None:
     """Print a record in words: each member that its predicate has. `names` are shown beside ids."""
     members: dict[str, object] = msgspec.to_builtins(record)
-    mark = MARK if is_drill(record.call.method, record.call.target) else ""
-    say(f"{record.phase} {record.log.writer}/{record.log.sequence}{mark}")
+    say(f"{record.phase} {record.log.writer}/{record.log.sequence}{drill_mark(record.call)}")
     print_facts([*_facts("", members, names), ("signature", signature)])
     say("")
 

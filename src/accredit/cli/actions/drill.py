@@ -1,0 +1,274 @@
+"""What `accredit drill` runs: one's own gateway, called as nobody should call it. I/O: HTTP; the configuration's files.
+
+1. What the gateway must do is read from its configuration, and asked of the gateway that runs. Where the two differ the
+   drill fails.
+2. The issuer's key has to be one of the roots. It signs delegations to keys of agents that exist for this drill alone,
+   good for some minutes and for the gateway's own tools (`drill_agents`). No server is called (`policy.drill`), and
+   nothing that the operator keeps is changed; the audit log has each call.
+3. A call that is refused for another reason than it must be is a failure, too: what it was to try was not tried.
+4. What is not tried is told, with the reason.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from os import environ
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx2
+from msgspec import Struct
+
+from accredit.cli.actions.drill_agents import Agent, TokenMaker
+from accredit.cli.actions.drill_calls import Drill, Endpoint, Expected, Parties, Tried
+from accredit.cli.actions.output import BAD, GOOD, Words, print_json, print_table, say, tell
+from accredit.cli.reaching import Reach, endpoint_of
+from accredit.config import load
+from accredit.config.attest import gateway_id
+from accredit.config.listen import url_here
+from accredit.config.load import Loaded
+from accredit.config.proofs import build_proofs
+from accredit.config.servers import view, views
+from accredit.config.tokens import build_key_sources, build_tokens, signs_for
+from accredit.errors import ConfigurationError
+from accredit.gateway.headers import host_allowed
+from accredit.gateway.settings import TokenSettings
+from accredit.jsonrpc.methods import Era
+from accredit.keys import AskPassphrase, SigningKey, load_signing_key, load_token_key
+from accredit.limits import DRILL_ANSWER_SECONDS
+from accredit.tokens import KeySet, Source
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+_NEGATIVE = 1
+_SOURCES: tuple[Source, ...] = ("header", "meta", "argument")
+_OFF = 'this gateway enforces nothing: proofs.mode is "off", and every call passes without one'
+_OBSERVES = 'this gateway enforces nothing: proofs.mode is "observe", and what would be refused passes'
+_REQUIRE = 'set proofs.mode = "required", and have it reloaded: accredit reload'
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """The options of one `accredit drill`."""
+
+    issuer: Path
+    config: Path | None
+    url: str | None
+    server: str | None
+    token_key: Path | None
+    reach: Reach
+    passphrase: AskPassphrase
+
+
+class _At(NamedTuple):
+    """Calls that were made at one endpoint, in one era."""
+
+    server: str
+    era: Era
+    tried: list[Tried]
+
+
+class _Untried(NamedTuple):
+    call: str
+    why: str
+
+
+def drill(request: Request, *, as_json: bool) -> int:
+    """Make the calls and say what came of each; return the exit code. Raises `ConfigurationError`."""
+    loaded = load(request.config, environ, {})
+    mode = loaded.config.proofs.mode
+    if mode == "off":
+        if as_json:
+            print_json({"ok": False, "enforced": False, "problem": _OFF, "calls": [], "not_tried": []})
+        tell(f"error: {_OFF}")
+        tell(f"help: {_REQUIRE}")
+        return _NEGATIVE
+    issuer = load_signing_key(request.issuer, request.passphrase)
+    tokens = build_tokens(loaded)
+    endpoints = list(_endpoints(loaded, request, tokens, issuer))
+    parties = _parties(loaded, request, tokens, issuer)
+    found = asyncio.run(_made(endpoints, parties, request.reach, loaded.file))
+    return _told(found, list(_untried(endpoints[0], parties)), enforced=mode == "required", as_json=as_json)
+
+
+async def _made(endpoints: Sequence[Endpoint], parties: Parties, reach: Reach, file: Path | None) -> list[_At]:
+    found: list[_At] = []
+    async with httpx2.AsyncClient(
+        headers={"accept": "application/json, text/event-stream", **reach.headers},
+        limits=httpx2.Limits(max_keepalive_connections=0),
+        timeout=reach.timeout or DRILL_ANSWER_SECONDS,
+        trust_env=False,
+        verify=httpx2.create_ssl_context(),
+    ) as client:
+        await _check_running(client, endpoints[0].url, file)
+        for endpoint in endpoints:
+            for era in (Era.MODERN, Era.LEGACY):
+                calls = Drill(client, endpoint, era, parties)
+                await calls.run()
+                found.append(_At(endpoint.server, era, calls.tried))
+    return found
+
+
+async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None) -> None:
+    parts = urlsplit(url)
+    try:
+        await client.get(f"{parts.scheme}://{parts.netloc}/healthz")
+    except (httpx2.HTTPError, OSError) as error:
+        why = "its certificate is not trusted" if "CERTIFICATE" in str(error) else type(error).__name__
+        start = f"accredit serve --config {file}" if file is not None else "accredit serve"
+        raise ConfigurationError(
+            f"no gateway answers at {url} ({why})", f"start it with `{start}`, or name its endpoint with --url"
+        ) from None
+
+
+def _endpoints(
+    loaded: Loaded, request: Request, tokens: TokenSettings | None, issuer: SigningKey
+) -> Iterator[Endpoint]:
+    """Yield the endpoints to call (rule 1). Raises `ConfigurationError`, also for an issuer who is no root (rule 2)."""
+    chosen = views(loaded) if request.server is None else [view(loaded, request.server)]
+    proofs = build_proofs(chosen[0])
+    if proofs is None or issuer.signer.public_key not in proofs.policy.roots:
+        raise ConfigurationError(
+            f"{request.issuer} ({issuer.about.id}) is no root of this gateway: it would refuse all that it signs",
+            "name the key of one of proofs.roots with --issuer",
+        )
+    bases = [(each.server, gateway_id(each)) for each in chosen]
+    if loaded.config.gateway.merge and request.server is None:
+        bases.append(("", gateway_id(loaded)))
+    gateway = loaded.config.gateway
+    base = request.url or url_here(gateway)
+    here = urlsplit(base).netloc
+    known = request.url is not None or host_allowed(here.encode(), tuple(gateway.allowed_hosts))
+    for server, id in bases:
+        yield Endpoint(
+            server=server,
+            url=endpoint_of(base, server or None),
+            host="" if known else next(iter(gateway.allowed_hosts), ""),
+            gateway_id=f"{id}/{server}" if server else id,
+            binding_required=proofs.policy.binding_required,
+            tokens=next((each for each in _SOURCES if each in tokens.sources), None) if tokens is not None else None,
+            token_required=tokens is not None and tokens.required,
+            bind_agent=proofs.policy.bind_agent,
+        )
+
+
+def _parties(loaded: Loaded, request: Request, tokens: TokenSettings | None, issuer: SigningKey) -> Parties:
+    """Return who takes part, with the tokens that they need. Raises `ConfigurationError`."""
+    agent, other = Agent(), Agent()
+    given, maker = request.reach.token, None
+    if tokens is not None and request.token_key is not None:
+        maker = _maker(loaded, tokens, request.token_key)
+        agent.token, other.token = maker.token(agent), maker.token(other)
+    elif tokens is not None:
+        if loaded.config.tokens.bind_agent:
+            raise ConfigurationError(
+                "tokens.bind_agent ties tokens to agents, and those of a drill are new",
+                "name the key that signs session tokens: --token-key KEY",
+            )
+        if tokens.required and not given:
+            raise ConfigurationError(
+                "the gateway asks for tokens",
+                "name the key that signs session tokens (--token-key KEY), or where one is (--token-env NAME)",
+            )
+        agent.token = other.token = given
+    return Parties(issuer=issuer.signer, agent=agent, other=other, maker=maker)
+
+
+def _maker(loaded: Loaded, tokens: TokenSettings, path: Path) -> TokenMaker:
+    key: EllipticCurvePrivateKey = load_token_key(path)
+    sources = build_key_sources(loaded)
+    for issuer in tokens.issuers:
+        keys = sources.get(issuer.issuer)
+        if isinstance(keys, KeySet) and signs_for(issuer, key, keys):
+            return TokenMaker(key, issuer.issuer, issuer.audience)
+    raise ConfigurationError(
+        f"{path} signs for none of tokens.issuers", "name the key whose public half is a public_key_file there"
+    )
+
+
+def _untried(endpoint: Endpoint, parties: Parties) -> Iterator[_Untried]:
+    """Yield what is not tried (rule 4)."""
+    yield _Untried("revoked", "a delegation that was taken back: it would have to go on your revocation list")
+    yield _Untried("challenge_ended", "a challenge of the gateway's after its end: that takes proofs.challenge_seconds")
+    if not endpoint.binding_required:
+        yield _Untried("unbound", 'a proof that is bound to no call: proofs.binding is "optional", so it is good')
+    if endpoint.tokens is None:
+        yield _Untried("tokens", "anything about tokens: they are off")
+        return
+    if not endpoint.token_required:
+        yield _Untried("no_token", 'a call without a token: tokens.mode is "optional", so it passes')
+    if parties.maker is None:
+        yield _Untried("other_tokens", "tokens for others, of this issuer: only its key (--token-key) could sign them")
+    elif not endpoint.bind_agent:
+        yield _Untried("other_agents_token", "another agent's token: tokens.bind_agent is not set, so it is good")
+
+
+def _told(found: Sequence[_At], untried: Sequence[_Untried], *, enforced: bool, as_json: bool) -> int:
+    """Print what came of it; return the exit code."""
+    bad = [(at, each) for at in found for each in at.tried if each.verdict != "ok"]
+    ok = enforced and not bad
+    if as_json:
+        calls = [_members(at, each) for at in found for each in at.tried]
+        problem = {} if enforced else {"problem": _OBSERVES}
+        not_tried = [each._asdict() for each in untried]
+        print_json({"ok": ok, "enforced": enforced, **problem, "calls": calls, "not_tried": not_tried})
+    else:
+        several = any(at.server for at in found)
+        headings = (*(["server"] if several else []), "era", "call", "must be", "was")
+        print_table(headings, (_cells(at, each, several=several) for at in found for each in at.tried))
+        for each in untried:
+            say(f"not tried: {each.why}")
+        count = sum(len(at.tried) for at in found)
+        say(f"ok: {count} calls, each as it must be" if not bad else f"BAD: {len(bad)} of {count} calls", _style(ok))
+    for at, each in bad:
+        where = f"{at.server or 'all servers'}, {at.era.value}" if at.server else at.era.value
+        tell(f"error: {each.name} ({where}): {each.what}: {_WRONG[each.verdict]}")
+    if not enforced:
+        tell(f"error: {_OBSERVES}")
+        tell(f"help: {_REQUIRE}")
+    elif bad:
+        tell("help: see whether the gateway goes by this configuration (accredit reload), and what it logs")
+    return 0 if ok else _NEGATIVE
+
+
+_WRONG = {
+    "got_through": "it got through",
+    "refused": "it was refused, and must pass",
+    "other_refusal": "it was refused for another reason, so that this was not tried",
+    "no_answer": "there was no answer that could be understood",
+}
+
+
+def _members(at: _At, tried: Tried) -> dict[str, object]:
+    answer = tried.answer
+    return {
+        "server": at.server or None,
+        "era": at.era.value,
+        "call": tried.name,
+        "what": tried.what,
+        "expected": {"passes": tried.expected.code is None, **tried.expected._asdict()},
+        "happened": {
+            "passed": answer.result is not None, "code": answer.code, "error": answer.error, "status": answer.status
+        },
+        "verdict": tried.verdict,
+    }  # fmt: skip
+
+
+def _cells(at: _At, tried: Tried, *, several: bool) -> tuple[Words | str, ...]:
+    answer, ok = tried.answer, tried.verdict == "ok"
+    if answer.result is not None:
+        was = "passed"
+    elif answer.code is None:
+        was = f"no answer (HTTP {answer.status})" if answer.status else "no answer"
+    else:
+        was = _in_words(Expected(answer.code, answer.error))
+    server = [at.server or "(all)"] if several else []
+    return (*server, at.era.value, tried.what, _in_words(tried.expected), Words(was, _style(ok)))
+
+
+def _in_words(expected: Expected) -> str:
+    return "passed" if expected.code is None else f"{expected.code} {expected.error}".rstrip()
+
+
+def _style(ok: bool) -> str:
+    return GOOD if ok else BAD

@@ -1,0 +1,336 @@
+"""The calls of a drill at one endpoint, in one era: which must be refused, and how, and which must pass. I/O: HTTP.
+
+All of them call the gateway's own tools (`policy.drill`), so nothing comes of one that gets through. Each has a
+connection of its own, so that any of several workers may get it; in the legacy era none is part of a session, as only a
+server could begin one.
+
+1. Proofs: none; a good one, and copies of it; one for other arguments, another gateway or another session, unbound
+   (where proofs must be bound), old, forged; over delegations that ended, are another agent's, begin with a root that is
+   nobody's, do not cover the tool, or are used up.
+2. Challenges: a call that needs one gets it; it is good for that call, once. One of the client's own is not.
+3. States of calls that are to come back: none but the gateway's own, whole, for that call and that agent.
+4. Tokens, where they are on: none, and those that are not for this gateway, these tools, this agent, or of its issuer.
+"""
+
+import base64
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, cast
+
+import httpx2
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accredit.base.clock import unix_seconds
+from accredit.base.version import told_version
+from accredit.cli.actions.drill_agents import Agent, Proof, TokenMaker
+from accredit.jsonrpc.encode import INVALID_PARAMS
+from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION, Era
+from accredit.keys import make_key, make_token_key
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, DRILL_COPIES, MAX_REFUSAL_BYTES
+from accredit.policy import PROOF
+from accredit.policy.drill import DRILL, SENSITIVE_DRILL
+from accredit.ratify import HybridSigner, ProofBundle
+from accredit.ratify.constraints import MaxRate
+from accredit.refusals import BY_WORD
+from accredit.tokens import Source
+
+_REVISIONS = {Era.LEGACY: "2025-11-25", Era.MODERN: "2026-07-28"}
+_ANOTHER = "another-gateway"
+_NO_TOOL = "accredit.no-drill"
+
+Params = dict[str, object]
+Verdict = Literal["ok", "got_through", "refused", "other_refusal", "no_answer"]
+
+
+class Answer(NamedTuple):
+    """What a call was answered with: a JSON-RPC `result`, or an error's `code` and its word. `status` is 0 if there was
+    no answer that could be read."""
+
+    status: int
+    code: int | None = None
+    error: str = ""
+    result: Mapping[str, object] | None = None
+    data: Mapping[str, object] = {}
+
+
+class Expected(NamedTuple):
+    """How a call must end: with this error, or, without one, with a result."""
+
+    code: int | None = None
+    error: str = ""
+
+
+PASSES = Expected()
+_STATE_REFUSED = Expected(INVALID_PARAMS)
+
+
+def _refused(word: str) -> Expected:
+    return Expected(BY_WORD[word].code, word)
+
+
+class Tried(NamedTuple):
+    """One call: its name, what it was in words, how it must end, and how it did."""
+
+    name: str
+    what: str
+    expected: Expected
+    answer: Answer
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it is as it must be, and if not, why not."""
+        answer, expected = self.answer, self.expected
+        if answer.result is not None:
+            return "ok" if expected == PASSES else "got_through"
+        if answer.code is None:
+            return "no_answer"
+        if expected == PASSES:
+            return "refused"
+        return "ok" if (answer.code, answer.error) == expected else "other_refusal"
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """Where calls go, and what is known of it: `host` is the name that it goes by, if not that in `url`; `tokens` is
+    where it looks for tokens, or None if they are off."""
+
+    server: str
+    url: str
+    host: str
+    gateway_id: str
+    binding_required: bool
+    tokens: Source | None
+    token_required: bool
+    bind_agent: bool
+
+
+class Parties(Struct, frozen=True, kw_only=True):
+    """Who takes part: whose key signs, the agent, and another one. Their tokens are made by `maker`, if that is
+    there."""
+
+    issuer: HybridSigner
+    agent: Agent
+    other: Agent
+    maker: TokenMaker | None
+
+
+class Drill:
+    """The calls at one endpoint in one era. `tried` has those that were made, in their order."""
+
+    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint, era: Era, parties: Parties) -> None:
+        self.tried: list[Tried] = []
+        self._client = client
+        self._endpoint = endpoint
+        self._era = era
+        self._parties = parties
+        self._proof = Proof(gateway_id=endpoint.gateway_id)
+        self._delegation = parties.agent.granted(parties.issuer)
+        self._numbers = iter(range(1_000_000))
+
+    async def run(self) -> None:
+        """Make all calls."""
+        await self._proofs()
+        await self._delegations()
+        await self._challenges()
+        if self._era is Era.MODERN:
+            await self._states()
+        if self._endpoint.tokens is not None:
+            await self._tokens()
+
+    async def _proofs(self) -> None:
+        """Rule 1, of proofs."""
+        params, proof = self._params(), self._proof
+        agent, delegation = self._parties.agent, self._delegation
+        await self._try("no_proof", "without a proof", _refused("missing_ratify_proof"), params)
+        good = proof.of(agent, delegation, params)
+        await self._try("good", "with a good proof", PASSES, params, good)
+        await self._again("copy", "with the same proof again", params, good)
+        invalid = _refused("ratify_invalid")
+        signed = proof.of(agent, delegation, self._params())
+        await self._try("other_arguments", "with a proof for other arguments", invalid, params, signed)
+        signed = replace(proof, gateway_id=_ANOTHER).of(agent, delegation, params)
+        await self._try("other_gateway", "with a proof for another gateway", invalid, params, signed)
+        signed = replace(proof, session=secrets.token_hex(16)).of(agent, delegation, params)
+        await self._try("other_session", "with a proof for another session", invalid, params, signed)
+        if self._endpoint.binding_required:
+            signed = replace(proof, bound=False).of(agent, delegation, params)
+            await self._try("unbound", "with a proof that is bound to no call", invalid, params, signed)
+        signed = replace(proof, age=CHALLENGE_WINDOW_SECONDS + 60).of(agent, delegation, params)
+        await self._try("old", "with a proof of some minutes ago", invalid, params, signed)
+        one, two = (proof.of(agent, delegation, params) for _ in range(2))
+        forged = replace(one, challenge_sig=two.challenge_sig)
+        await self._try("forged", "with a signature of something else", invalid, params, forged)
+
+    async def _delegations(self) -> None:
+        """Rule 1, of delegations."""
+        params, proof = self._params(), self._proof
+        parties, agent = self._parties, self._parties.agent
+        ended = proof.of(agent, agent.granted(parties.issuer, ended=True), params)
+        await self._try("expired", "with a delegation that has ended", _refused("ratify_expired"), params, ended)
+        anybody = make_key("human", "Nobody", unix_seconds()).signer()
+        unknown = proof.of(agent, agent.granted(anybody), params)
+        await self._try(
+            "other_root", "with a delegation of somebody unknown", _refused("ratify_untrusted_root"), params, unknown
+        )
+        thief = proof.of(parties.other, parties.other.granted(parties.issuer), params)
+        stolen = replace(thief, delegations=(self._delegation,))
+        await self._try("stolen", "with another agent's delegation", _refused("ratify_invalid"), params, stolen)
+        narrow = proof.of(agent, agent.granted(parties.issuer, "identity:prove"), params)
+        await self._try(
+            "other_scope", "with a delegation for something else", _refused("ratify_scope_denied"), params, narrow
+        )
+        once = agent.granted(parties.issuer, constraints=(MaxRate(1, CHALLENGE_WINDOW_SECONDS),))
+        await self._try("one_use", "with a delegation for one call", PASSES, params, proof.of(agent, once, params))
+        used_up, again = _refused("ratify_constraint_denied"), proof.of(agent, once, params)
+        await self._try("used_up", "a second call with that one", used_up, params, again)
+
+    async def _challenges(self) -> None:
+        """Rule 2."""
+        agent, delegation = self._parties.agent, self._delegation
+        params, others = self._params(SENSITIVE_DRILL), self._params(SENSITIVE_DRILL)
+        asked = _refused("ratify_challenge_required")
+        told = await self._try("challenged", "a sensitive call without a proof", asked, params)
+        own = self._proof.of(agent, delegation, params)
+        await self._try("own_challenge", "a sensitive call with a challenge of one's own", asked, params, own)
+        challenge = _challenge_in(told.data)
+        if challenge is None:
+            return
+        signed = replace(self._proof, challenge=challenge)
+        swapped = signed.of(agent, delegation, others)
+        await self._try("other_challenge", "with the challenge of another call", asked, others, swapped)
+        good = signed.of(agent, delegation, params)
+        await self._try("good_challenge", "with the call's own challenge", PASSES, params, good)
+        await self._again("challenge_copy", "with the same challenge again", params, good)
+
+    async def _states(self) -> None:
+        """Rule 3."""
+        params, others = self._params(asks=True), self._params(asks=True)
+        first = await self._try("asks", "a call that is asked to come back", PASSES, params, self._good(params))
+        state = first.result.get("requestState") if first.result is not None else None
+        if not isinstance(state, str) or len(state) < 16:
+            return
+        middle = len(state) // 2
+        flipped = state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]
+        for name, what, base, given in (
+            ("forged_state", "with a state that was changed", params, flipped),
+            ("short_state", "with a state that was cut off", params, state[:-8]),
+            ("no_state", "with a state that nobody gave", params, "s1." + secrets.token_urlsafe(64)),
+            ("other_calls_state", "with the state of another call", others, state),
+        ):
+            brought = {**base, "requestState": given}
+            await self._try(name, what, _STATE_REFUSED, brought, self._good(brought))
+        brought = {**params, "requestState": state}
+        parties = self._parties
+        if self._endpoint.tokens is None or parties.maker is not None:
+            theirs = self._proof.of(parties.other, parties.other.granted(parties.issuer), brought)
+            await self._try(
+                "other_agents_state", "with another agent's state", _STATE_REFUSED, brought, theirs, parties.other.token
+            )
+        await self._try("good_state", "with the state that it was given", PASSES, brought, self._good(brought))
+
+    async def _tokens(self) -> None:
+        """Rule 4."""
+        params, agent = self._params(), self._parties.agent
+        invalid, denied = _refused("invalid_token"), _refused("insufficient_scope")
+        if self._endpoint.token_required:
+            missing = _refused("missing_token")
+            await self._try("no_token", "without a token", missing, params, self._good(params), "")
+        maker = self._parties.maker
+        known = maker or TokenMaker(make_token_key(), "accredit", self._endpoint.url)
+        foreign = replace(known, key=make_token_key()).token(agent)
+        tokens = [("forged_token", "with a token that another key signed", invalid, foreign)]
+        if maker is not None:
+            tokens += [
+                ("other_audience", "with a token for another gateway", invalid, maker.token(agent, audience=_ANOTHER)),
+                ("ended_token", "with a token that has ended", invalid, maker.token(agent, ended=True)),
+                ("other_tools", "with a token for other tools", denied, maker.token(agent, tools=(_NO_TOOL,))),
+            ]
+        if maker is not None and self._endpoint.bind_agent:
+            theirs = maker.token(self._parties.other)
+            tokens.append(("other_agents_token", "with another agent's token", _refused("ratify_invalid"), theirs))
+        for name, what, expected, token in tokens:
+            await self._try(name, what, expected, params, self._good(params), token)
+
+    def _params(self, tool: str = DRILL, **arguments: object) -> Params:
+        """Return the params of a call that is like no other."""
+        return {"name": tool, "arguments": {"n": next(self._numbers), **arguments}}
+
+    def _good(self, params: Params) -> ProofBundle:
+        return self._proof.of(self._parties.agent, self._delegation, params)
+
+    async def _again(self, name: str, what: str, params: Params, proof: ProofBundle) -> None:
+        """Send a proof that was good, until a copy is taken otherwise than it must be."""
+        for _ in range(DRILL_COPIES):
+            await self._try(name, what, _refused("ratify_replayed"), params, proof)
+            if self.tried[-1].verdict != "ok":
+                return
+        del self.tried[1 - DRILL_COPIES :]
+
+    async def _try(
+        self,
+        name: str,
+        what: str,
+        expected: Expected,
+        params: Params,
+        proof: ProofBundle | None = None,
+        token: str | None = None,
+    ) -> Answer:
+        """Make a call, with the agent's own token if no other one is given, and keep what came of it."""
+        meta: Params = {} if proof is None else {PROOF: proof.to_dict()}
+        answer = await self._send(params, meta, self._parties.agent.token if token is None else token)
+        self.tried.append(Tried(name, what, expected, answer))
+        return answer
+
+    async def _send(self, params: Params, meta: Params, token: str) -> Answer:
+        headers = {"mcp-protocol-version": _REVISIONS[self._era]}
+        if self._endpoint.host:
+            headers["host"] = self._endpoint.host
+        if self._era is Era.MODERN:
+            headers |= {"mcp-method": "tools/call", "mcp-name": cast("str", params["name"])}
+            meta = {**meta, META_VERSION: _REVISIONS[self._era], META_CAPABILITIES: {}}
+            meta[META_CLIENT_INFO] = {"name": "accredit drill", "version": told_version()}
+        if token and self._endpoint.tokens == "header":
+            headers["authorization"] = f"Bearer {token}"
+        elif token and self._endpoint.tokens == "meta":
+            meta = {**meta, "token": token}
+        elif token:
+            params = {**params, "arguments": {**cast("Params", params["arguments"]), "_token": token}}
+        sent = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": meta}}
+        try:
+            async with self._client.stream("POST", self._endpoint.url, json=sent, headers=headers) as answer:
+                body = bytearray()
+                async for chunk in answer.aiter_bytes():
+                    body += chunk
+                    if len(body) > MAX_REFUSAL_BYTES:
+                        return Answer(0)
+                return _read(answer.status_code, bytes(body))
+        except (httpx2.HTTPError, httpx2.StreamError, OSError):
+            return Answer(0)
+
+
+def _read(status: int, body: bytes) -> Answer:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return Answer(status)
+    found = _object(message)
+    if "result" in found:
+        return Answer(status, result=_object(found["result"]))
+    error = _object(found.get("error"))
+    code, data = error.get("code"), _object(error.get("data"))
+    word = data.get("error")
+    known = code if isinstance(code, int) and not isinstance(code, bool) else None
+    return Answer(status, known, word if isinstance(word, str) else "", data=data)
+
+
+def _challenge_in(data: Mapping[str, object]) -> bytes | None:
+    given = _object(_object(data.get("_meta")).get("ratify_challenge")).get("challenge")
+    try:
+        return base64.b64decode(given, validate=True) if isinstance(given, str) else None
+    except ValueError:
+        return None
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
