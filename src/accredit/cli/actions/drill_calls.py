@@ -5,8 +5,8 @@ connection of its own, so that any of several workers may get it; in the legacy 
 server could begin one.
 
 1. Proofs: none; a good one, and copies of it; one for other arguments, another gateway or another session, unbound
-   (where proofs must be bound), old, forged; over delegations that ended, are another agent's, begin with a root that is
-   nobody's, do not cover the tool, or are used up.
+   (where proofs must be bound), old, forged; over delegations that have ended, are another agent's, begin with a root
+   that nobody pinned, do not cover the tool, or are used up.
 2. Challenges: a call that needs one gets it; it is good for that call, once. One of the client's own is not.
 3. States of calls that are to come back: none but the gateway's own, whole, for that call and that agent.
 4. Tokens, where they are on: none, and those that are not for this gateway, these tools, this agent, or of its issuer.

@@ -1,0 +1,184 @@
+"""What a drill finds: nothing at a gateway that is right, and each fault of one that is not, by the call's name."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from tests.world.authorization import GATEWAY, Trust
+from tests.world.running import run
+
+from accredit.cli.actions.drill_agents import Agent, TokenMaker
+from accredit.cli.actions.drill_calls import Drill, Endpoint, Parties, Tried
+from accredit.cli.asking.in_process import InProcess
+from accredit.gateway import HttpUpstream, create_app
+from accredit.gateway.settings import TokenSettings
+from accredit.jsonrpc.methods import Era
+from accredit.net import IssuerKeys
+from accredit.stores import MemoryStore, RevocationLists
+from accredit.tokens import Issuer, public_jwk, read_key_set
+
+pytestmark = pytest.mark.holds("cli/actions/drill_calls", 1, 2, 3, 4)
+NOBODY = HttpUpstream("http://127.0.0.1:1/mcp")
+"""No server listens there: what reaches it fails."""
+URL = "http://127.0.0.1/mcp"
+MODERN, LEGACY = Era.MODERN, Era.LEGACY
+Answer = dict[str, Any]
+Fault = Callable[[Answer], Answer]
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+class Faulty(httpx2.AsyncBaseTransport):
+    """A gateway in this process, whose answers a fault may change."""
+
+    def __init__(self, app: Any, fault: Fault) -> None:
+        self._inner = InProcess(app)
+        self._fault = fault
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        answer = await self._inner.handle_async_request(request)
+        body = json.loads(await answer.aread())
+        await answer.aclose()
+        return httpx2.Response(answer.status_code, json=self._fault(body), request=request)
+
+
+def drilled(
+    trust: Trust,
+    era: Era,
+    fault: Fault = lambda answer: answer,
+    *,
+    key: ec.EllipticCurvePrivateKey | None = None,
+    **policy: Any,
+) -> list[Tried]:
+    """The calls at a gateway, with tokens of an issuer with this key, if there is one."""
+
+    async def main() -> list[Tried]:
+        agent, other = Agent(), Agent()
+        maker: TokenMaker | None = None
+        more: dict[str, Any] = {}
+        ports: dict[str, Any] = {}
+        if key is not None:
+            maker = TokenMaker(key, "accredit", URL)
+            agent.token, other.token = maker.token(agent), maker.token(other)
+            more = {"tokens": TokenSettings((Issuer("accredit", URL),), URL)}
+            keys = read_key_set(json.dumps({"keys": [public_jwk(key.public_key())]}).encode())
+            ports = {"key_sets": IssuerKeys({"accredit": keys})}
+        settings = trust.settings(NOBODY, policy=policy, **more)
+        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}), **ports)
+        endpoint = Endpoint(
+            server="",
+            url=URL,
+            host="",
+            gateway_id=GATEWAY,
+            binding_required=policy.get("binding_required", False),
+            tokens="header" if key is not None else None,
+            token_required=key is not None,
+            bind_agent=policy.get("bind_agent", False),
+        )
+        parties = Parties(issuer=trust.owner.signer(), agent=agent, other=other, maker=maker)
+        async with httpx2.AsyncClient(transport=Faulty(app, fault)) as client:
+            drill = Drill(client, endpoint, era, parties)
+            await drill.run()
+        app.end_streams()
+        await app.aclose()
+        return drill.tried
+
+    return run(main())
+
+
+def wrong(tried: list[Tried]) -> set[tuple[str, str]]:
+    return {(each.name, each.verdict) for each in tried if each.verdict != "ok"}
+
+
+@pytest.mark.parametrize("era", [MODERN, LEGACY])
+def test_a_gateway_that_is_right_fails_no_call__and_asks_no_server(era: Era, trust: Trust) -> None:
+    tried = drilled(trust, era, binding_required=True)
+    assert wrong(tried) == set()
+    states = {
+        "asks",
+        "forged_state",
+        "short_state",
+        "no_state",
+        "other_calls_state",
+        "other_agents_state",
+        "good_state",
+    }
+    names = {each.name for each in tried}
+    assert names >= {"unbound", "copy", "challenge_copy", "stolen", "used_up"}
+    assert (names >= states) is (era is MODERN)
+    assert names.isdisjoint(states) is (era is LEGACY)
+
+
+@pytest.mark.parametrize("era", [MODERN, LEGACY])
+def test_where_tokens_are_tied_to_agents_each_token_of_somebody_else_is_tried(era: Era, trust: Trust) -> None:
+    tried = drilled(trust, era, key=ec.generate_private_key(ec.SECP256R1()), bind_agent=True)
+    assert wrong(tried) == set()
+    assert {each.name for each in tried} >= {
+        "no_token", "forged_token", "other_audience", "ended_token", "other_tools", "other_agents_token",
+    }  # fmt: skip
+
+
+def lets_through(*words: str) -> Fault:
+    """The fault of a gateway that refuses nothing with these words."""
+
+    def fault(answer: Answer) -> Answer:
+        word = answer.get("error", {}).get("data", {}).get("error", "")
+        return {"jsonrpc": "2.0", "id": 1, "result": {"content": []}} if word in words else answer
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [
+        ("missing_ratify_proof", {"no_proof"}),
+        ("ratify_replayed", {"copy", "challenge_copy"}),
+        (
+            "ratify_invalid",
+            {"other_arguments", "other_gateway", "other_session", "unbound", "old", "forged", "stolen"},
+        ),
+        ("ratify_expired", {"expired"}),
+        ("ratify_untrusted_root", {"other_root"}),
+        ("ratify_scope_denied", {"other_scope"}),
+        ("ratify_constraint_denied", {"used_up"}),
+        ("ratify_challenge_required", {"challenged", "own_challenge"}),
+    ],
+)
+def test_each_fault_is_found_by_the_name_of_its_call(word: str, names: set[str], trust: Trust) -> None:
+    found = wrong(drilled(trust, LEGACY, lets_through(word), binding_required=True))
+    assert found == {(name, "got_through") for name in names}
+
+
+def test_a_state_that_anybody_may_bring_is_found(trust: Trust) -> None:
+    def fault(answer: Answer) -> Answer:
+        is_state = answer.get("error", {}).get("code") == -32602
+        return {"jsonrpc": "2.0", "id": 1, "result": {}} if is_state else answer
+
+    names = ("forged_state", "short_state", "no_state", "other_calls_state", "other_agents_state")
+    assert wrong(drilled(trust, MODERN, fault)) == {(name, "got_through") for name in names}
+
+
+def test_a_gateway_that_refuses_everything_fails_where_it_must_allow(trust: Trust) -> None:
+    error = {"code": -31003, "message": "no", "data": {"error": "ratify_invalid"}}
+    found = wrong(drilled(trust, MODERN, lambda answer: {"jsonrpc": "2.0", "id": 1, "error": error}))
+    assert {("good", "refused"), ("one_use", "refused"), ("asks", "refused")} <= found
+    assert ("no_proof", "other_refusal") in found
+
+
+@pytest.mark.parametrize("answer", [[], {}, {"error": {"code": True}}, {"error": {"code": "x", "data": []}}])
+def test_an_answer_that_can_t_be_understood_counts_as_none(answer: Any, trust: Trust) -> None:
+    tried = drilled(trust, MODERN, lambda _: answer)
+    assert {each.verdict for each in tried} == {"no_answer"}
+
+
+def test_what_a_drill_signs_ends_soon_and_is_for_nothing_else(trust: Trust) -> None:
+    agent = Agent()
+    for granted in (agent.granted(trust.owner.signer()), agent.granted(trust.owner.signer(), ended=True)):
+        assert granted.scope == ("custom:accredit.drill",)
+        assert granted.expires_at - granted.issued_at <= 600

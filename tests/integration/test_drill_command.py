@@ -1,0 +1,167 @@
+"""`accredit drill` as it is used: against gateways that run, right ones and impostors."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world.calls import compact
+from tests.world.command import Serving, accredit
+from tests.world.raw_server import Connection, RawServer
+
+from accredit.base.clock import unix_seconds
+from accredit.keys import KeyKind, make_key, make_token_key, write_key, write_token_key
+
+NOWHERE = "http://127.0.0.1:1/mcp"
+ROOTS = '[[proofs.roots]]\nname = "Owner"\npublic_key_file = "owner.key.pub"\n'
+
+
+KEYS: dict[str, KeyKind] = {"owner": "human", "stranger": "human", "gateway": "gateway"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with keys: the owner's, a stranger's, the gateway's, and that of an issuer of tokens."""
+    for name, kind in KEYS.items():
+        write_key(tmp_path / f"{name}.key", make_key(kind, name, unix_seconds()))
+    write_token_key(tmp_path / "tokens.key", make_token_key())
+    return tmp_path
+
+
+def configure(folder: Path, text: str, *, mode: str = "required", more: str = "") -> None:
+    (folder / "accredit.toml").write_text(
+        f'{text}\n[proofs]\nmode = "{mode}"\n{more}\n{ROOTS if mode != "off" else ""}', "utf-8"
+    )
+
+
+def drill(folder: Path, *options: str, issuer: str = "owner.key") -> tuple[int, dict[str, Any], str]:
+    done = accredit("drill", "--issuer", issuer, "--json", *options, folder=folder)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+SEVERAL = f"""
+[gateway]
+id = "gw"
+merge = true
+[servers.mail]
+url = "{NOWHERE}"
+[store]
+url = "sqlite:///store.db"
+[attest]
+mode = "record"
+key_file = "gateway.key"
+[tokens]
+mode = "required"
+bind_agent = "sub"
+[[tokens.issuers]]
+issuer = "accredit"
+audience = "http://127.0.0.1/mcp"
+public_key_file = "tokens.key.pub"
+algorithms = ["ES256"]
+[[quotas]]
+by = "principal"
+window = "1h"
+calls = 1
+"""
+
+
+def test_a_gateway_of_several_servers_with_tokens_and_workers_passes__and_the_log_says_that_it_was_a_drill(
+    folder: Path,
+) -> None:
+    """No server is there at all: that none is called is seen by that."""
+    configure(folder, SEVERAL, more='binding = "required"')
+    with Serving("--config", "accredit.toml", "--workers", "2", folder=folder) as serving:
+        url = ("--url", f"http://127.0.0.1:{serving.port}/mcp")
+        code, found, errors = drill(folder, *url, "--token-key", "tokens.key")
+        assert (code, found["ok"], found["enforced"]) == (0, True, True), errors
+        assert {(each["server"], each["era"]) for each in found["calls"]} == {
+            (server, era) for server in ("mail", None) for era in ("modern", "legacy")
+        }
+        assert {each["call"] for each in found["not_tried"]} == {"revoked", "challenge_ended"}
+        unknown = drill(folder, *url, "--server", "files", "--token-key", "tokens.key")
+        assert (unknown[0], unknown[1]) == (2, {})
+        without = drill(folder, *url)
+        assert (without[0], without[1]) == (2, {})
+        assert "--token-key" in without[2]
+    listed = accredit("log", "list", "-n", "1000", folder=folder)
+    lines = listed.stdout.splitlines()[1:]
+    assert len(lines) > 100
+    assert all("accredit.drill" in line and "(a drill)" in line for line in lines if "missing_token" not in line)
+    call = json.loads(accredit("log", "list", "-n", "1", "--json", folder=folder).stdout)["call"]
+    assert "(a drill)" in accredit("log", "show", call, folder=folder).stdout
+    suggested = accredit("suggest", folder=folder)
+    assert "accredit.drill" not in suggested.stdout
+
+
+ONE = f'[gateway]\nid = "gw"\n[upstream]\nurl = "{NOWHERE}"\n'
+
+
+@pytest.mark.parametrize("mode", ["observe", "off"])
+def test_a_gateway_that_enforces_nothing_fails_and_is_told_so(mode: str, folder: Path) -> None:
+    configure(folder, ONE, mode=mode)
+    with Serving("--config", "accredit.toml", folder=folder) as serving:
+        code, found, errors = drill(folder, "--url", serving.url)
+    assert (code, found["ok"], found["enforced"]) == (1, False, False)
+    assert "enforces nothing" in errors
+    assert "enforces nothing" in found["problem"]
+    through = {each["call"] for each in found["calls"] if each["verdict"] == "got_through"}
+    assert ("no_proof" in through) is (mode == "observe")
+
+
+def test_a_drill_of_a_gateway_that_goes_by_another_configuration_fails(folder: Path) -> None:
+    """It was not reloaded: what the file says is not what is enforced."""
+    configure(folder, ONE, mode="observe")
+    with Serving("--config", "accredit.toml", folder=folder) as serving:
+        configure(folder, ONE)
+        code, found, errors = drill(folder, "--url", serving.url)
+        told = accredit("drill", "--issuer", "owner.key", "--url", serving.url, folder=folder)
+    assert (code, found["ok"], found["enforced"]) == (1, False, True)
+    assert "no_proof (modern): without a proof: it got through" in errors
+    assert "accredit reload" in errors
+    wrong, every = (sum(each["verdict"] != "ok" for each in found["calls"]), len(found["calls"]))
+    assert told.returncode == 1
+    assert f"BAD: {wrong} of {every} calls" in told.stdout
+    assert "not tried: anything about tokens: they are off" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"result": {"content": []}}, "no_proof (modern): without a proof: it got through"),
+        (
+            {"error": {"code": -31001, "message": "no", "data": {"error": "missing_ratify_proof"}}},
+            "good (legacy): with a good proof: it was refused, and must pass",
+        ),
+        ({"hello": 1}, "good (modern): with a good proof: there was no answer that could be understood"),
+    ],
+)
+def test_an_impostor_that_answers_everything_alike_fails(answer: dict[str, Any], expected: str, folder: Path) -> None:
+    configure(folder, ONE)
+    body = compact({"jsonrpc": "2.0", "id": 1, **answer})
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+    async def handler(connection: Connection) -> None:
+        while await connection.request() is not None:
+            await connection.send(head + body)
+
+    async def main() -> tuple[int, dict[str, Any], str]:
+        async with RawServer(handler) as server:
+            return await asyncio.to_thread(drill, folder, "--url", server.url)
+
+    code, found, errors = asyncio.run(main())
+    assert (code, found["ok"]) == (1, False)
+    assert f"error: {expected}" in errors
+
+
+def test_wrong_use_is_told_before_anything_is_called(folder: Path) -> None:
+    configure(folder, ONE.replace("[upstream]", "port = 1\n[upstream]"))
+    code, found, errors = drill(folder)
+    assert (code, found) == (2, {})
+    assert "no gateway answers at http://127.0.0.1:1/mcp" in errors
+    assert "accredit serve --config" in errors
+    code, _, errors = drill(folder, issuer="stranger.key")
+    assert code == 2
+    assert "no root" in errors
+    code, _, errors = drill(folder, issuer="owner.key.pub")
+    assert code == 2
