@@ -1,12 +1,14 @@
 """What a drill finds: nothing at a gateway that is right, and each fault of one that is not, by the call's name."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.integration.test_tutorial import ROOT
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.running import run
 
@@ -20,7 +22,7 @@ from accredit.net import IssuerKeys
 from accredit.stores import MemoryStore, RevocationLists
 from accredit.tokens import Issuer, public_jwk, read_key_set
 
-pytestmark = pytest.mark.holds("cli/actions/drill_calls", 1, 2, 3, 4)
+pytestmark = [pytest.mark.holds("cli/actions/drill_calls", 1, 2, 3, 4), pytest.mark.holds("cli/actions/drill_agents")]
 NOBODY = HttpUpstream("http://127.0.0.1:1/mcp")
 """No server listens there: what reaches it fails."""
 URL = "http://127.0.0.1/mcp"
@@ -182,3 +184,20 @@ def test_what_a_drill_signs_ends_soon_and_is_for_nothing_else(trust: Trust) -> N
     for granted in (agent.granted(trust.owner.signer()), agent.granted(trust.owner.signer(), ended=True)):
         assert granted.scope == ("custom:accredit.drill",)
         assert granted.expires_at - granted.issued_at <= 600
+
+
+@pytest.mark.parametrize("era", [MODERN])
+def test_the_how_to_names_each_call_and_how_it_must_end(era: Era, trust: Trust) -> None:
+    page = (ROOT / "docs/how-to/drill-your-gateway.md").read_text("utf-8")
+    told: dict[str, str] = {}
+    for names, ends in re.findall(r"^\| (`[a-z_`, ]+`) \| (.*) \|$", page, re.MULTILINE):
+        told |= dict.fromkeys(re.findall(r"`([a-z_]+)`", names), ends)
+    key = ec.generate_private_key(ec.SECP256R1())
+    tried = drilled(trust, era, key=key, bind_agent=True, binding_required=True)
+    assert told.keys() == {each.name for each in tried}
+    for each in tried:
+        code, word = each.expected
+        same = "The same" in told[each.name]
+        assert (
+            same or code is None or each.name == "used_up" or f"{code} `{word}`".removesuffix(" ``") in told[each.name]
+        )
