@@ -1710,6 +1710,13 @@ GAUGES_SECONDS = 5.0
 """How often each worker looks at what is not counted but measured, such as the length of a queue: any worker may be
 asked for all of them, and Prometheus asks every 15 s or less often."""
 
+SINK_LAG_SECONDS = 30.0
+"""How often one worker asks the store how far the log's sinks have come: a connection, and two short questions a
+sink."""
+
+MAX_WATCHED_SINKS = 32
+"""Sinks of the log, by their names, of which the metrics say how far they are: each is a series."""
+
 MAX_ADMIN_CONNECTIONS = 16
 """Connections to the admin listener of one worker: a few scrapers, an orchestrator's probes, each for one request."""
 

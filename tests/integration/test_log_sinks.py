@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.test_admin import admin_port, get, number
 from tests.integration.test_postgres_gateways import url_of
-from tests.world.command import accredit, environment, wait_until
+from tests.world.command import Serving, accredit, environment, wait_until
 from tests.world.logs import Log, by_database_thread, by_thread, disconnecting
 from tests.world.measured import collecting
 from tests.world.postgres import a_user, cluster, database_for
@@ -25,6 +26,7 @@ from tests.world.warm import Warm
 
 from accredit.attest import timestamp, verify_log
 from accredit.keys import make_key, write_key
+from accredit.stores import InMemory, open_log, parse_store_url
 
 pytestmark = [
     pytest.mark.holds("cli/actions/log_follow"),
@@ -195,6 +197,45 @@ def test_what_a_collector_rejects_for_good_is_told__and_what_comes_after_it_is_s
         wait_until(lambda: store.export() <= bodies(collector))
         assert ended(process) == (0, "")
         assert len(taken(collector)) == len(bodies(collector))  # OTLP: it must not be sent again
+
+
+def test_how_far_behind_a_sink_is__is_known_where_nobody_follows(store: Store) -> None:
+    store.calls(2)
+    process = store.follow()
+    wait_until(store.has_all)
+    assert ended(process)[0] == 0
+    assert lag(store) == 0
+    store.calls(2)
+    assert lag(store) >= 4
+
+
+def lag(store: Store) -> int:
+    url = parse_store_url(store.url, store.folder)
+    assert not isinstance(url, InMemory)
+    log = open_log(url)
+    try:
+        log.renew()
+        assert log.sinks() == ["siem"]
+        return log.behind("siem")
+    finally:
+        log.close()
+
+
+def test_the_metrics_of_a_gateway_say_how_far_behind_a_sink_is(tmp_path: Path) -> None:
+    store = Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db")
+    store.calls(1)
+    process = store.follow()
+    wait_until(store.has_all)
+    ended(process)
+    store.calls(3)
+    write_key(tmp_path / "gateway.key", make_key("gateway", "Mail gateway", 1_800_000_000))
+    (tmp_path / "accredit.toml").write_text(
+        f'[upstream]\nurl = "http://127.0.0.1:1/mcp"\n[admin]\nport = 0\n[store]\nurl = "{store.url}"\n'
+        '[attest]\nmode = "durable"\nkey_file = "gateway.key"\n'
+    )
+    with Serving("--config", "accredit.toml", folder=tmp_path) as gateway:
+        port = admin_port(gateway)
+        wait_until(lambda: number(get(port, "/metrics")[1], 'accredit_sink_lag_records{sink="siem"}') >= 6)
 
 
 def taken(collector: Any) -> list[Any]:

@@ -5,6 +5,7 @@ its place.
 """
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Coroutine
 from functools import partial
@@ -15,10 +16,12 @@ from accredit.app.assemble import Ports
 from accredit.app.configured import Configured
 from accredit.app.listener import open_listener
 from accredit.base.random_ids import RandomIds
-from accredit.config import WatchSettings, policy_digest
+from accredit.config import WatchSettings, policy_digest, store_of
+from accredit.errors import AccreditError
 from accredit.gateway.app import Gateway
 from accredit.keys import reading
-from accredit.limits import GAUGES_SECONDS
+from accredit.limits import GAUGES_SECONDS, MAX_WATCHED_SINKS, SINK_LAG_SECONDS
+from accredit.stores import InMemory, LogStore, open_log
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.postgres.store import PostgresStore
 from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
@@ -45,6 +48,7 @@ class Watching:
     def __init__(self, watched: Watched, number: int = 0) -> None:
         settings = watched.settings
         self._watched = watched
+        self._is_first = number == 0
         self._metrics = metrics = Metrics(watched.board.slot(number))
         tracer: Tracer | None = None
         self._exporter: Exporter | None = None
@@ -58,6 +62,8 @@ class Watching:
         self._admin: AdminListener | None = None
         self._ports = Ports()
         self._timer: asyncio.TimerHandle | None = None
+        self._log: LogStore | None = None
+        self._asking: asyncio.Task[None] | None = None
 
     def watch(self, now: Configured | None, ports: Ports, gateway: Gateway | None = None) -> None:
         """Say what is watched, before it begins, and what it goes by."""
@@ -68,6 +74,9 @@ class Watching:
         if now is None:
             return
         self.goes_by(now, ports)
+        store = store_of(now.loaded)
+        if self._is_first and ports.records is not None and not isinstance(store, InMemory):
+            self._log = store  # one process looks for all
         listener, settings = self._watched.listener, self._watched.settings
         if gateway is not None and listener is not None and settings.admin is not None:
             app = AdminApp(gateway, self._watched.board, settings.admin[0])
@@ -95,6 +104,8 @@ class Watching:
         if self._exporter is not None:
             self._exporter.start()
         self._look()
+        if self._log is not None:
+            self._asking = asyncio.create_task(self._ask_for_sinks(self._log))
 
     def take(self, tls: ssl.SSLContext | None) -> None:
         """Do the next handshake with this."""
@@ -105,6 +116,8 @@ class Watching:
         """End; what is left to send has a moment."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._asking is not None:
+            self._asking.cancel()
         if self._admin is not None:
             self._admin.close()
         if self._exporter is not None:
@@ -122,6 +135,26 @@ class Watching:
             if left_out is not None:
                 metrics.breakers.set(left_out, (server.name,))
         self._timer = asyncio.get_running_loop().call_later(GAUGES_SECONDS, self._look)
+
+    async def _ask_for_sinks(self, store: LogStore) -> None:
+        """Measure how far behind each sink of the log is. One that is gone is not behind."""
+        known = set[str]()
+        while True:
+            with contextlib.suppress(AccreditError):  # what was known last stays
+                behind = await asyncio.to_thread(_sink_lags, store)
+                known |= behind.keys()
+                for name in known:
+                    self._metrics.sink_lag.set(behind.get(name, 0), (name,))
+            await asyncio.sleep(SINK_LAG_SECONDS)
+
+
+def _sink_lags(store: LogStore) -> dict[str, int]:
+    log = open_log(store)
+    try:
+        log.renew()
+        return {name: log.behind(name) for name in log.sinks()[:MAX_WATCHED_SINKS]}
+    finally:
+        log.close()
 
 
 def _collector(url: str) -> Collector:

@@ -72,6 +72,10 @@ BREAKERS = Family(
     together="max",
 )  # fmt: skip
 STARTS = Family("accredit_worker_starts_total", "counter", (), "Workers that were started, the first ones included.")
+SINK_LAG = Family(
+    "accredit_sink_lag_records", "gauge", ("sink",),
+    "Records of the log that a sink (`accredit log follow --sink`) does not have yet.", together="max",
+)  # fmt: skip
 SPANS = Family(
     "accredit_spans_total", "counter", ("outcome",),
     "Spans: sent, dropped (the queue was full), failed (the collector did not take them), or not_forced (a caller asked"
@@ -80,5 +84,5 @@ SPANS = Family(
 
 FAMILIES = (
     SERVER_SECONDS, CLIENT_SECONDS, DECISIONS, INVALID, STORE_SECONDS, LOG_TURN_SECONDS, LOG_QUEUE, STORE_SKEW,
-    CONFIG_DIGEST, BREAKERS, STARTS, SPANS,
+    CONFIG_DIGEST, BREAKERS, STARTS, SINK_LAG, SPANS,
 )  # fmt: skip

@@ -117,6 +117,7 @@ class Metrics:
         self.store_skew = Number(slot, families.STORE_SKEW)
         self.config_digest = Number(slot, families.CONFIG_DIGEST)
         self.breakers = Number(slot, families.BREAKERS)
+        self.sink_lag = Number(slot, families.SINK_LAG)
         self.spans = Number(slot, families.SPANS)
         Number(slot, families.STARTS).add()
 

@@ -1,7 +1,7 @@
 """What `accredit log follow` runs. It only reads the log, and is a process of its own: no call waits for a sink.
 
 What is not taken is tried again, at longer and longer intervals, and nothing is read from the log meanwhile. What a
-collector takes and says that it has rejected (`partial_success`) is not: OTLP forbids that, and does not say which ones
+collector takes and says that it has rejected (partial success) is not: OTLP forbids that, and does not say which ones
 they were. They are counted.
 """
 

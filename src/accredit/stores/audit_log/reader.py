@@ -140,6 +140,10 @@ class LogFile(LogReader):
             return []  # a file of an older accredit
         return [str(name) for (name,) in self._rows("SELECT name FROM log_sinks ORDER BY name")]
 
+    def behind(self, sink: str) -> int:
+        """Return how many entries a sink does not have yet, by their numbers."""
+        return max(0, self.newest() - (self.shipped(sink) or 0))
+
     def unsent(self, sink: str) -> Numbered | None:
         """Return the first entry that a sink does not have."""
         return next(self.entries(self.shipped(sink) or 0), None)

@@ -164,6 +164,10 @@ class LogReader(ABC):
         """Return the names of those to whom the log is sent on (`shipping`)."""
 
     @abstractmethod
+    def behind(self, sink: str) -> int:
+        """Return about how many entries a sink does not have yet."""
+
+    @abstractmethod
     def unsent(self, sink: str) -> Numbered | None:
         """Return an entry that a sink does not have, the first of its chain; None if it has all."""
 

@@ -234,6 +234,10 @@ class LogDatabase(LogReader):
         """Return the names of those to whom the log is sent on."""
         return [name for (name,) in self._snapshot.rows("SELECT DISTINCT name FROM log_sinks ORDER BY name")]
 
+    def behind(self, sink: str) -> int:
+        """Return how many records a sink does not have yet."""
+        return sum(max(0, chain.records - chain.record) for chain in self.shipped(sink))
+
     def unsent(self, sink: str) -> Numbered | None:
         """Return the oldest of the entries that a sink lacks first of a chain."""
         lacking = (next(heapq.merge(*self.of_chain(chain, 1)), None) for chain in self.shipped(sink))
