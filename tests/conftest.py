@@ -1,5 +1,6 @@
 """What all tests share: properties without deadlines, and nothing left behind by a test."""
 
+import gc
 import logging
 import signal
 import threading
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.world.children import children
 from tests.world.patience import be_patient
+from tests.world.rewritten import rewrite_once
 from tests.world.warm import warm_children
 
 # A busy machine stalls for seconds: a deadline would fail tests for that, not for a defect.
@@ -22,6 +24,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _GRACE_SECONDS = 30.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Does once what every process of a run would do."""
+    rewrite_once(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Many thousands of tests are kept to the end: looking for garbage among them finds none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _processes() -> set[int]:
