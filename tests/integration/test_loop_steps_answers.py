@@ -92,6 +92,13 @@ BODIES = {
 LINES = {
     "breaks": Case("tools/call", result(b'"a":[1,' + b" " * 2_000 + b"\r" * 12 * MIB + b"2]")),
 }
+OF_A_ROAD = {"nested", "not valid", "tools", "a list that is too long"}
+"""What is answered over the second road as well in the everyday tests: which road it is makes no difference to who reads
+an answer."""
+EVENTS = {"nested", "not valid", "escapes", "one deep tool", "lines"}
+"""And what comes in an event: an answer that is one is read as a body is, once it is whole."""
+FLOOD = [400_000, pytest.param(4 * MIB, marks=pytest.mark.long)]
+"""Events. A tenth of them takes seconds where nobody pauses."""
 EVENT_LINES = b"data: " + result(b'"a":[\n' + b"1,\n" * 90_000 + b"2]").replace(b"\n", b"\ndata: ") + b"\n\n"
 
 
@@ -203,8 +210,14 @@ def check(case: Case, answer: bytes) -> None:
         assert case.answer.split(b'"id":1')[1][:1_000] in answer.replace(b"\r", b" ")
 
 
-@pytest.mark.parametrize("name", [*CASES, *BODIES])
-@pytest.mark.parametrize("road", [over_asgi, over_a_connection])
+@pytest.mark.parametrize(
+    ("road", "name"),
+    [
+        pytest.param(road, name, marks=[pytest.mark.long] if road is over_a_connection and name not in OF_A_ROAD else [])
+        for road in (over_asgi, over_a_connection)
+        for name in (*CASES, *BODIES)
+    ],
+)
 def test_no_answer_of_an_upstream_blocks_the_loop__everybody_else_waits_for_as_long(road: Any, name: str) -> None:
     case = {**CASES, **BODIES}[name]
     with upstream(b"application/json", case.answer) as server:
@@ -213,8 +226,14 @@ def test_no_answer_of_an_upstream_blocks_the_loop__everybody_else_waits_for_as_l
     assert step < FACTOR * PROMISED
 
 
-@pytest.mark.parametrize("name", [*CASES, "lines"])
-@pytest.mark.parametrize("road", [over_asgi, over_a_connection])
+@pytest.mark.parametrize(
+    ("road", "name"),
+    [
+        pytest.param(road, name, marks=[pytest.mark.long] if name not in everyday else [])
+        for road, everyday in ((over_asgi, EVENTS), (over_a_connection, {"nested"}))
+        for name in (*CASES, "lines")
+    ],
+)
 def test_no_event_blocks_it(road: Any, name: str) -> None:
     case = CASES.get(name, CASES["nested"])
     event = EVENT_LINES if name == "lines" else b"data: " + case.answer + b"\n\n"
@@ -226,14 +245,15 @@ def test_no_event_blocks_it(road: Any, name: str) -> None:
 
 
 @pytest.mark.holds("gateway/upstream/http/own_calls")
-def test_no_flood_of_events_blocks_it__in_answer_to_a_call_of_the_gateways_own_neither() -> None:
+@pytest.mark.parametrize("events", FLOOD)
+def test_no_flood_of_events_blocks_it__in_answer_to_a_call_of_the_gateways_own_neither(events: int) -> None:
     meta = "io.modelcontextprotocol/"
     said = {f"{meta}protocolVersion": "2026-07-28", f"{meta}clientCapabilities": {}}
     params = {"name": "pay", "arguments": {}, "_meta": said}
     request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     fields = [(b"mcp-method", b"tools/call"), (b"mcp-name", b"pay"), (b"mcp-param-a", b"b")]
     modern = [(name, b"2026-07-28" if name == b"mcp-protocol-version" else value) for name, value in headers(None)]
-    with upstream(b"text/event-stream", b":\n\n" * (4 * MIB)) as server:
+    with upstream(b"text/event-stream", b":\n\n" * events) as server:
         told = Told("POST", [*modern, *fields], request)
         app = gateway(server, guarded=False)
 
