@@ -214,7 +214,7 @@ def test_without_a_lock_there_still_is_none__so_that_the_old_servers_start(confi
 
 @pytest.mark.slow
 @pytest.mark.holds("cli/actions/add", 4)
-@pytest.mark.parametrize("existing", ["mail", ""])
+@pytest.mark.parametrize("existing", ["mail", pytest.param("", marks=pytest.mark.long)])
 def test_killed_at_any_moment_it_leaves_a_gateway_that_starts_with_all_pinned(
     existing: str, configured: Configured
 ) -> None:

@@ -177,11 +177,12 @@ def test_in_every_form_a_server_goes_and_comes_back(host: str, home: Home) -> No
 
 @pytest.mark.slow
 @pytest.mark.holds("hosts/edit", 4)
-def test_killed_at_any_moment_it_leaves_a_host_that_works__and_the_next_run_finishes_it(home: Home) -> None:
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_killed_at_any_moment_it_leaves_a_host_that_works__and_the_next_run_finishes_it(every: int, home: Home) -> None:
     old = theirs(DEAD).encode()
     words = ["install", "cursor", "--adopt", "--config", str(home.config), "--yes"]
     found: set[bytes] = set()
-    for number in range(1, 100):
+    for number in range(every, 100, every):
         for folder in (home.config.parent, home.folder / ".config/accredit", home.folder / ".local"):
             shutil.rmtree(folder, ignore_errors=True)
         for each in home.cursor.parent.iterdir():

@@ -1,5 +1,5 @@
 """The how-tos on two gateways and on backups are done here as they are written, with a real PostgreSQL and a
-real HAProxy: only the addresses are others."""
+real HAProxy: only the addresses are others, and nobody waits for a balancer's checks as long as there."""
 
 import contextlib
 import os
@@ -51,7 +51,8 @@ class Hosts:
         ):
             text = text.replace(address, f"127.0.0.1:{here}")
         text = text.replace("https://mcp.example.org", f"http://127.0.0.1:{self.balancer}")
-        return text.replace("mcp.example.org", "127.0.0.1")
+        text = text.replace("mcp.example.org", "127.0.0.1")
+        return re.sub(r"^drain_seconds = \d+", "drain_seconds = 1", text, flags=re.MULTILINE)
 
     def run(self, command: str, folder: Path) -> str:
         """Types a command of a page; returns what it prints."""

@@ -93,8 +93,7 @@ LINES = {
     "breaks": Case("tools/call", result(b'"a":[1,' + b" " * 2_000 + b"\r" * 12 * MIB + b"2]")),
 }
 OF_A_ROAD = {"nested", "not valid", "tools", "a list that is too long"}
-"""What is answered over the second road as well in the everyday tests: which road it is makes no difference to who reads
-an answer."""
+"""What is answered over the second road as well in the everyday tests: whoever reads an answer knows no road."""
 EVENTS = {"nested", "not valid", "escapes", "one deep tool", "lines"}
 """And what comes in an event: an answer that is one is read as a body is, once it is whole."""
 FLOOD = [400_000, pytest.param(4 * MIB, marks=pytest.mark.long)]
@@ -213,7 +212,9 @@ def check(case: Case, answer: bytes) -> None:
 @pytest.mark.parametrize(
     ("road", "name"),
     [
-        pytest.param(road, name, marks=[pytest.mark.long] if road is over_a_connection and name not in OF_A_ROAD else [])
+        pytest.param(
+            road, name, marks=[pytest.mark.long] if road is over_a_connection and name not in OF_A_ROAD else []
+        )
         for road in (over_asgi, over_a_connection)
         for name in (*CASES, *BODIES)
     ],
@@ -229,7 +230,7 @@ def test_no_answer_of_an_upstream_blocks_the_loop__everybody_else_waits_for_as_l
 @pytest.mark.parametrize(
     ("road", "name"),
     [
-        pytest.param(road, name, marks=[pytest.mark.long] if name not in everyday else [])
+        pytest.param(road, name, marks=[] if name in everyday else [pytest.mark.long])
         for road, everyday in ((over_asgi, EVENTS), (over_a_connection, {"nested"}))
         for name in (*CASES, "lines")
     ],

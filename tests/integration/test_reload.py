@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import ssl
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ from tests.world.warm import python
 from accredit.pins import Definitions, read_lock, write_lock
 
 WORKERS = pytest.mark.parametrize("workers", ["1", "3"])
-RELOADS = 100
+RELOADS = pytest.mark.parametrize("reloads", [30, pytest.param(100, marks=pytest.mark.long)])
 ROOT = Path(__file__).parents[2]
 INITIALIZE = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
@@ -67,8 +66,9 @@ BASE = '[gateway]\nid = "gate"\n[store]\nurl = "sqlite:///accredit.db"\n'
 @pytest.mark.holds("app/reloading", 3)
 @pytest.mark.holds("app/two_phases", 1)
 @WORKERS
-def test_of_100_reloads_under_load_none_loses_a_call_or_has_it_decided_by_half_of_a_configuration(
-    workers: str, tmp_path: Path
+@RELOADS
+def test_of_many_reloads_under_load_none_loses_a_call_or_has_it_decided_by_half_of_a_configuration(
+    reloads: int, workers: str, tmp_path: Path
 ) -> None:
     answers: list[Any] = []
 
@@ -88,7 +88,7 @@ def test_of_100_reloads_under_load_none_loses_a_call_or_has_it_decided_by_half_o
             async with serving(tmp_path, halves[0], "--workers", workers) as gateway:
                 ends = asyncio.Event()
                 agents = [asyncio.create_task(agent(gateway.port, ends)) for _ in range(4)]
-                for number in range(1, RELOADS + 1):
+                for number in range(1, reloads + 1):
                     write(tmp_path, halves[number % 2])
                     said = await reloaded(gateway, tmp_path)
                     assert (said.done, said.problem) == (number, "")
@@ -230,7 +230,7 @@ def test_a_child_keeps_its_session_unless_it_is_its_server_that_is_changed__and_
 @pytest.mark.holds("app/reloading", 1)
 def test_a_lock_that_is_changed_counts_at_once(tmp_path: Path) -> None:
     files = (str(tmp_path / "received"), str(Listed(tmp_path / "listed.json").path))
-    server = (sys.executable, "-m", "tests.world.changing_server", *files, "--legacy")
+    server = (python(), "-m", "tests.world.changing_server", *files, "--legacy")
     assert accredit("init", "--dir", str(tmp_path), "--", *server, folder=ROOT).returncode == 0
     write(tmp_path, f"[upstream]\ncommand = {json.dumps(server)}\n")
     lock = tmp_path / "accredit.lock"

@@ -132,7 +132,7 @@ def test_slow_calls_of_strangers_to_the_child_that_all_share_leave_room_for_a_go
     async def main() -> None:
         gateway = RunningGateway(create_app(settings, key_sets=tokened.key_sets))
         async with gateway, Crowd(gateway.port) as crowd:
-            await crowd.join(3, request("POST", modern("hang")))
+            await crowd.join(3, request("POST", modern("mute")))
             await until(lambda: gateway.app.routes.rooms.calls.taken == 3)
             assert await crowd.asks(modern("echo")) == 503
             mine = request("POST", modern("echo"), Authorization=f"Bearer {tokened.token()}")

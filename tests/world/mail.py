@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.world.command import environment, wait_until
 from tests.world.raw_server import PATIENCE
-from tests.world.warm import Warm
+from tests.world.warm import Warm, python
 
-MAIL = (sys.executable, str(Path(__file__).parents[2] / "examples" / "mail_server.py"))
+MAIL = (python(), str(Path(__file__).parents[2] / "examples" / "mail_server.py"))
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def mail_server(folder: Path) -> Generator[str]:
     """The server, on a free port; gives its URL."""
     told = folder / "mail.log"
     with told.open("wb") as log:
-        process = Warm([*MAIL, "--port", "0"], stdout=log, stderr=log, env=environment())
+        process = Warm([sys.executable, MAIL[1], "--port", "0"], stdout=log, stderr=log, env=environment())
     try:
         runs = re.compile(r"Uvicorn running on (http://\S+) ")
         wait_until(lambda: runs.search(told.read_text("utf-8")) is not None or process.poll() is not None)

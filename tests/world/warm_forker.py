@@ -30,6 +30,13 @@ _LARGE = "fastmcp"
 _LATE = ("accredit.__main__", f"accredit.server.{_LARGE}")
 """What nearly no command imports; the second takes long, and is imported when it is first wanted."""
 
+_AT_RUN_TIME = (
+    *("anyio._backends._asyncio", "cryptography.hazmat.backends.openssl.backend", "encodings.idna"),
+    *("cryptography.hazmat.primitives.kdf.argon2", "importlib.readers", "rich._emoji_codes", "typer._adapters"),
+    *("tzdata", "uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
+)
+"""What most programs import only once they do something."""
+
 
 def can_become(words: Sequence[str], env: Mapping[str, str], own: Mapping[str, str]) -> bool:
     """Whether what follows `python` is something that a process with `own` environment can become."""
@@ -201,6 +208,8 @@ def _import_everything() -> None:
     for found in pkgutil.walk_packages(package.__path__, "accredit."):
         if found.name not in _LATE:
             importlib.import_module(found.name)
+    for name in _AT_RUN_TIME:
+        importlib.import_module(name)
 
 
 def main(parent: int, stubs: int) -> None:
