@@ -88,6 +88,10 @@ class ProofStore(Protocol):
         """Return whether the store answers."""
         ...
 
+    def problem(self) -> str | None:
+        """Return why the store should be seen to although it answers, or None."""
+        ...
+
     async def aclose(self) -> None:
         """Release all resources."""
         ...

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -24,8 +25,10 @@ import pytest
 from accredit.stores.postgres.address import Host, PostgresDatabase
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.migration import migrate
+from accredit.stores.postgres.schema import GRANTS, SCHEMA, VERSION
 from accredit.stores.postgres.session import run_once
 
+_KEY = "VALUES (1, decode(repeat('ab', 32), 'hex'))"
 _USERS = ("postgres", "nobody")
 SUPERUSER = "boss"
 _QUICK = (
@@ -148,6 +151,24 @@ class Cluster:
         self.run(f"CREATE DATABASE {name} TEMPLATE {self._template}")
         self._new_key(name)
         return self.named(name)
+
+    def before(self) -> PostgresDatabase:
+        """A new database with the tables and rights of the version before."""
+        database = self.empty()
+        migrate(self.empty())  # roles are of all databases of a cluster
+        steps = [statement for step in SCHEMA[: VERSION - 1] for statement in step]
+        made = (*steps, f"INSERT INTO accredit_schema VALUES ({VERSION - 1})", f"INSERT INTO challenge_key {_KEY}")
+        self.run(*made, database=database.database)
+        there = {name for (name,) in self.run("SELECT relname FROM pg_class", database=database.database)}
+        for grant in GRANTS:
+            parts = re.fullmatch(r"(GRANT .+ ON) (.+) (TO .+)", grant)
+            assert parts, grant
+            rights, of, roles = parts.groups()
+            kept = of if of.startswith(("SEQUENCE", "FUNCTION")) else ", ".join(there & {*of.split(", ")})
+            if kept:
+                self.run(f"{rights} {kept} {roles}", database=database.database)
+        self.run("SELECT log_make_days()", database=database.database)
+        return database
 
     def renew(self, database: PostgresDatabase) -> None:
         """Makes a database that `fresh` made as it was then."""

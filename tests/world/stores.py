@@ -98,6 +98,7 @@ class _Told:
         self._store = store
         self._clock = _Clock(store)
         self.issue, self.ready, self.aclose = store.issue, store.ready, store.aclose
+        self.problem = store.problem
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
         await self._clock.at(now)

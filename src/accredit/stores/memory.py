@@ -95,6 +95,9 @@ class MemoryStore:
         """Return True: this store always answers."""
         return True
 
+    def problem(self) -> None:
+        """Return None: nothing has to be seen to."""
+
     async def aclose(self) -> None:
         """Do nothing: there is nothing to release."""
 

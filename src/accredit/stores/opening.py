@@ -42,6 +42,8 @@ _REMEDY = (
 )
 _MIGRATE = "accredit store migrate makes the tables, and needs a user who may"
 
+_NEWER = "install the accredit that made them, or restore what there was before"
+
 
 class InMemory(Struct, frozen=True):
     """`memory:`, a store of this process alone."""
@@ -151,9 +153,11 @@ def check_store(url: StoreUrl) -> None:
     if not isinstance(url, PostgresDatabase):
         return
     try:
-        found, known = status(url)
+        there = status(url)
     except StoreUnavailable:
         return  # it may be back soon: calls are refused until then
-    if found != known:
+    if not there.serves:
+        found, known = there
         tables = "no tables of accredit" if found is None else f"tables of schema {found}, where {known} is known"
-        raise ConfigurationError(f"store.url: {url.name} has {tables}", _MIGRATE)
+        is_newer = found is not None and found > known
+        raise ConfigurationError(f"store.url: {url.name} has {tables}", _NEWER if is_newer else _MIGRATE)

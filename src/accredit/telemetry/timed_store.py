@@ -52,6 +52,10 @@ class TimedStore:
         """Return whether the store answers."""
         return await self._store.ready()
 
+    def problem(self) -> str | None:
+        """Return why the store should be seen to."""
+        return self._store.problem()
+
     async def aclose(self) -> None:
         """Release all resources."""
         await self._store.aclose()

@@ -42,13 +42,17 @@ def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> i
 def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int:
     """Say which tables are there; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
-    found, known = _reached(migration.status, database, "asking the database")
+    there = _reached(migration.status, database, "asking the database")
+    found, known = there
     if as_json:
-        print_json({"schema": found, "known": known, "current": found == known})
+        print_json({"schema": found, "known": known, "current": found == known, "serves": there.serves})
     elif found == known:
         say(f"{database.name} has schema {found}, which is current")
     elif found is None:
         say(f"{database.name} has no tables of accredit: `accredit store migrate` makes them")
+    elif there.serves:
+        say(f"{database.name} has schema {found}: gateways of this version run on it. Once all are of this version,")
+        say(f"`accredit store migrate` makes {known} of it")
     else:
         say(f"{database.name} has schema {found}, and {known} is the one that is known here")
     return 0 if found == known else 1

@@ -12,7 +12,8 @@ The status is 503 if `upstream`, `store` or `records` don't answer, or of severa
 `servers`), and while the gateway drains. With `?scope=gateway` servers are left out: one that is down must not take the
 gateway from the others' clients. Not so for these: `revocations` and `key_sets`, as what was last known is still in
 force; `reload`, which is there once the configuration was read again, and false where the one before stays in force;
-and `instructions`, which is false where the server's, as last seen by this process, are not the pinned ones. Each
+`schema`, which is false where the store's tables are those of the version before, and else left out; and
+`instructions`, which is false where the server's, as last seen by this process, are not the pinned ones. Each
 answer has the time (`Date`), so that clocks can be compared.
 """
 
@@ -134,6 +135,8 @@ class Health:
     async def _problems(self) -> dict[str, str | None]:
         """Return what is wrong with each part, or None, in words that only authenticated callers may see."""
         problems: dict[str, str | None] = {}
+        if self._store is not None and (behind := self._store.problem()) is not None:
+            problems["schema"] = behind
         if self._records is not None:
             problems["records"] = self._records.problem()
         if self._revocations is not None:

@@ -13,7 +13,7 @@ from accredit.stores.minted import KEY_BYTES
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, DatabaseFailed
 from accredit.stores.postgres.forgetting import CLOCK
-from accredit.stores.postgres.schema import ADMIN, GATEWAY, GRANTS, MAKE_ROLES, SCHEMA, VERSION
+from accredit.stores.postgres.schema import ADMIN, GATEWAY, GRANTS, MAKE_ROLES, OLDEST, SCHEMA, VERSION
 from accredit.stores.postgres.session import check_schema, run_once, schema_version
 
 _LOCK = "SELECT pg_advisory_lock(hashtext('accredit store migrate'))"
@@ -38,6 +38,11 @@ class Status(NamedTuple):
 
     found: int | None
     known: int
+
+    @property
+    def serves(self) -> bool:
+        """Whether a gateway works on it: on the known version, and on the one before."""
+        return self.found is not None and OLDEST <= self.found <= self.known
 
 
 def migrate(database: PostgresDatabase) -> Migrated:

@@ -158,6 +158,11 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     ),
 )
 VERSION = len(SCHEMA)
+OLDEST = VERSION - 1
+"""What is also worked on, so that gateways can be replaced before the tables are changed: a step adds what it adds, and
+takes nothing that the version before uses. What needs a later one than this asks for it (`session.check_schema`)."""
+SINKS_SINCE = 4
+"""The version that has `log_sinks`."""
 
 GATEWAY, ADMIN = "accredit_gateway", "accredit_admin"
 
@@ -167,6 +172,14 @@ _KNOWN = "accredit_schema, store_state, challenge_key, revocations, log_pruned"
 """Tables that a gateway reads only."""
 KEPT = ("log_entries", "log_keys", "log_delegations")
 """Tables whose rows a gateway adds, and never changes or deletes."""
+
+
+def behind(version: int | None) -> str | None:
+    """Return that a version is the one before, if it is."""
+    if version is None or version == VERSION:
+        return None
+    return f"its tables are of schema {version}: once all gateways are of this version, accredit store migrate"
+
 
 MAKE_ROLES = {role: f"CREATE ROLE {role} NOLOGIN" for role in (GATEWAY, ADMIN)}
 

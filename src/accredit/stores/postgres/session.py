@@ -6,7 +6,7 @@ In this order; whatever fails is a `StoreUnavailable`:
 2. one that is a standby, or read-only, does not count;
 3. of several the one on the latest timeline counts: each promotion begins one, so the others were primaries once. None
    counts that is on an earlier timeline than this process has seen;
-4. the schema is the one that this version knows (`schema.VERSION`);
+4. the schema is the one that this version knows (`schema.VERSION`), or the one before;
 5. with `replicas` "required": `fsync` and `full_page_writes` are on, and a commit waits for a standby. For this
    connection `synchronous_commit` is `on`, or `remote_apply` where that is the default;
 6. the clocks of this machine and the database's differ by a few seconds at most;
@@ -30,7 +30,7 @@ from accredit.limits import (
 )
 from accredit.stores.postgres.address import Host, PostgresDatabase
 from accredit.stores.postgres.driver import UNDEFINED_TABLE, Connection, DatabaseFailed, connect
-from accredit.stores.postgres.schema import VERSION
+from accredit.stores.postgres.schema import OLDEST, VERSION
 
 T = TypeVar("T")
 
@@ -95,10 +95,16 @@ async def open_session(database: PostgresDatabase, latest_timeline: int = 0) -> 
     return latest
 
 
-async def check(database: PostgresDatabase, connection: Connection) -> float:
-    """Apply rules 4 to 7. Return by how many seconds the clocks differ, at least. Raises `StoreUnavailable`, and
-    `ClocksDiffer` by rule 6."""
-    await check_schema(connection)
+class Checked(NamedTuple):
+    """By how many seconds the clocks differ, at least, and the version of the tables."""
+
+    skew_seconds: float
+    schema: int
+
+
+async def check(database: PostgresDatabase, connection: Connection) -> Checked:
+    """Apply rules 4 to 7. Raises `StoreUnavailable`, and `ClocksDiffer` by rule 6."""
+    schema = await check_schema(connection)
     if database.replicas == "required":
         fsync, full_pages, standbys = (await connection.fetch(_SAFETY))[0]
         if (fsync, full_pages) != ("on", "on") or not standbys:
@@ -118,16 +124,18 @@ async def check(database: PostgresDatabase, connection: Connection) -> float:
             f"{database.name} was restored from a copy: what was spent after it was made is good again until"
             f" {not_before} (unix seconds)"
         )
-    return off
+    return Checked(off, schema)
 
 
-async def check_schema(connection: Connection) -> None:
-    """Apply rule 4. Raises `SchemaUnknown`."""
+async def check_schema(connection: Connection, since: int = OLDEST) -> int:
+    """Apply rule 4, for something that is there `since` a version; return the version. Raises `SchemaUnknown`."""
     version = await schema_version(connection)
     if version is None:
         raise SchemaUnknown(f"{connection.name} has no tables of accredit")
-    if version != VERSION:
-        raise SchemaUnknown(f"{connection.name} has the tables of another accredit (schema {version}, not {VERSION})")
+    if not since <= version <= VERSION:
+        known = f"{since} to {VERSION}" if since < VERSION else str(VERSION)
+        raise SchemaUnknown(f"{connection.name} has the tables of another accredit (schema {version}, not {known})")
+    return version
 
 
 def run_once(database: PostgresDatabase, main: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:

@@ -18,6 +18,7 @@ from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.challenges import Presented
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.forgetting import CLOCK, Room, sweeping
+from accredit.stores.postgres.schema import behind
 from accredit.stores.postgres.uses import Counted, RoomAsked, Use
 from accredit.stores.postgres.worker import Batch, Worker
 from accredit.stores.rules import Series
@@ -98,6 +99,10 @@ class PostgresStore:
         except StoreUnavailable:
             return False
         return True
+
+    def problem(self) -> str | None:
+        """Return that the tables are those of the version before, if they are."""
+        return behind(self.worker.schema)
 
     async def aclose(self) -> None:
         """Finish what is waiting, and close the connection."""

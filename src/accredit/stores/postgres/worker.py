@@ -12,10 +12,12 @@ What waits is asked in batches, one after the other, each of one kind. The task 
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, StoreUnavailable
 from accredit.limits import (
     MAX_STORE_JOBS,
@@ -28,7 +30,10 @@ from accredit.limits import (
 )
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.schema import behind
 from accredit.stores.postgres.session import ClocksDiffer, check, open_session
+
+_logger = logging.getLogger("accredit.stores")
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -72,6 +77,8 @@ class Worker:
         self._timeline = 0
         self.skew_seconds = 0.0
         """By how much the database's clock and this machine's differed at the last look, at least."""
+        self.schema: int | None = None
+        """The version of the tables at the last look."""
         self._checked_at = self._tended_at = float("-inf")
         self._failures = 0
         self._pause_until = float("-inf")
@@ -172,11 +179,14 @@ class Worker:
             self._checked_at = self._tended_at = float("-inf")
         is_due = self._now() - self._checked_at >= STORE_CHECK_SECONDS
         if is_due:
+            before = self.schema
             try:
-                self.skew_seconds = await check(self._database, self._connection)
+                self.skew_seconds, self.schema = await check(self._database, self._connection)
             except ClocksDiffer as error:
                 self.skew_seconds = error.seconds
                 raise
+            if self.schema != before and (why := behind(self.schema)) is not None:
+                log_event(_logger, logging.WARNING, "the database's tables are those of the version before", detail=why)
             self._checked_at = self._now()
         if self._tend is not None and (is_due or self._now() - self._tended_at >= STORE_TEND_SECONDS):
             sooner = STORE_TEND_SECONDS - STORE_TEND_AGAIN_SECONDS

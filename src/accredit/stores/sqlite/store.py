@@ -84,6 +84,9 @@ class SqliteStore:
             return False
         return True
 
+    def problem(self) -> None:
+        """Return None: nothing has to be seen to."""
+
     async def aclose(self) -> None:
         """End the thread and close the file."""
         await self._worker.aclose()

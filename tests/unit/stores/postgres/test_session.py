@@ -70,7 +70,10 @@ def test_who_was_the_primary_on_an_earlier_timeline_does_not_count_any_more(data
 def test_a_schema_that_is_not_known_is_refused(database: PostgresDatabase, server: Cluster) -> None:
     with pytest.raises(SchemaUnknown, match="no tables"):
         checked(server.named("postgres"))
-    for change in (f"UPDATE accredit_schema SET version = {VERSION + 1}", "DELETE FROM accredit_schema"):
+    server.run(f"UPDATE accredit_schema SET version = {VERSION - 1}", database=database.database)
+    checked(database)  # gateways are replaced before the tables are changed
+    versions = [f"UPDATE accredit_schema SET version = {version}" for version in (VERSION + 1, VERSION - 2)]
+    for change in (*versions, "DELETE FROM accredit_schema"):
         server.run(change, database=database.database)
         with pytest.raises(SchemaUnknown):
             checked(database)

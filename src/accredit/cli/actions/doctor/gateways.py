@@ -16,7 +16,7 @@ from accredit.console.gateways import KNOWN_GATEWAYS, GatewayHealth, Gateways, r
 from accredit.errors import ConfigurationError
 from accredit.limits import CLOCK_DIFFERENCE_SECONDS
 
-_STILL_GOOD = {"revocations", "key_sets", "reload", "instructions"}
+_STILL_GOOD = {"revocations", "key_sets", "reload", "instructions", "schema"}
 """Parts with which a gateway goes on by what it knew before (`gateway.front.health`)."""
 
 

@@ -147,14 +147,18 @@ def _postgres(at: Surroundings, store: PostgresDatabase) -> Iterator[Finding]:
         yield note("store", f"{store.name} was not asked", "with --config FILE it is")
         return
     try:
-        found, known = migration.status(store)
+        there = migration.status(store)
     except (StoreUnavailable, ConfigurationError) as error:
         yield bad("store", f"{store.name}: {error}", "look whether it runs, and whether this user may connect")
         return
+    found, known = there
+    command = command_line("accredit", "store", "migrate", "--config", str(at.file))
     if found == known:
         yield good("store", f"{store.name} has schema {found}, which is current")
+    elif there.serves:
+        what = f"{store.name} has schema {found}: gateways run on it, and {known} is current"
+        yield note("store", what, "once all gateways are of this version, have what is missing made", command)
     elif found is None or found < known:
-        command = command_line("accredit", "store", "migrate", "--config", str(at.file))
         yield bad("store", f"{store.name} lacks tables of accredit", "have them made", command)
     else:
         yield bad("store", f"{store.name} has tables of a newer accredit", "install that one")
