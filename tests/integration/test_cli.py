@@ -19,6 +19,7 @@ from tests.world.raw_server import PATIENCE
 from tests.world.warm import Warm
 
 from accredit.base.version import told_version
+from accredit.keys import make_key, write_key
 
 pytestmark = [pytest.mark.holds("cli/actions/serve"), pytest.mark.holds("cli/commands/config")]
 
@@ -303,6 +304,17 @@ def test_check_says_it_as_json(text: str, upstream: str | None, exposed: bool, t
     assert bool(found.pop("exposed")) is exposed
     modes = {"tokens": "off", "proofs": "off", "records": "off", "signer": False, "tls": False}
     assert found == {"ok": True, "file": f"{tmp_path}/accredit.toml", "upstream": upstream, **modes}
+
+
+def test_check_tells_of_a_revocation_list_that_is_not_there_yet(tmp_path: Path) -> None:
+    write_key(tmp_path / "owner.key", make_key("human", "Owner", 1_800_000_000))
+    proofs = '[gateway]\nid = "mail"\n[proofs]\nmode = "required"\n'
+    write(tmp_path, URL + proofs + ROOT + '[proofs.revocation]\nfiles = ["revoked.json"]\n')
+    done = accredit("config", "check", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"note: {tmp_path}/revoked.json: there is no list yet" in done.stdout
+    found = json.loads(accredit("config", "check", "--json", folder=tmp_path).stdout)
+    assert found["awaited"].startswith(f"{tmp_path}/revoked.json: ")
 
 
 def test_show_masks_secrets_and_names_origins(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ A list is in force if, in this order:
 3. that key signed it;
 4. it is not older than the one in force; if it is of the same second, it has all ids of the one in force.
 
-At the start, a list that is not valid is an error. Later, the last good list of its issuer stays in force, and so it
+At the start, a list that is not valid is an error. A file that is not there yet, in a folder that is, holds no list:
+`problem` says so until `accredit revoke` makes it. Later, the last good list of its issuer stays in force, and so it
 does if the list disappears; `problem` says so. If this process has no file descriptors left to look with, there is no
 answer: otherwise whoever can use them up could hide a revocation. Nor is there one while a database can't be asked. An
 id counts for all certificates, whoever listed it.
@@ -100,16 +101,17 @@ class RevocationLists:
         self._looking: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Read all lists for the first time. Raises `ConfigurationError` for one that is not valid.
+        """Read all lists for the first time. Raises `ConfigurationError` for one that is not valid, or is gone.
 
-        A database that does not answer is asked again when it is needed.
+        A file that is not there yet is a problem, which the next look tells. A database that does not answer is asked
+        again when it is needed.
         """
         if self._remote is not None:
             with contextlib.suppress(StoreUnavailable):
                 self._remote.fetch_once()
         for each in self._watched:
             each.look(self._keys)
-            if each.problem is not None:
+            if each.problem is not None and not each.awaited:
                 raise ConfigurationError(f"proofs.revocation: {each.problem.what}", each.problem.remedy)
 
     async def is_revoked(self, cert_id: str) -> bool:
@@ -183,6 +185,10 @@ class _Problem(NamedTuple):
     remedy: str
 
 
+class _NotThere(StoreUnavailable):
+    """A file that does not exist, in a folder that does."""
+
+
 class _Watched:
     """A source, and which of its lists are in force. Blocking."""
 
@@ -191,6 +197,8 @@ class _Watched:
         self.digests: frozenset[str] = frozenset()
         """The SHA-256 of the lists in force, in lower-case hex."""
         self.problem: _Problem | None = None
+        self.awaited = False
+        """Whether the source is a file that is not there, and none of its lists was ever seen."""
         self._source = source
         self._stamp: object = None
         self._in_force: dict[str, RevocationList] = {}
@@ -216,10 +224,14 @@ class _Watched:
             texts = self._source.read()
         except StoreUnavailable as error:
             self._stamp = None  # so that the next look reads again
-            self.problem = _Problem(str(error), "see to it that it can be read")
+            self.awaited = isinstance(error, _NotThere) and not self._in_force
+            what = (
+                f"{self._source.name}: there is no list yet; `accredit revoke` makes it" if self.awaited else str(error)
+            )
+            self.problem = _Problem(what, "see to it that it can be read")
             _check_descriptors()
             return
-        self._stamp = stamp
+        self._stamp, self.awaited = stamp, False
         missing = dict(self._in_force)
         problem = None
         for text in texts:
@@ -302,7 +314,8 @@ class _File:
             raise self._unreadable(error) from None
 
     def _unreadable(self, error: OSError) -> StoreUnavailable:
-        return StoreUnavailable(f"{self._path}: can't be read: {error.strerror}")
+        away = not os.path.lexists(self._path) and self._path.parent.is_dir()
+        return (_NotThere if away else StoreUnavailable)(f"{self._path}: can't be read: {error.strerror}")
 
 
 class _Stored:

@@ -101,9 +101,9 @@ def test_another_issuers_list_counts_where_its_key_is_named_and_else_stops_the_s
         assembled(folder, text + 'public_key_files = ["nobody.key.pub"]\n')
 
 
-def test_a_missing_list_or_folder_stops_the_start(folder: Path) -> None:
+def test_a_missing_folder_stops_the_start(folder: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"revoked\.json"):
-        assembled(folder, TEXT + '[proofs.revocation]\nfiles = ["revoked.json"]\n')
+        assembled(folder, TEXT + '[proofs.revocation]\nfiles = ["lists/revoked.json"]\n')
     with pytest.raises(ConfigurationError, match=r"store\.url"):
         assembled(folder, TEXT + '[store]\nurl = "sqlite:///no/such.db"\n')
 

@@ -39,7 +39,7 @@ def saved(folder: Path, key: PrivateKeyFile, name: str = "owner.key.pub") -> Pat
         ({"freshness_seconds": 301}, "freshness_seconds is 301"),
         ({"challenge_seconds": 301}, "challenge_seconds is 301"),
         ({"store": "redis://localhost"}, "'redis' is no store"),
-        ({"revocation_files": ["missing.json"]}, "missing.json"),
+        ({"revocation_files": ["nowhere/missing.json"]}, "missing.json"),
         ({"methods": "vendor/x"}, "a list is asked for"),
         ({"methods": ["vendor/x", "Tools/Call"]}, "'Tools/Call'"),
     ],

@@ -119,10 +119,50 @@ def test_a_list_that_does_not_count_stops_the_start(data: bytes, word: str, file
         assert len(refused.value.what) < 500
 
 
-def test_a_list_that_is_not_there_stops_the_start(file: Path, tmp_path: Path) -> None:
+def test_a_list_that_can_not_be_there_stops_the_start(file: Path, tmp_path: Path) -> None:
+    file.symlink_to(tmp_path / "elsewhere.json")
     for path in (file, tmp_path, tmp_path / "nowhere" / "list.json"):
         with pytest.raises(ConfigurationError, match="can't be read"):
             loaded(path)
+
+
+def test_a_list_that_is_not_there_yet_is_told__and_counts_as_soon_as_it_is(file: Path) -> None:
+    told: list[str] = []
+
+    async def main() -> None:
+        lists = loaded(file, told=told.append)
+        problem = lists.problem()
+        assert problem is not None
+        assert str(file) in problem
+        assert "there is no list yet" in problem
+        assert await revoked(lists, "one") == []
+        assert told == [problem]
+        file.write_bytes(signed("one"))
+        assert await revoked(lists, "one") == ["one"]
+        assert lists.problem() is None
+
+    run(main())
+
+
+@pytest.mark.parametrize(("data", "word"), NO_LISTS.values(), ids=NO_LISTS)
+def test_what_comes_in_the_place_of_a_list_that_was_awaited_and_does_not_count_revokes_nothing_and_is_told(
+    data: bytes, word: str, file: Path
+) -> None:
+    async def main() -> None:
+        lists = loaded(file)
+        put(file, data)
+        assert await revoked(lists, "one") == []
+        assert word in (lists.problem() or "")
+
+    run(main())
+
+
+def test_a_list_that_was_in_force_and_is_gone_stops_a_reload(file: Path) -> None:
+    file.write_bytes(signed("one"))
+    before = loaded(file)
+    file.unlink()
+    with pytest.raises(ConfigurationError, match="can't be read"):
+        RevocationLists([file], KEYS, before=before).load()
 
 
 def test_a_pipe_in_a_lists_place_does_not_hold_the_start_up(file: Path) -> None:

@@ -70,6 +70,8 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 def _notes(parts: dict[str, object], loaded: "Loaded") -> "Iterator[str]":
     if parts["exposed"]:
         yield f"{parts['exposed']}; `accredit serve` needs --insecure"
+    if "awaited" in parts:
+        yield f"{parts['awaited']}"
     if parts["proofs"] == "observe":
         yield "proofs are only observed: no call is refused for want of authority"
         if parts["records"] == "off":
@@ -103,7 +105,7 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
     build_records(loaded)
     build_tokens(loaded)
     build_rounds(loaded)
-    assemble(loaded, proofs)
+    lists = assemble(loaded, proofs).revocations
     build_watching(loaded)
     tls = tls_context(config.gateway) is not None
     try:
@@ -121,6 +123,7 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
         "signer": signer,
         "tls": tls,
         "exposed": exposed,
+        **({"awaited": awaited} if (awaited := lists.problem() if lists is not None else None) else {}),
     }
 
 

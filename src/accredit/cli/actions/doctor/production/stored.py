@@ -118,7 +118,8 @@ def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
         return Unknown(error.what)
     except (StoreUnavailable, sqlite3.Error, OSError) as error:
         return Unknown(str(error))
-    return lists.size()
+    problem = lists.problem()
+    return lists.size() if problem is None else Unknown(problem)
 
 
 def _stored(store: LogStore) -> Sequence[bytes]:
