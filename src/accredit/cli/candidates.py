@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import typer
 
-from accredit.base.files import open_file
 from accredit.limits import MAX_COMPLETED_FILE_BYTES
 
 PLAIN_WORD = re.compile(r"[A-Za-z0-9@%_+=:,./-]+")
@@ -37,6 +36,8 @@ def host_names() -> list[str]:
 
 def _servers(file: Path) -> list[str]:
     import tomllib
+
+    from accredit.base.files import open_file
 
     try:
         with open_file(file) as opened:

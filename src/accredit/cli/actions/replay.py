@@ -18,6 +18,7 @@ from accredit.cli.actions.log_names import Names, known_names, named
 from accredit.cli.actions.log_place import log_store, understood
 from accredit.cli.actions.output import print_json
 from accredit.cli.actions.wording import calls, counted, escaped, shown_target
+from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
 from accredit.errors import WireError
 from accredit.gateway import GatewaySettings
@@ -75,9 +76,10 @@ def replay_log(config: Path, since: int | None, *, as_json: bool) -> int:
     again, found = Again(_configured(loaded)), _Found()
     first = None if since is None else timestamp(since)
     store = log_store(None, config)
-    with understood(), open_log(store) as log, open_log(store) as beside:
+    progress = Progress("deciding again", unit="entries")
+    with understood(), open_log(store) as log, open_log(store) as beside, progress:
         chains = _Chains(beside)
-        for entry in log.newest_first():
+        for entry in progress.over(log.newest_first()):
             statement = entry.statement()
             record = statement.predicate if statement is not None else None
             if statement is None or not isinstance(record, CallRecord) or record.decision is None:

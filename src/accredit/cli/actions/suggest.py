@@ -23,6 +23,7 @@ from accredit.cli.actions.log_names import Names, known_names, named
 from accredit.cli.actions.log_place import log_store, understood
 from accredit.cli.actions.output import print_json
 from accredit.cli.actions.wording import calls, counted, json_ascii, shown_target
+from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
 from accredit.config.servers import views
 from accredit.limits import SHORT_ID_CHARS
@@ -40,8 +41,9 @@ def suggest_from_log(config: Path | None, since: int | None, *, as_json: bool) -
     loaded = load(config, os.environ, {})
     suggester = Suggester(deployment_of(loaded))
     first = None if since is None else timestamp(since)
-    with understood(), open_log(log_store(None, config)) as log:
-        for entry in log.newest_first():
+    progress = Progress("reading the log", unit="entries")
+    with understood(), open_log(log_store(None, config)) as log, progress:
+        for entry in progress.over(log.newest_first()):
             record = entry.record()
             if record is not None and (first is None or record.times.received >= first):
                 suggester.add(record)
