@@ -135,8 +135,9 @@ def decide(
         return Decision(call, entry, None, refusal, error)
     except ClockSetBack as error:
         return Decision(call, entry, None, refusals.clock_set_back(call, entry), error)
-    except Exception as error:  # fail closed: a store that does not answer, or a fault that nobody foresaw
-        return Decision(call, entry, None, refusals.undecided(call, entry), error)
+    except Exception as error:  # fail closed: a store that does not answer, a state that does not open, any fault
+        proved = case.proved if case is not None else None
+        return Decision(call, entry, None, refusals.undecided(call, entry), error, proved=proved)
 
 
 class Case:

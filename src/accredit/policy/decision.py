@@ -97,5 +97,5 @@ class Flow(NamedTuple):
 
 
 FlowOf = Callable[[str, str], Flow | None]
-"""Given the ids of a principal and an agent, return the leg whose state this request brings back, if it was sealed for
-them."""
+"""Given the ids of a principal and an agent, return the leg whose state this request brings back. Raises `SealError` if
+it was not sealed for them."""

@@ -13,9 +13,11 @@
 import hashlib
 import math
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from operator import itemgetter
 
 from accredit.consent import this_call_only
+from accredit.errors import SealError
 from accredit.limits import MAX_RATE_WINDOW_SECONDS, MAX_STATE_SECONDS
 from accredit.policy.decision import Flow, FlowOf
 from accredit.policy.needs import CountUses, FindRoom, Need, TakeUse
@@ -40,7 +42,8 @@ class Uses:
         chain = bundle.delegations
         own = [cert for cert in chain if this_call_only(cert.constraints)]
         if self._flow_of is not None and own:
-            self._flow = self._flow_of(chain[-1].issuer_id, bundle.agent_id)
+            with suppress(SealError):  # before anything is taken it is told
+                self._flow = self._flow_of(chain[-1].issuer_id, bundle.agent_id)
         for cert in own if self._flow is not None else ():
             rates = (each for each in cert.constraints if isinstance(each, MaxRate))
             self._counted |= {(cert.cert_id, rate.window_s): 0 for rate in rates}  # the first leg took that use
@@ -58,9 +61,11 @@ class Uses:
 
     def take(self, bundle: ProofBundle, quotas: Taken, now: int) -> Generator[Need, object, bool]:
         """Take one use of each limited certificate, and of quotas. Returns False if one is used up, and then none is
-        taken. Raises `QuotaReached`."""
+        taken. Raises `QuotaReached`, and `SealError` for a state that does not open."""
         limits = tuple(limit for _, limit in self._limits(bundle))
-        flow = self._flow_of(bundle.delegations[-1].issuer_id, bundle.agent_id) if self._flow_of and quotas else None
+        flow = None
+        if self._flow_of is not None and (limits or quotas):
+            flow = self._flow_of(bundle.delegations[-1].issuer_id, bundle.agent_id)
         return (yield from take(limits, quotas, flow, now))
 
     def _limits(self, bundle: ProofBundle) -> Iterator[tuple[str, RateLimit]]:

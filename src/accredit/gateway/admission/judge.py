@@ -17,7 +17,15 @@ from msgspec.structs import replace
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
-from accredit.errors import ConfigurationError, FrameError, ProofRefused, RequestError, StoreUnavailable, TokenError
+from accredit.errors import (
+    ConfigurationError,
+    FrameError,
+    ProofRefused,
+    RequestError,
+    SealError,
+    StoreUnavailable,
+    TokenError,
+)
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.pinned_tools import PinnedTools, Way
 from accredit.gateway.admission.request_state import (
@@ -25,6 +33,7 @@ from accredit.gateway.admission.request_state import (
     brings_state,
     principal_by_id,
     principal_of,
+    state_refused,
 )
 from accredit.gateway.admission.tasks import Tasks
 from accredit.gateway.recording.recorder import Client
@@ -58,18 +67,19 @@ _log = logging.getLogger("accredit.gateway.gate")
 
 class Case(Struct, frozen=True):
     """What is known of a request once it is judged. `token` has been verified; `decision` is set where proofs are
-    judged, `token_task` where a token decides. `stopped` is what an observed request is refused for all the same."""
+    judged, `token_task` where a token decides. `stopped` is what an observed request is refused for all the same, and
+    one whose state does not open."""
 
     token: VerifiedToken | None = None
     call: GuardedCall | None = None
     decision: Decision | None = None
     token_task: Task | None = None
-    stopped: ProofRefused | TokenError | None = None
+    stopped: ProofRefused | TokenError | RequestError | None = None
 
     @property
-    def refusal(self) -> ProofRefused | TokenError | None:
+    def refusal(self) -> ProofRefused | TokenError | RequestError | None:
         """The refusal, if the request is refused."""
-        if self.decision is None or not self.decision.enforced:
+        if self.stopped is not None or self.decision is None or not self.decision.enforced:
             return self.stopped
         return self.decision.refusal
 
@@ -172,14 +182,16 @@ class Judge:
         if isinstance(decision.fault, FrameError):  # the call has no digest
             detail = f"Invalid params: {decision.fault.detail}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
+        case = Case(token, call, decision)
+        if isinstance(decision.fault, SealError):
+            return replace(case, stopped=state_refused(request, decision.fault))
         if decision.fault is not None:
             _report(decision, decision.fault)
-        case = Case(token, call, decision)
         if decision.enforced:
             return case
         try:
             await self._without_proofs(request, client, token, way)
-        except (ProofRefused, TokenError) as error:
+        except (ProofRefused, TokenError, RequestError) as error:
             return replace(case, stopped=error)
         return case
 
@@ -211,14 +223,18 @@ class Judge:
         return Case(token, call, None, task)
 
     async def _take_quotas(self, request: Request, client: Client, token: VerifiedToken | None) -> None:
-        """Take the quotas of a call that no proof decides. Raises `ProofRefused`."""
+        """Take the quotas of a call that no proof decides. Raises `ProofRefused`, and `RequestError` for a state that
+        does not open."""
         call = guarded_call_of(request, client.session_id)
         if call is None or self._store is None:
             raise TypeError("a call that can't be counted")
         subject = _subject(token)
         entry = self._catalog.find(call.method, call.target) if self._catalog is not None else None
         facts = entry.facts.of(call.arguments) if entry is not None else {}
-        flow = self._sealer.place(request, principal_of(None, subject)) if brings_state(request) else None
+        try:
+            flow = self._sealer.place(request, principal_of(None, subject)) if brings_state(request) else None
+        except SealError as error:
+            raise state_refused(request, error) from None
         now = unix_seconds()
         try:
             taken = self._quotas.taken_by(call.target, QuotaCaller(subject=subject), facts)

@@ -65,6 +65,12 @@ class Leg(Struct, frozen=True):
     round: int = 0
 
 
+def state_refused(request: Request, error: SealError) -> RequestError:
+    """Return the refusal of a request whose state does not open, and log why."""
+    log_event(_log, logging.WARNING, "state_refused", reason=error.reason, method=request.method, **traced())
+    return RequestError(INVALID_PARAMS, str(error), id=request.id, status=200, word="invalid_request_state")
+
+
 class RequestStateSealer:
     """Seals and opens states, one per server. Those with the same keys open each other's states of the same server."""
 
@@ -94,12 +100,9 @@ class RequestStateSealer:
         edit = partial(self._sealed, request=request, principal=principal, flow=flow, round=round + 1)
         return Leg(request, edit, flow, round)
 
-    def place(self, request: Request, principal: Sequence[str]) -> Flow | None:
-        """Return which leg of which call a request is that brings a state, or None if its state does not open."""
-        try:
-            state = self._open(request, (*self._server, *principal))
-        except SealError:
-            return None
+    def place(self, request: Request, principal: Sequence[str]) -> Flow:
+        """Return which leg of which call a request is that brings a state. Raises `SealError` if that does not open."""
+        state = self._open(request, (*self._server, *principal))
         return Flow(state.flow, state.round)
 
     def _open(self, request: Request, principal: Sequence[str]) -> FlowState:
@@ -115,9 +118,7 @@ class RequestStateSealer:
         try:
             return self._open(request, principal)
         except SealError as error:
-            log_event(_log, logging.WARNING, "state_refused", reason=error.reason, method=request.method, **traced())
-            word = "invalid_request_state"
-            raise RequestError(INVALID_PARAMS, str(error), id=request.id, status=200, word=word) from None
+            raise state_refused(request, error) from None
 
     def _sealed(
         self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int
