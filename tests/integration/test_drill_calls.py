@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.integration.test_tutorial import ROOT
 from tests.world.authorization import GATEWAY, Trust
+from tests.world.measured import Measured, calls
 from tests.world.running import run
 
 from accredit.cli.actions.drill_agents import Agent, TokenMaker
@@ -19,8 +20,10 @@ from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
 from accredit.net import IssuerKeys
+from accredit.policy.drill import DRILL, SENSITIVE_DRILL
 from accredit.stores import MemoryStore, RevocationLists
-from accredit.tokens import Issuer, public_jwk, read_key_set
+from accredit.telemetry import Telemetry
+from accredit.tokens import Issuer, Source, public_jwk, read_key_set
 
 pytestmark = [pytest.mark.holds("cli/actions/drill_calls", 1, 2, 3, 4), pytest.mark.holds("cli/actions/drill_agents")]
 NOBODY = HttpUpstream("http://127.0.0.1:1/mcp")
@@ -56,6 +59,8 @@ def drilled(
     fault: Fault = lambda answer: answer,
     *,
     key: ec.EllipticCurvePrivateKey | None = None,
+    source: Source = "header",
+    telemetry: Telemetry | None = None,
     **policy: Any,
 ) -> list[Tried]:
     """The calls at a gateway, with tokens of an issuer with this key, if there is one."""
@@ -72,14 +77,15 @@ def drilled(
             keys = read_key_set(json.dumps({"keys": [public_jwk(key.public_key())]}).encode())
             ports = {"key_sets": IssuerKeys({"accredit": keys})}
         settings = trust.settings(NOBODY, policy=policy, **more)
-        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}), **ports)
+        ports |= {"store": MemoryStore(), "revocations": RevocationLists((), {}), "telemetry": telemetry}
+        app = create_app(settings, **ports)
         endpoint = Endpoint(
             server="",
             url=URL,
             host="",
             gateway_id=GATEWAY,
             binding_required=policy.get("binding_required", False),
-            tokens="header" if key is not None else None,
+            tokens=source if key is not None else None,
             token_required=key is not None,
             bind_agent=policy.get("bind_agent", False),
         )
@@ -118,8 +124,25 @@ def test_a_gateway_that_is_right_fails_no_call__and_asks_no_server(era: Era, tru
 
 
 @pytest.mark.parametrize("era", [MODERN, LEGACY])
-def test_where_tokens_are_tied_to_agents_each_token_of_somebody_else_is_tried(era: Era, trust: Trust) -> None:
-    tried = drilled(trust, era, key=ec.generate_private_key(ec.SECP256R1()), bind_agent=True)
+def test_a_drill_is_measured_at_the_way_in_by_the_names_of_its_tools__and_at_no_server(era: Era, trust: Trust) -> None:
+    measured = Measured(rate=0)
+    tried = drilled(trust, era, telemetry=measured.telemetry)
+    found = calls(measured.served)
+    assert {tool for tool, _ in found} == {DRILL, SENSITIVE_DRILL}
+    assert sum(count for (_, error), count in found.items() if not error) == sum(
+        each.answer.result is not None for each in tried
+    )
+    assert "_OTHER" not in {error for _, error in found}
+    assert measured.asked == {}
+
+
+@pytest.mark.parametrize(("era", "source"), [(MODERN, "header"), (LEGACY, "argument"), (LEGACY, "meta")])
+def test_where_tokens_are_tied_to_agents_each_token_of_somebody_else_is_tried(
+    era: Era, source: Source, trust: Trust
+) -> None:
+    """Wherever they are looked for; and no server is asked whether an argument is one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    tried = drilled(trust, era, key=key, source=source, bind_agent=True)
     assert wrong(tried) == set()
     assert {each.name for each in tried} >= {
         "no_token", "forged_token", "other_audience", "ended_token", "other_tools", "other_agents_token",

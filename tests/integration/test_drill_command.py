@@ -94,6 +94,8 @@ def test_a_gateway_of_several_servers_with_tokens_and_workers_passes__and_the_lo
     assert "(a drill)" in accredit("log", "show", call, folder=folder).stdout
     suggested = accredit("suggest", folder=folder)
     assert "accredit.drill" not in suggested.stdout
+    replayed = json.loads(accredit("replay", "--config", "accredit.toml", "--json", folder=folder).stdout)
+    assert "accredit.drill" not in json.dumps(replayed)
 
 
 ONE = f'[gateway]\nid = "gw"\n[upstream]\nurl = "{NOWHERE}"\n'

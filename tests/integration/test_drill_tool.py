@@ -1,12 +1,16 @@
 """The gateway's own tools on every way to it: decided and recorded like any call, and no server hears of one."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.test_authorization import with_proof
 from tests.integration.test_merged import error_of, modern, result_of
+from tests.integration.test_wrap import configured, wrapped
 from tests.world.authorization import GATEWAY, Signed, Trust, challenge_in
+from tests.world.calls import compact
+from tests.world.command import wait_until
 from tests.world.many_servers import Several
 from tests.world.recorded import calls_of, records_at
 from tests.world.routes import ROUTES, Route
@@ -178,3 +182,16 @@ def test_at_the_endpoint_of_several_it_has_its_own_name_alone(mode: str, trust: 
             assert [each for server in gateway.servers.values() for each in server.messages] == []
 
     run(main())
+
+
+def test_a_host_at_wrap_has_it_answered_too__and_the_child_gets_no_line_of_it(tmp_path: Path) -> None:
+    configured(tmp_path, '[gateway]\nid = "gw"\n[proofs]\nmode = "observe"\n[store]\nurl = "memory:"\n')
+    child = ("/bin/sh", "-c", "cat >&2")
+    with wrapped(tmp_path, "--log-format", "json", child=child) as wrap:
+        for tool in (DRILL, "hello"):
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params(tool)}
+            wrap.write(compact(message))
+        answer = json.loads(wrap.line())
+        wait_until(lambda: "hello" in wrap.stderr)
+        assert "no server has heard of it" in answer["result"]["content"][0]["text"]
+        assert DRILL not in "".join(line for line in wrap.stderr.splitlines() if "upstream_stderr" in line)

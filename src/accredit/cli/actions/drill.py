@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from os import environ
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
@@ -34,12 +34,9 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.headers import host_allowed
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
-from accredit.keys import AskPassphrase, SigningKey, load_signing_key, load_token_key
+from accredit.keys import AskPassphrase, SigningKey, load_signing_key, load_token_key, read_key
 from accredit.limits import DRILL_ANSWER_SECONDS
 from accredit.tokens import KeySet, Source
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 _NEGATIVE = 1
 _SOURCES: tuple[Source, ...] = ("header", "meta", "argument")
@@ -83,10 +80,11 @@ def drill(request: Request, *, as_json: bool) -> int:
         tell(f"error: {_OFF}")
         tell(f"help: {_REQUIRE}")
         return _NEGATIVE
-    issuer = load_signing_key(request.issuer, request.passphrase)
     tokens = build_tokens(loaded)
-    endpoints = list(_endpoints(loaded, request, tokens, issuer))
-    parties = _parties(loaded, request, tokens, issuer)
+    endpoints = list(_endpoints(loaded, request, tokens))
+    maker = _maker(loaded, request, tokens)
+    issuer = load_signing_key(request.issuer, request.passphrase)
+    parties = _parties(issuer, maker, request.reach.token if tokens is not None else "")
     found = asyncio.run(_made(endpoints, parties, request.reach, loaded.file))
     return _told(found, list(_untried(endpoints[0], parties)), enforced=mode == "required", as_json=as_json)
 
@@ -121,15 +119,13 @@ async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None
         ) from None
 
 
-def _endpoints(
-    loaded: Loaded, request: Request, tokens: TokenSettings | None, issuer: SigningKey
-) -> Iterator[Endpoint]:
+def _endpoints(loaded: Loaded, request: Request, tokens: TokenSettings | None) -> Iterator[Endpoint]:
     """Yield the endpoints to call (rule 1). Raises `ConfigurationError`, also for an issuer who is no root (rule 2)."""
     chosen = views(loaded) if request.server is None else [view(loaded, request.server)]
-    proofs = build_proofs(chosen[0])
-    if proofs is None or issuer.signer.public_key not in proofs.policy.roots:
+    proofs, issuer = build_proofs(chosen[0]), read_key(request.issuer).public()
+    if proofs is None or issuer.public_key not in proofs.policy.roots:
         raise ConfigurationError(
-            f"{request.issuer} ({issuer.about.id}) is no root of this gateway: it would refuse all that it signs",
+            f"{request.issuer} ({issuer.id}) is no root of this gateway: it would refuse all that it signs",
             "name the key of one of proofs.roots with --issuer",
         )
     bases = [(each.server, gateway_id(each)) for each in chosen]
@@ -152,38 +148,39 @@ def _endpoints(
         )
 
 
-def _parties(loaded: Loaded, request: Request, tokens: TokenSettings | None, issuer: SigningKey) -> Parties:
-    """Return who takes part, with the tokens that they need. Raises `ConfigurationError`."""
-    agent, other = Agent(), Agent()
-    given, maker = request.reach.token, None
-    if tokens is not None and request.token_key is not None:
-        maker = _maker(loaded, tokens, request.token_key)
-        agent.token, other.token = maker.token(agent), maker.token(other)
-    elif tokens is not None:
+def _maker(loaded: Loaded, request: Request, tokens: TokenSettings | None) -> TokenMaker | None:
+    """Return what makes tokens, if somebody does. Raises `ConfigurationError` if there are none, and the gateway asks
+    for one."""
+    if tokens is None:
+        return None
+    if request.token_key is None:
         if loaded.config.tokens.bind_agent:
             raise ConfigurationError(
                 "tokens.bind_agent ties tokens to agents, and those of a drill are new",
                 "name the key that signs session tokens: --token-key KEY",
             )
-        if tokens.required and not given:
+        if tokens.required and not request.reach.token:
             raise ConfigurationError(
                 "the gateway asks for tokens",
                 "name the key that signs session tokens (--token-key KEY), or where one is (--token-env NAME)",
             )
-        agent.token = other.token = given
-    return Parties(issuer=issuer.signer, agent=agent, other=other, maker=maker)
-
-
-def _maker(loaded: Loaded, tokens: TokenSettings, path: Path) -> TokenMaker:
-    key: EllipticCurvePrivateKey = load_token_key(path)
-    sources = build_key_sources(loaded)
+        return None
+    key, sources = load_token_key(request.token_key), build_key_sources(loaded)
     for issuer in tokens.issuers:
         keys = sources.get(issuer.issuer)
         if isinstance(keys, KeySet) and signs_for(issuer, key, keys):
             return TokenMaker(key, issuer.issuer, issuer.audience)
     raise ConfigurationError(
-        f"{path} signs for none of tokens.issuers", "name the key whose public half is a public_key_file there"
+        f"{request.token_key} signs for none of tokens.issuers",
+        "name the key whose public half is a public_key_file there",
     )
+
+
+def _parties(issuer: SigningKey, maker: TokenMaker | None, token: str) -> Parties:
+    agent, other = Agent(), Agent()
+    for each in (agent, other):
+        each.token = maker.token(each) if maker is not None else token
+    return Parties(issuer=issuer.signer, agent=agent, other=other, maker=maker)
 
 
 def _untried(endpoint: Endpoint, parties: Parties) -> Iterator[_Untried]:

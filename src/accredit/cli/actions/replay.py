@@ -23,6 +23,7 @@ from accredit.config import Loaded, build_all_settings, gateway_id, load, policy
 from accredit.errors import WireError
 from accredit.gateway import GatewaySettings
 from accredit.limits import MAX_RECORDED_CHAINS, MAX_REPLAYED_CHANGES
+from accredit.policy.drill import is_drill
 from accredit.policy.replaying import OPEN, Again, Configured, ServerTerms, TokenTerms, was_allowed
 from accredit.policy.suggesting import Refused, Tally
 from accredit.ratify import DelegationCert
@@ -86,6 +87,8 @@ def replay_log(config: Path, since: int | None, *, as_json: bool) -> int:
                 continue
             if first is not None and record.times.received < first:
                 continue
+            if is_drill(record.call.method, record.call.target):
+                continue  # made to be refused, and over
             verdict = again.decide(record, bytes.fromhex(statement.sha256), chains.of(record))
             if verdict.open:
                 found.open.setdefault(verdict.open, Refused()).add(record)

@@ -26,6 +26,7 @@ from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_CACHED_TOKENS
 from accredit.policy import GUARDED, LISTS, looks_guarded
+from accredit.policy.drill import DRILLS
 from accredit.policy.merging import merged_name
 from accredit.ports import KeySets
 from accredit.tokens import (
@@ -96,8 +97,9 @@ class Bearer:
         """
         brought = _carried(frame)
         tool = frame.target if isinstance(frame, Request) and frame.method == _CALL else None
-        if brought.argument is not None and tool is not None and ask is not None and isinstance(frame, Request):
-            await self._tools.look_up(tool, frame, ask)
+        may_take = tool if brought.argument is not None and tool not in DRILLS else None  # those take none
+        if may_take is not None and ask is not None and isinstance(frame, Request):
+            await self._tools.look_up(may_take, frame, ask)
         token = header
         if token is None:
             own = tool is not None and self._tools.takes_token(tool)
