@@ -185,6 +185,19 @@ def test_a_collector_that_fails_gets_it_when_it_is_back(store: Store) -> None:
         assert facts["accredit.decision.verdict"].string_value == "allow"
 
 
+@pytest.mark.parametrize("path", ["", "/v1/logs"])
+def test_without_a_url_it_goes_to_the_configurations_collector(path: str, tmp_path: Path) -> None:
+    Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db").calls(1)
+    with collecting() as collector:
+        configuration = f'[telemetry]\nendpoint = "{collector.url}{path}"\n[store]\nurl = "sqlite:///accredit.db"\n'
+        (tmp_path / "accredit.toml").write_text(configuration, "utf-8")
+        command = [sys.executable, "-m", "accredit", "log", "follow", "--sink", "siem", "--format", "otlp"]
+        config = ["--config", str(tmp_path / "accredit.toml")]
+        process = Warm([*command, *config], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        wait_until(lambda: bool(taken(collector)))
+        assert ended(process)[0] == 0
+
+
 def test_what_a_collector_rejects_for_good_is_told__and_what_comes_after_it_is_sent(store: Store) -> None:
     store.calls(3)
     with collecting() as collector:

@@ -233,6 +233,26 @@ def test_strangers_have_no_more_records_for_there_being_more_servers(
     run(main())
 
 
+def test_a_servers_401_is_about_the_gateway_where_clients_tokens_are_not_for_it(trust: Trust) -> None:
+    async def refuse(connection: Connection) -> None:
+        while await connection.request() is not None:
+            head = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
+            await connection.send(head)
+
+    async def main() -> None:
+        world = Tokened()
+        more: dict[str, Any] = {"key_sets": world.key_sets, "tokens": world.settings()}
+        async with Several(trust, required=False, handlers={"mail": refuse}, **more) as several:
+            answer = await several.send("mail", modern(CALL), token=world.token())
+            assert (answer.status, answer.header("www-authenticate")) == (502, None)
+            assert json.loads(answer.body)["error"]["message"] == "Upstream unavailable"
+            assert (await several.send("files", modern(CALL), token=world.token())).status == 200
+        async with Several(trust, required=False, handlers={"mail": refuse}) as several:  # its own, and so the client's
+            assert (await several.send("mail", modern(CALL))).status == 401
+
+    run(main())
+
+
 def test_a_token_is_for_all_servers_or_for_one__and_each_path_has_its_own_metadata(trust: Trust) -> None:
     world = Tokened()
     base = world.issuer.audience

@@ -4,12 +4,13 @@ Some things are decided once, when the gateway starts: where it listens, where i
 its log, and how it is watched. A file that changes one of them is refused as a whole.
 """
 
+import tomllib
 from collections.abc import Iterator, Sequence
 
 from accredit.base.text import one_line
 from accredit.config.attest import build_log_signer, gateway_id
 from accredit.config.load import Loaded
-from accredit.config.schema import SECTIONS
+from accredit.config.schema import SECTIONS, Gateway
 from accredit.errors import ConfigurationError
 from accredit.keys import ReadFiles, reading
 from accredit.limits import MAX_RELOAD_CHANGES, MAX_RELOAD_TEXT
@@ -32,6 +33,9 @@ def check_fixed(before: Loaded, was: ReadFiles, after: Loaded, files: ReadFiles)
         for name in names:
             if getattr(getattr(before.config, section), name) != getattr(getattr(after.config, section), name):
                 raise _fixed(f"{section}.{name}")
+    for name in _FIXED["gateway"]:  # also where the command line or the environment has another
+        if _said(before, name) != _said(after, name):
+            raise _fixed(f"gateway.{name}")
     if (before.config.gateway.tls_cert_file is None) != (after.config.gateway.tls_cert_file is None):
         raise _fixed("gateway.tls_cert_file", "switches TLS on or off")
     old, new = _identity(before, was), _identity(after, files)
@@ -60,6 +64,12 @@ def in_short(names: Sequence[str]) -> str:
     """Return names in one line of bounded length."""
     more = f" and {len(names) - MAX_RELOAD_CHANGES} more" if len(names) > MAX_RELOAD_CHANGES else ""
     return one_line(", ".join(names[:MAX_RELOAD_CHANGES]))[: MAX_RELOAD_TEXT // 4] + more
+
+
+def _said(loaded: Loaded, name: str) -> object:
+    """Return a key of `[gateway]` as the file has it, or its default."""
+    gateway: dict[str, object] = tomllib.loads(loaded.content.decode()).get("gateway", {})
+    return gateway.get(name, getattr(Gateway(), name))
 
 
 def _identity(loaded: Loaded, files: ReadFiles) -> tuple[str, str]:

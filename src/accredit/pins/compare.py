@@ -42,7 +42,7 @@ def changes(pinned: Definitions, found: Definitions) -> list[Change]:
     for name in sorted(pinned.tools.keys() | found.tools.keys()):
         was, now = pinned.tools.get(name), found.tools.get(name)
         if now is None and was is not None:
-            text = f"{shown(name)}: pinned, and the server does not list it any more"
+            text = f"{shown(name)}: pinned, and the server does not list it any more (missing_definition)"
             listed.append(Change("missing_definition", name, was.sha256, None, text))
         elif now is not None and (was is None or now.sha256 != was.sha256):
             listed.append(_changed(was, now, twins, names))
@@ -59,7 +59,7 @@ def _changed(was: Definition | None, now: Definition, twins: dict[str, list[str]
     lines = diff(was.text if was is not None else None, now.text)
     problem: Problem = "new_definition" if was is None else "definition_changed"
     expected = was.sha256 if was is not None else None
-    return Change(problem, now.name, expected, now.sha256, f"{name}: {what}", tuple(notes), tuple(lines))
+    return Change(problem, now.name, expected, now.sha256, f"{name}: {what} ({problem})", tuple(notes), tuple(lines))
 
 
 def _twins(now: Definition, twins: dict[str, list[str]]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from accredit.config import changes, check_fixed, in_short, load
-from accredit.config.load import Loaded
+from accredit.config.load import Loaded, Origin, Values
 from accredit.errors import ConfigurationError
 from accredit.keys import ReadFiles, reading
 from accredit.limits import MAX_RELOAD_CHANGES
@@ -41,6 +41,23 @@ def test_what_holds_until_a_restart_is_not_changed_while_it_runs(
     with pytest.raises(ConfigurationError, match=key):
         check_fixed(*old, *new)
     check_fixed(*old, *read(tmp_path, UPSTREAM + before + '[tools.x]\nscope = "a:b"\n'))
+
+
+@pytest.mark.parametrize(("key", "was", "now"), [("port", "1", "2"), ("host", '"127.0.0.1"', '"127.0.0.2"')])
+def test_a_file_that_changes_where_it_listens_is_refused_also_where_the_command_line_says_otherwise(
+    key: str, was: str, now: str, tmp_path: Path
+) -> None:
+    def given(text: str) -> tuple[Loaded, ReadFiles]:
+        (tmp_path / "accredit.toml").write_text(UPSTREAM + text, "utf-8")
+        said: Values = {("gateway", key): (Origin("command line", f"--{key}"), "::1" if key == "host" else 0)}
+        return load(tmp_path / "accredit.toml", {}, said), ReadFiles()
+
+    old = given(f"[gateway]\n{key} = {was}\n")
+    with pytest.raises(ConfigurationError, match=f"gateway.{key}"):
+        check_fixed(*old, *given(f"[gateway]\n{key} = {now}\n"))
+    check_fixed(*old, *given(f"[gateway]\n{key} = {was}\nmax_request_bytes = 9\n"))
+    default = {"port": "8484", "host": '"127.0.0.1"'}[key]
+    check_fixed(*given(""), *given(f"[gateway]\n{key} = {default}\n"))
 
 
 def test_what_has_changed_is_told_by_name_and_nothing_of_a_secret_is(tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ def test_every_difference_is_a_finding_and_nothing_else_is(old: dict[str, str], 
         for name in old.keys() | new.keys()
         if old.get(name) != new.get(name)
     }
-    assert problems(found(*now, pinned=tuple(pinned))) == expected
+    changed = found(*now, pinned=tuple(pinned))
+    assert problems(changed) == expected
+    assert all(each.text.endswith(f" ({each.problem})") for each in changed.values()), "the word for who searches"
 
 
 @pytest.mark.holds("pins/compare", 2)

@@ -5,6 +5,7 @@ collector takes and says that it has rejected (partial success) is not: OTLP for
 they were. They are counted.
 """
 
+import os
 import signal
 import time
 from collections.abc import Callable, Generator
@@ -17,6 +18,7 @@ from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.log_sinks import CollectorLogs, LinesFile, Stdout, Target
 from accredit.cli.actions.output import tell
 from accredit.cli.actions.wording import several
+from accredit.config import load
 from accredit.config.values import Url, WrongValue, check
 from accredit.errors import CollectorError, ConfigurationError, StoreUnavailable
 from accredit.limits import FOLLOW_SECONDS, MAX_SINK_RETRY_SECONDS, SINK_RETRY_SECONDS
@@ -28,15 +30,18 @@ Format = Literal["jsonl", "otlp"]
 _FAILURES = (OSError, CollectorError, StoreUnavailable)
 
 
-def target_of(form: Format, to: str | None) -> Target:
-    """Return where to send to. Raises `ConfigurationError`."""
+def target_of(form: Format, to: str | None, store: str | None, config: Path | None) -> Target:
+    """Return where to send to: for OTLP by default to the configuration's collector. Raises `ConfigurationError`."""
+    if form == "otlp" and to is None and (store is None or config is not None):
+        to = load(config, os.environ, {}).config.telemetry.endpoint
     if form == "jsonl":
         if to is not None and "://" in to:
             raise ConfigurationError(f"--to {to}: lines go to a file", "name a file, or say --format otlp")
         return Stdout() if to in (None, "-") else LinesFile(Path(to))
     if to is None or not to.startswith(("http://", "https://")):
         raise ConfigurationError(
-            "--format otlp needs a URL", "name the collector's, such as --to http://127.0.0.1:4318"
+            "--format otlp needs a URL",
+            "name the collector's, such as --to http://127.0.0.1:4318, or set telemetry.endpoint",
         )
     try:
         check(Url, to, ("--to",))

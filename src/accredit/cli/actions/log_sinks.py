@@ -19,6 +19,7 @@ from accredit.telemetry.export import rejected_count
 from accredit.telemetry.log_records import logs_request
 
 _CHUNK = 65_536
+_LOGS = "/v1/logs"
 _BEGINNING = b'{"payload'
 """How an envelope begins."""
 
@@ -103,11 +104,11 @@ class Stdout:
 
 
 class CollectorLogs:
-    """A collector at a base URL."""
+    """A collector at a base URL, or at that of its logs."""
 
     def __init__(self, url: str) -> None:
         require_extra("opentelemetry.proto", "telemetry", "--format otlp needs OpenTelemetry, which is not installed")
-        self._url = url.rstrip("/")
+        self._url = url.rstrip("/").removesuffix(_LOGS)
 
     def __enter__(self) -> Self:
         from accredit.net.otlp import Collector  # noqa: PLC0415 - httpx2 is for this alone
@@ -125,7 +126,7 @@ class CollectorLogs:
 
     def take(self, envelopes: Sequence[Envelope]) -> int:
         """Send them in one request."""
-        answer = self._runner.run(self._collector.send("/v1/logs", logs_request(envelopes), EXPORT_SECONDS))
+        answer = self._runner.run(self._collector.send(_LOGS, logs_request(envelopes), EXPORT_SECONDS))
         return min(rejected_count(answer), len(envelopes))
 
 

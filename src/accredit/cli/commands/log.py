@@ -218,7 +218,11 @@ def follow(
     ],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="FILE|URL", help="A file to append to, else stdout; for otlp a collector's URL."),
+        typer.Option(
+            "--to",
+            metavar="FILE|URL",
+            help="A file to append to, else stdout; for otlp a collector's URL, else telemetry.endpoint.",
+        ),
     ] = None,
     store: _StoreOption = None,
     config: ConfigOption = None,
@@ -242,7 +246,7 @@ def follow(
 
     if not _SINK_NAME.fullmatch(sink):
         raise ConfigurationError("--sink: not a name", "write letters, digits, - and _: 64 at most")
-    return follow_log(log_store(store, config), sink, target_of(form, to))
+    return follow_log(log_store(store, config), sink, target_of(form, to, store, config))
 
 
 @log_app.command()

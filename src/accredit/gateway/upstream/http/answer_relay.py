@@ -5,8 +5,9 @@
 2. A redirect is neither followed nor passed on, and no other status below 200 or above 299 means anything here.
 3. A notification or a response is answered without a body.
 4. A request is answered with JSON, one frame, or with an event stream, each event a frame.
-5. Where the gateway looks after the server itself (`HttpUpstream.looked_after`), a 401 is a server that is not
-   available: it is about the gateway's credentials, and the client has none for it.
+5. Where the gateway looks after the server itself (`HttpUpstream.looked_after`), or takes tokens off requests to one of
+   several servers, a 401 is a server that is not available: it is about the gateway's credentials, and the client has
+   none for it.
 
 A refused answer takes all its headers with it; a session that it announced is ended upstream.
 """
@@ -53,7 +54,7 @@ class AnswerRelay:
         sender: Sender,
         counters: Counters,
         *,
-        looked_after: bool,
+        own_credentials: bool,
         large: LargeAnswers,
         standing: LongLivedStreams | None = None,
     ) -> None:
@@ -64,7 +65,7 @@ class AnswerRelay:
         self._sender = sender
         self._forwarding = sender.forwarding
         self._counters = counters
-        self._looked_after = looked_after
+        self._own_credentials = own_credentials
         self.standing = standing or LongLivedStreams()
 
     def forward(
@@ -90,7 +91,7 @@ class AnswerRelay:
     async def _error(
         self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request], grow: Grow
     ) -> None:
-        if answer.status == 401 and self._looked_after:
+        if answer.status == 401 and self._own_credentials:
             raise UpstreamRefuses
         text, headers = b"", self._forwarding.unread_to_client(answer.headers)
         outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")

@@ -55,7 +55,7 @@ class HttpRelay:
             settings,
             self.sender,
             counters,
-            looked_after=upstream.looked_after,
+            own_credentials=upstream.looked_after or (bool(settings.server) and settings.tokens is not None),
             large=before.answers.large if before is not None else LargeAnswers(settings, parts),
             standing=before.answers.standing if before is not None else None,
         )
