@@ -1677,6 +1677,9 @@ PRODUCTION_UNSENT_SECONDS = 3_600
 """How old the first entry of the log may be that a sink does not have: what is nowhere else can be cut off unseen. A
 sink that is tried again after a failure has it within a minute."""
 
+PRODUCTION_DRILL_DAYS = 31
+"""How long ago the last `accredit drill` may be: a configuration that was changed since has not been tried."""
+
 PRODUCTION_ROOM_BYTES = 1 << 30
 """What has to be free where the store's file is: some 400,000 recorded calls."""
 

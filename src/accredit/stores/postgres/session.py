@@ -16,7 +16,8 @@ In this order; whatever fails is a `StoreUnavailable`:
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Set
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
 from accredit.base.clock import unix_ms
@@ -149,8 +150,16 @@ def run_once(database: PostgresDatabase, main: Callable[[Connection], Coroutine[
         finally:
             await session.connection.aclose()
 
-    with ThreadPoolExecutor(1) as pool:  # the caller's thread may have an event loop that runs
-        return pool.submit(asyncio.run, connected()).result()
+    def work() -> None:
+        try:
+            answer.set_result(asyncio.run(connected()))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    answer: Future[T] = Future()
+    # The caller's thread may have an event loop that runs. A database that says nothing more keeps no process alive.
+    Thread(target=work, daemon=True).start()
+    return answer.result()
 
 
 async def schema_version(connection: Connection) -> int | None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 from tests.world.certificates import write_certificate
 from tests.world.logs import Log
+from tests.world.records import ALLOW, DENY, decided
 from tests.world.running import run
 
+from accredit.attest import RecordedDecision
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions.doctor.production.checklist import LINES, facts_of, found_by, go_through
 from accredit.cli.actions.doctor.production.facts import (
@@ -26,11 +29,13 @@ from accredit.cli.actions.doctor.production.facts import (
     SinkFound,
     Unknown,
 )
+from accredit.cli.actions.doctor.production.stored import drill_found
 from accredit.config import load
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
 from accredit.pins import Definitions, write_lock
 from accredit.pins.definitions import read_definition
+from accredit.policy.drill import DRILL
 from accredit.stores import PostgresDatabase, SqliteFile, open_sink
 from accredit.stores.postgres.address import Host
 from accredit.stores.postgres.condition import DatabaseCondition
@@ -100,6 +105,7 @@ PLACE: dict[str, Any] = {
     "processes": [Process(7, 65532, 65536)],
     "room": Room(1 << 40, 1 << 41),
     "log": LogFound((SinkFound("siem", None),)),
+    "drilled": unix_seconds() - 60,
 }
 """What a machine of a test does not have."""
 
@@ -227,6 +233,8 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("records", "no", "may be lost", replaced('mode = "durable"', 'mode = "record"'), {}),
     ("shipping", "no", "log follow", nothing, {"log": LogFound(())}),
     ("shipping", "no", "siem is 120 minutes", nothing, {"log": LogFound((SinkFound("siem", unix_seconds() - 7_200),))}),
+    ("drill", "no", "accredit drill", nothing, {"drilled": None}),
+    ("drill", "no", "40 days ago", nothing, {"drilled": unix_seconds() - 40 * 86_400}),
     ("ready", "no", "store", nothing, {"health": Health("not ready", {"store": False, "upstream": True})}),
     ("ready", "no", "draining", nothing, {"health": Health("draining", {"store": True})}),
     ("ready", "unknown", "no gateway", nothing, {"health": Unknown("no gateway runs here")}),
@@ -253,10 +261,32 @@ def test_each_line_finds_what_it_is_there_for__and_says_what_mends_it(
     assert said in told[f"production.{name}"][1]
 
 
+@pytest.mark.parametrize(("file", "bits", "line"), [("gateway.key", 0o644, "keys"), ("accredit.lock", 0o666, "files")])
+def test_the_command_of_a_line_mends_it(folder: Path, file: str, bits: int, line: str) -> None:
+    (folder / file).chmod(bits)
+    result = LINES[f"production.{line}"](found(folder))
+    subprocess.run(["sh", "-c", result.command], check=True)
+    assert judged(found(folder)) == {}
+
+
 def test_each_line_has_a_harm_that_it_finds() -> None:
     assert {f"production.{name}" for name, state, *_ in BROKEN if state == "no" or name == "admin"} | {
         "production.stopping"
     } == set(LINES)
+
+
+def test_a_drill_is_one_of_which_a_call_was_allowed__not_what_a_stranger_had_recorded(folder: Path) -> None:
+    async def recorded(decision: RecordedDecision, target: str) -> None:
+        async with Log(folder / "accredit.db", clock=lambda: 1_000_000_000_000) as log:
+            await log.port.begin(decided(target, decision))
+
+    file = SqliteFile(folder / "accredit.db")
+    assert isinstance(drill_found(file), Unknown)
+    for decision, target in ((DENY, DRILL), (ALLOW, f"{DRILL}.not"), (ALLOW, f"x{DRILL}")):
+        run(recorded(decision, target))
+        assert drill_found(file) is None
+    run(recorded(ALLOW, DRILL))
+    assert drill_found(file) == 1_000_000_000
 
 
 def everything_in(folder: Path) -> dict[str, tuple[int, int, int]]:

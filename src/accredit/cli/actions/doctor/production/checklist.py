@@ -40,7 +40,7 @@ LINES: Mapping[str, _Line] = {
         *(configured.tls, configured.hosts, configured.admin, configured.proofs, configured.definitions),
         *(configured.answers, configured.tokens, configured.revocation, configured.quotas),
         *(configured.store, there.schema, there.synchronous, there.role, there.room, there.clock),
-        *(configured.sealing, configured.records, there.shipping),
+        *(configured.sealing, configured.records, there.shipping, there.drill),
         *(there.ready, there.user, there.descriptors, configured.stopping, configured.metrics),
     )
 }
@@ -99,7 +99,7 @@ def facts_of(loaded: Loaded, environ: Mapping[str, str]) -> Facts:
 
 def _of_store(loaded: Loaded, store: Found[StoreUrl]) -> dict[str, Callable[[], Any]]:
     if isinstance(store, Unknown):
-        names = ("lists", "database", "file_store", "room", "log")
+        names = ("lists", "database", "file_store", "room", "log", "drilled")
         return dict.fromkeys(names, lambda: store)
     return {
         "lists": lambda: stored.lists_found(loaded, store),
@@ -107,6 +107,7 @@ def _of_store(loaded: Loaded, store: Found[StoreUrl]) -> dict[str, Callable[[], 
         "file_store": lambda: stored.file_found(store),
         "room": lambda: stored.room_found(store),
         "log": lambda: stored.log_found(store),
+        "drilled": lambda: stored.drill_found(store),
     }
 
 

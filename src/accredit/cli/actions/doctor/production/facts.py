@@ -96,6 +96,8 @@ class Facts(NamedTuple):
     file_store: Found[FileStore | None]
     room: Found[Room]
     log: Found[LogFound]
+    drilled: Found[int | None]
+    """When the last drill was recorded (unix seconds)."""
     is_synchronised: Found[bool]
     """Whether the kernel says that the clock is kept in step."""
     health: Found[Health]

@@ -1,10 +1,12 @@
 """What is in the store of a configuration. I/O: a file, or a database; nothing is changed, nor made beside it.
 
-Each look ends after some seconds, with a reason.
+Each look ends after some seconds, with a reason. A drill counts if a call of it was allowed: whoever is refused can
+have any tool's name recorded.
 """
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -18,6 +20,7 @@ from accredit.cli.actions.doctor.setup import is_still, reading_only
 from accredit.config import Loaded, folder_of, read_public_key
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.limits import DOCTOR_DATABASE_SECONDS
+from accredit.policy.drill import DRILL, DRILLS
 from accredit.ratify import HybridPublicKey
 from accredit.stores import (
     InMemory,
@@ -136,6 +139,11 @@ def log_found(store: StoreUrl) -> Found[LogFound]:
     return _read(store, _sinks)
 
 
+def drill_found(store: StoreUrl) -> Found[int | None]:
+    """Return when the last drill was recorded (unix seconds); None if none was."""
+    return _read(store, _drilled)
+
+
 def seconds_of(text: str) -> int:
     """Return the unix seconds of a time in a record."""
     return int(datetime.fromisoformat(text).timestamp())
@@ -154,6 +162,18 @@ def _made_at(statement: Statement | None) -> int | None:
     if isinstance(said, CallRecord):
         return seconds_of(said.times.recorded)
     return seconds_of(said.time if isinstance(said, Checkpoint) else said.before)
+
+
+def _drilled(log: LogReader) -> Found[int | None]:
+    late_at = time.monotonic() + DOCTOR_DATABASE_SECONDS
+    for each in log.holding(DRILL):
+        record = each.record()
+        is_allowed = record is not None and record.decision is not None and record.decision.verdict == "allow"
+        if record is not None and is_allowed and record.call.target in DRILLS:
+            return seconds_of(record.times.recorded)
+        if time.monotonic() > late_at:
+            return Unknown("the log is too long to be looked through here")
+    return None
 
 
 def _read(store: StoreUrl, look: Callable[[LogReader], Found[_T]]) -> Found[_T]:

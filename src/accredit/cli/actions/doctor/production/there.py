@@ -9,6 +9,7 @@ from accredit.cli.actions.doctor.production.results import Result, no, ok, unkno
 from accredit.limits import (
     CLOCK_SKEW_WARN_SECONDS,
     PRODUCTION_DESCRIPTORS,
+    PRODUCTION_DRILL_DAYS,
     PRODUCTION_ROOM_BYTES,
     PRODUCTION_UNSENT_SECONDS,
 )
@@ -16,6 +17,7 @@ from accredit.stores import InMemory, PostgresDatabase, SqliteFile
 from accredit.stores.postgres.schema import VERSION
 from accredit.stores.sqlite.schema import SCHEMA
 
+_DAY = 86_400
 _FILE = "the store is a file of this machine"
 
 
@@ -123,6 +125,19 @@ def shipping(facts: Facts) -> Result:
         name, behind = max(late, key=lambda each: each[1])
         return no(f"sink {name} is {behind // 60} minutes behind", "see whether its `accredit log follow` runs")
     return ok(f"sent to {', '.join(each.name for each in facts.log.sinks)}")
+
+
+def drill(facts: Facts) -> Result:
+    """Somebody has lately tried whether the calls that must be refused are."""
+    if isinstance(facts.drilled, Unknown):
+        return unknown(facts.drilled)
+    again = f"accredit drill --issuer KEY --config {facts.loaded.file}, with the key of one of proofs.roots"
+    if facts.drilled is None:
+        return no("no drill is in the log", again)
+    days = (facts.now - facts.drilled) // _DAY
+    if days > PRODUCTION_DRILL_DAYS:
+        return no(f"the last drill was {days} days ago", again)
+    return ok(f"the last drill was {days} days ago" if days else "the last drill was today")
 
 
 def ready(facts: Facts) -> Result:
