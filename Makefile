@@ -15,13 +15,14 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(RUN_READY)
 	$(BIN)/accredit demo $(ARGS)
 
-# Four at a time: tests wait for processes half of the time.
+# Five at a time: tests wait for processes half of the time.
 test: $(READY)
-	$(BIN)/pytest -n 4 $(PYTEST_ARGS)
+	$(BIN)/pytest -n 5 $(PYTEST_ARGS)
 
-# What has a short form in `make test`, whole.
+# What has a short form in `make test`, whole; and properties with ten times as many examples, where they say no number.
 test-long: $(READY)
 	$(BIN)/pytest -n 2 -m long $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --hypothesis-profile=long tests/property tests/unit/config
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """What all tests share: properties without deadlines, and nothing left behind by a test."""
 
+import faulthandler
 import gc
 import logging
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from tests.world.children import children
 from tests.world.patience import be_patient
@@ -17,18 +19,37 @@ from tests.world.warm import warm_children
 
 # A busy machine stalls for seconds: a deadline would fail tests for that, not for a defect.
 settings.register_profile("accredit", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("accredit")
+settings.register_profile("everyday", settings.get_profile("accredit"), max_examples=50)
+settings.register_profile("long", settings.get_profile("accredit"), max_examples=500)
+settings.load_profile("everyday")
 be_patient()
 # A shell lets what it runs in the background ignore SIGINT, and children inherit that: commands are to be interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _GRACE_SECONDS = 30.0
+_WATCHED = pytest.StashKey[float]()
+_WATCH_SECONDS, _LEEWAY_SECONDS = 960.0, 60.0
+"""For a test where no signal gets through, such as in an event loop's C code: longer than any test's own timeout."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Does once what every process of a run would do."""
     rewrite_once(config)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Has what hangs end with a traceback. pytest's own watch begins again, with another thread, for each test."""
+    now = time.monotonic()
+    if now > item.config.stash.get(_WATCHED, 0.0) + _LEEWAY_SECONDS:
+        item.config.stash[_WATCHED] = now
+        told = item.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(_WATCH_SECONDS + _LEEWAY_SECONDS, exit=True, file=told)
+
+
+def pytest_unconfigure() -> None:
+    """Stops watching."""
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(wrapper=True)

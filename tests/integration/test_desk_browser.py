@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.browser import faults
+from tests.world.browser import LOOKS, faults
 from tests.world.desk import CALL, GATEWAY, PASSPHRASE, Agent, Desk, Line, write_locked
 
 from accredit.consent.asks import Ask
@@ -316,8 +316,7 @@ def test_no_script_gets_into_the_page(desk: Desk, signed_in: Open) -> None:
     assert tried == ["threw"] * 3
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "zoom"), [(1000, 1), (320, 1), (640, 2)])
+@pytest.mark.parametrize(("scheme", "width", "zoom"), LOOKS)
 def test_everybody_can_read_and_use_it(desk: Desk, signed_in: Open, scheme: str, width: int, zoom: int) -> None:
     agent = Agent()
     known(desk, agent)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.browser import faults
+from tests.world.browser import LOOKS, faults
 from tests.world.command import accredit, environment, wait_until
 from tests.world.desk import Desk
 from tests.world.logs import Log
@@ -138,8 +138,7 @@ def test_an_operator_reads_calls_and_their_stories_without_a_key(tmp_path: Path,
     assert failed == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "zoom"), [(1000, 1), (320, 1), (640, 2)])
+@pytest.mark.parametrize(("scheme", "width", "zoom"), LOOKS)
 def test_everybody_can_read_calls_and_their_stories(
     tmp_path: Path, browser: Any, scheme: str, width: int, zoom: int
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.world.agents import save_delegation
-from tests.world.browser import faults
+from tests.world.browser import LOOKS, faults
 from tests.world.command import accredit
 from tests.world.desk import PASSPHRASE, Desk
 from tests.world.household import Household, Told, passed_on, told_by
@@ -230,9 +230,10 @@ def test_what_others_granted_is_theirs_to_take_back(home: Household) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1000, 320])
-def test_everybody_can_read_and_use_both_pages(home: Household, browser: Any, scheme: str, width: int) -> None:
+@pytest.mark.parametrize(("scheme", "width", "zoom"), LOOKS)
+def test_everybody_can_read_and_use_both_pages(
+    home: Household, browser: Any, scheme: str, width: int, zoom: int
+) -> None:
     evil = "<img src=x onerror=alert(1)>\u202eabc"
     set_name(home.config, home.trust.agent.id, "<b>Assistant</b>")
     odd = passed_on(home.trust.agent, home.sub, "email:read", cert_id=evil)
@@ -240,7 +241,8 @@ def test_everybody_can_read_and_use_both_pages(home: Household, browser: Any, sc
     with home.gateway() as gateway, home.desk() as desk:
         home.calls(gateway)
         home.calls(gateway, "helper", "odd")
-        page = opened(browser, desk, "/people", color_scheme=scheme, viewport={"width": width, "height": 800})
+        size = {"width": width // zoom, "height": 800 // zoom}
+        page = opened(browser, desk, "/people", color_scheme=scheme, viewport=size, device_scale_factor=zoom)
         page.wait_for_selector(".tree li[data-depth='2']")
         assert page.locator("main img").count() == 0
         assert "\u202e" not in page.inner_text("main")

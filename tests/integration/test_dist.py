@@ -113,7 +113,7 @@ def environment_of(folder: Path, package: Path, wheels: Path) -> None:
     """A new environment with a package in it, by pip."""
     run(sys.executable, "-m", "venv", "--without-pip", folder, folder=wheels)
     pip = (sys.executable, "-m", "pip", "--python", folder / "bin" / "python")
-    run(*pip, "install", "-q", "--find-links", wheels, package, folder=wheels)
+    run(*pip, "install", "-q", "--no-compile", "--find-links", wheels, package, folder=wheels)
 
 
 @pytest.fixture

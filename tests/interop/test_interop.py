@@ -142,14 +142,15 @@ def test_the_page_says_how_often_and_why(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("ways", [("connect",), pytest.param(("serve URL", "wrap", "connect"), marks=pytest.mark.long)])
 def test_what_works_directly_works_through_serve_wrap_and_connect_with_proofs__and_after_restarts_of_either(
-    tmp_path: Path,
+    ways: Sequence[str], tmp_path: Path
 ) -> None:
     environments, cell = Environments(tmp_path), Cell(CLIENTS["python-sdk-2"], SERVERS["python-sdk-2"])
     authorized(tmp_path, environments, cell.server.name)
-    verdicts = played(tmp_path, environments, ["serve URL", "wrap", "connect"], cell)
+    verdicts = played(tmp_path, environments, list(ways), cell)
     assert [f"{verdict.where}: {verdict.direct} {verdict.through}" for verdict in verdicts if verdict.failed] == []
-    for way in ("serve URL", "wrap", "connect"):
+    for way in ways:
         here = [verdict for verdict in verdicts if verdict.where.way == way]
         assert len(here) > 40
         assert sum(not (verdict.cannot or verdict.known) for verdict in here) > 30

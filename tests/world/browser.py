@@ -19,6 +19,15 @@ _INSTALL_SECONDS = 300
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 _RUN = "tags => axe.run({runOnly: {type: 'tag', values: tags}})"
 
+LOOKS = [
+    pytest.param(scheme, *size, marks=[] if (scheme, size) in everyday else [pytest.mark.long])
+    for everyday in [{("light", (1000, 1)), ("dark", (320, 1))}]
+    for scheme in ("light", "dark")
+    for size in ((1000, 1), (320, 1), (640, 2))
+]
+"""Colours, width in pixels and zoom. Every day, each of the colours and of the layouts once: neither knows the other,
+and a zoomed page is a narrow one."""
+
 
 def _missing(what: str) -> None:
     if os.environ.get("CI"):
