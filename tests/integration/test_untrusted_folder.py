@@ -86,7 +86,7 @@ def test_no_key_that_lies_there_makes_up_who_the_gateway_is_or_whose_log_is_good
         assert gateway.wait() == 0
     done = accredit("log", "verify", "--store", store, folder=checkout)
     assert done.returncode == 2
-    assert "--key" in done.stderr
+    assert "--key gateway.key.pub, or its configuration with --config" in done.stderr
     (checkout / "accredit.toml").write_text(f'[store]\nurl = "{store}"\n', "utf-8")
     assert accredit("log", "verify", "--store", store, folder=checkout).returncode == 2
     assert accredit("log", "verify", folder=checkout).returncode == 0

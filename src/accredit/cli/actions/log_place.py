@@ -81,9 +81,10 @@ def public_keys(
         other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
         keys = [_public_key(path) for path in (*own, *other)]
     if not keys:
+        other = "set attest.key_file" if look_here or config is not None else "its configuration with --config"
         raise ConfigurationError(
             "nothing verifies without a key",
-            "name the gateway's public key with --key gateway.key.pub, or set attest.key_file",
+            f"name the gateway's public key with --key gateway.key.pub, or {other}",
         )
     return keys
 
