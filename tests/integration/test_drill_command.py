@@ -175,3 +175,10 @@ def test_wrong_use_is_told_before_anything_is_called(folder: Path) -> None:
     assert "no root" in errors
     code, _, errors = drill(folder, issuer="owner.key.pub")
     assert code == 2
+    code, _, errors = drill(folder, "--url", "http://[/mcp")
+    assert code == 2, errors
+    done = accredit(
+        "drill", "--issuer", "owner.key", "--header", "Authorization=env:T", folder=folder, env={"T": "Bearer x"}
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--token-env" in done.stderr

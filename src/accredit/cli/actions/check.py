@@ -31,6 +31,7 @@ from accredit.errors import ConfigurationError
 from accredit.pins import LOCK_FILE, Change, Definitions, changes
 from accredit.policy import Catalog
 from accredit.policy.constraint_words import facts_table
+from accredit.policy.drill import DRILLS
 from accredit.policy.facts import CONTEXT_NAMES
 
 _OBSERVED = "note: proofs are only observed: the gateway refuses no call for want of authority"
@@ -44,6 +45,7 @@ class Finding(NamedTuple):
         "no_scope",
         "invalid_scope",
         "other_scope",
+        "reserved_name",
         "no_such_tool",
         "definition_changed",
         "new_definition",
@@ -196,7 +198,10 @@ def _with(catalog: Catalog, tools: Iterable[Tool]) -> Iterable[Finding]:
     for tool in tools:
         names.add(tool.name)
         entry, advertised = catalog.tool(tool.name), advertised_scope(tool)
-        if entry is None:
+        if tool.name in DRILLS:
+            text = f"{tool.name}: a tool of the gateway's own is called so: nobody is shown this one, or can call it"
+            yield Finding("reserved_name", tool.name, None, advertised, text)
+        elif entry is None:
             yield Finding(
                 "no_scope",
                 tool.name,

@@ -80,6 +80,13 @@ def drill(request: Request, *, as_json: bool) -> int:
         tell(f"error: {_OFF}")
         tell(f"help: {_REQUIRE}")
         return _NEGATIVE
+    if request.url is not None and not _is_url(request.url):
+        raise ConfigurationError("--url is not an http or https URL", "name the endpoint that `accredit serve` prints")
+    if any(name.lower() == "authorization" for name in request.reach.headers):
+        raise ConfigurationError(
+            "--header Authorization would go with each call, also with those that must have no token",
+            "name the variable that holds the token: --token-env NAME",
+        )
     tokens = build_tokens(loaded)
     endpoints = list(_endpoints(loaded, request, tokens))
     maker = _maker(loaded, request, tokens)
@@ -87,6 +94,14 @@ def drill(request: Request, *, as_json: bool) -> int:
     parties = _parties(issuer, maker, request.reach.token if tokens is not None else "")
     found = asyncio.run(_made(endpoints, parties, request.reach, loaded.file))
     return _told(found, list(_untried(endpoints[0], parties)), enforced=mode == "required", as_json=as_json)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 async def _made(endpoints: Sequence[Endpoint], parties: Parties, reach: Reach, file: Path | None) -> list[_At]:
@@ -111,7 +126,7 @@ async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None
     parts = urlsplit(url)
     try:
         await client.get(f"{parts.scheme}://{parts.netloc}/healthz")
-    except (httpx2.HTTPError, OSError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         why = "its certificate is not trusted" if "CERTIFICATE" in str(error) else type(error).__name__
         start = f"accredit serve --config {file}" if file is not None else "accredit serve"
         raise ConfigurationError(
@@ -218,7 +233,7 @@ def _told(found: Sequence[_At], untried: Sequence[_Untried], *, enforced: bool, 
         count = sum(len(at.tried) for at in found)
         say(f"ok: {count} calls, each as it must be" if not bad else f"BAD: {len(bad)} of {count} calls", _style(ok))
     for at, each in bad:
-        where = f"{at.server or 'all servers'}, {at.era.value}" if at.server else at.era.value
+        where = ", ".join(filter(None, (at.server, at.era.value)))
         tell(f"error: {each.name} ({where}): {each.what}: {_WRONG[each.verdict]}")
     if not enforced:
         tell(f"error: {_OBSERVES}")

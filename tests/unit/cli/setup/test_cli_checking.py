@@ -47,6 +47,11 @@ def test_a_scope_that_differs_from_the_catalogs_is_found__readers_of_the_list_wo
     assert found(capsys, catalog, tool("a", scope="email:read")) == {"a": "other_scope"}
 
 
+def test_a_tool_that_is_called_as_one_of_the_gateways_own_is_found__nobody_could_call_it(capsys: Capture) -> None:
+    catalog = Catalog(default_tool=Entry(scope="mcp:tool"))
+    assert found(capsys, catalog, tool("accredit.drill"), tool("a")) == {"accredit.drill": "reserved_name"}
+
+
 def test_an_entry_that_names_no_tool_is_found__it_may_be_misspelt(capsys: Capture) -> None:
     assert found(capsys, Catalog(tools={"a": Entry(scope="email:send")})) == {"a": "no_such_tool"}
 
