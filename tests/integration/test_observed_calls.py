@@ -159,8 +159,9 @@ def test_a_tool_that_says_something_else_is_called_by_nobody(name: str, trust: T
             assert "list_inbox" not in [tool["name"] for tool in (await route.ask("tools/list", {}))["result"]["tools"]]
             for answer in (await route.ask("tools/call", INBOX), await called(route, trust, INBOX)):
                 refused(answer, -31012, "definition_changed")
-            found = [(each["verdict"], each.get("error"), each["enforced"]) for each in calls_of(route.log)]
-            assert found[1:] == [("deny", "definition_changed", True)] * 2
+            found = [(each["error"], each["enforced"], each.get("detail")) for each in calls_of(route.log)]
+            told = "refused all the same: definition_changed"
+            assert found[1:] == [("definition_changed", False, told)] * 2, "what happened is in the outcome"
 
     run(main())
 
@@ -184,11 +185,11 @@ def test_a_token_that_is_required_is_required__whatever_proof_comes_with_it(
             good = await route.send(post(route.era, "tools/call", INBOX, id=7), token=tokened.token())
             assert "result" in messages_of(good)[-1]
             assert len(route.received("tools/call")) == 1
-            assert [(each["verdict"], each["enforced"]) for each in calls_of(route.log)] == [
-                ("deny", True),
-                ("deny", True),
-                ("deny", False),
-            ]
+            found = [(each["verdict"], each["enforced"], each["status"]) for each in calls_of(route.log)]
+            assert found == [("deny", False, "error"), ("deny", False, "error"), ("deny", False, "ok")]
+            details = [each.get("detail") for each in calls_of(route.log)]
+            words = ("missing_token", "insufficient_scope")
+            assert details == [*(f"refused all the same: {word}" for word in words), None]
 
     run(main())
 

@@ -79,7 +79,7 @@ class Call(_Part, frozen=True):
 class RecordedDecision(_Part, frozen=True):
     """What was decided. `error` is the word for programs, `reason` is for people.
 
-    Version 2 added `enforced`, whether the decision took effect (where it is not set, it did), and the verdict
+    Version 2 added `enforced`, false where proofs are only observed (where it is not set, it is true), and the verdict
     `challenge`, for a call whose client was asked for a proof over a challenge.
     """
 
@@ -90,8 +90,8 @@ class RecordedDecision(_Part, frozen=True):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the call went on to its server, and so has an outcome: it was allowed, or its refusal was only
-        observed."""
+        """Whether the call has an outcome: it was allowed, or decisions were only observed. Then it went on to its
+        server, or the outcome says that it was refused all the same."""
         return self.verdict == "allow" or self.enforced is False
 
 

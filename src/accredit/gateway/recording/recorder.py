@@ -5,7 +5,9 @@ Asks the log (`ports.Records`). A call's life, in this order:
 1. `Recorder.begin` puts the decision into the log (step 9 of the decision); where that fails, nothing is forwarded;
 2. a call that goes on is open until it is settled: by its response, by what went wrong, or by the end of the exchange
    that it belongs to, whichever comes first. To settle it is done once, and goes on when whoever asked is cancelled;
-3. where the outcome can't be recorded, the client gets a refusal in place of the answer.
+3. where the outcome can't be recorded, the client gets a refusal in place of the answer;
+4. where proofs are only observed, each decision says that it was not enforced. A call that is refused all the same
+   (for its token, a pinned definition, a quota, its form) has an outcome at once, which says that.
 
 Lists are not recorded. What is recorded of params has neither `_meta` nor tokens, and, unless records are full, none of
 the arguments: so a constraint's reason, which quotes them, is cut. The target is recorded as it is, up to a bound.
@@ -72,6 +74,7 @@ from accredit.tokens import VerifiedToken
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
 _ALLOWED = RecordedDecision(verdict="allow")
 _SESSION_DIGITS = 32
+_REFUSED_ALL_THE_SAME = "refused all the same"
 _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
 
 
@@ -109,9 +112,12 @@ class Recorder:
         server: str = "",
         before: "Recorder | None" = None,
         merged: Collection[str] = (),
+        observes: bool = False,
     ) -> None:
-        """`before` is the one of this server until now: the calls that it has opened are this one's, too."""
+        """`before` is the one of this server until now: the calls that it has opened are this one's, too. With
+        `observes` no decision is enforced: of what is refused all the same the outcome says so (rule 4)."""
         self._server = server
+        self._observes = observes
         self._merged = frozenset(merged)
         self._records = records
         self._hides_sessions = hides_sessions
@@ -173,6 +179,9 @@ class Recorder:
             call.settle_later(NOT_FORWARDED)
             raise
         if not decided.decision.goes_on:
+            return None
+        if refused is not None:
+            await call.settle(Outcome(status="error", detail=f"{_REFUSED_ALL_THE_SAME}: {decided.decision.error}"))
             return None
         if client.session_id:
             self._in_sessions[client.session_id, request.id] = call
@@ -283,12 +292,18 @@ class Recorder:
     def _verdict(
         self, decision: Decision | None, refused: AccreditError | None, reason: str | None
     ) -> RecordedDecision:
-        """Return the verdict on a call that is `refused`, or goes on. Where the decision was only observed, that says
-        what would have been; what the call is refused for all the same is enforced."""
+        """Return the verdict on a call that is `refused`, or goes on. Where decisions are only observed, that says
+        what would have been (rule 4)."""
+        if refused is not None and self._observes:
+            return changed(self._word_on(refused, reason), enforced=False)
         if refused is None and decision is not None and not decision.enforced:
             return changed(self._verdict(None, decision.refusal, reason), enforced=False)
         if refused is None:
             return _ALLOWED
+        return self._word_on(refused, reason)
+
+    def _word_on(self, refused: AccreditError, reason: str | None) -> RecordedDecision:
+        """Return the verdict on a call that is, or would be, refused."""
         if not isinstance(refused, ProofRefused):
             return RecordedDecision(verdict="deny", error=_word(refused), reason=reason)
         given = refused.data.get("reason")
@@ -323,6 +338,7 @@ def recorder_of(
         server=settings.server,
         before=before,
         merged=[each.server for each in settings.members],
+        observes=settings.observes,
     )
 
 
