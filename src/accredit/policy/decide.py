@@ -446,9 +446,9 @@ class Case:
         return refusals.denied(self._call, self.entry, result)
 
 
-CaseOf = Callable[
-    [GuardedCall, Entry | None, Policy, int, VerifiedToken | None, Place, FlowOf | None, Pins | None], Case
-]
+CaseTerms = tuple[GuardedCall, Entry | None, Policy, int, VerifiedToken | None, Place, FlowOf | None, Pins | None]
+"""What a case is made of."""
+CaseOf = Callable[[*CaseTerms], Case]
 """Makes a case, as `Case` itself does."""
 
 _PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}

@@ -31,9 +31,8 @@ from accredit.consent import CALL, CallTerms
 from accredit.errors import FrameError, WireError
 from accredit.limits import MAX_RECORDED_TARGET
 from accredit.pins import Pins
-from accredit.policy.catalog import Entry
-from accredit.policy.decide import Case, decide
-from accredit.policy.decision import Decision, FlowOf, Policy
+from accredit.policy.decide import Case, CaseTerms, decide
+from accredit.policy.decision import Decision, Policy
 from accredit.policy.guarded_call import TASKS, GuardedCall, guarded_call_from_values
 from accredit.policy.merging import member_of_target
 from accredit.policy.needs import (
@@ -48,7 +47,6 @@ from accredit.policy.needs import (
     SpendChallenge,
     TakeUse,
 )
-from accredit.policy.tasks import Place
 from accredit.ports import Spending
 from accredit.ratify import (
     Constraint,
@@ -315,19 +313,8 @@ class _Past:
 class _PastCase(Case):
     """A case whose signatures were found good when it was recorded."""
 
-    def __init__(
-        self,
-        past: _Past,
-        call: GuardedCall,
-        entry: Entry | None,
-        policy: Policy,
-        now: int,
-        token: VerifiedToken | None,
-        place: Place,
-        flow_of: FlowOf | None,
-        pins: Pins | None,
-    ) -> None:
-        super().__init__(call, entry, policy, now, token, place, flow_of, pins)
+    def __init__(self, past: _Past, *terms: *CaseTerms) -> None:
+        super().__init__(*terms)
         self._past = past
 
     def _read(self) -> Generator[Need, object, ProofBundle]:
