@@ -33,8 +33,6 @@ from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KNOWN_GATEWAYS_BYTE
 from accredit.ratify.strict_json import parse
 from accredit.refusals import GATEWAY_CHANGED
 
-KNOWN_GATEWAYS = "known_gateways.json"
-
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
 

@@ -29,11 +29,12 @@ import msgspec
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
-from accredit.client.pins import KNOWN_GATEWAYS, GatewayPin
+from accredit.client.pins import GatewayPin
 from accredit.consent import CALL, Ask, is_for_call, this_call_only
 from accredit.consent.answers import refused_for_certain
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file, write_file
+from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_GRANTS, MAX_PRESENTED
 from accredit.policy.constraint_words import refused_constraint
 from accredit.policy.guarded_call import GuardedCall

@@ -60,19 +60,26 @@ class Source(NamedTuple):
                 )
             return text
         path = self.folder / source.file
+        data = secret_file(path, key, max_bytes)
         try:
-            content = read_file(path, max_bytes)
-        except ConfigurationError as error:
-            raise ConfigurationError(one_line(f"{key}: {error.what}"), one_line(error.remedy)) from None
-        if content.open_to_others:
-            raise ConfigurationError(
-                one_line(f"{key}: others can read {path} (mode {content.mode:04o})"),
-                one_line(f"chmod 600 {shlex.quote(str(path))}, and change the secret: it is known to whoever could"),
-            )
-        try:
-            return content.data.decode()
+            return data.decode()
         except UnicodeDecodeError:
             raise _unusable(key, source, "should be UTF-8") from None
+
+
+def secret_file(path: Path, key: str, max_bytes: int) -> bytes:
+    """Return what is in a file that is its owner's alone. `key` is the place in the configuration that names it. Raises
+    `ConfigurationError`."""
+    try:
+        content = read_file(path, max_bytes)
+    except ConfigurationError as error:
+        raise ConfigurationError(one_line(f"{key}: {error.what}"), one_line(error.remedy)) from None
+    if content.open_to_others:
+        raise ConfigurationError(
+            one_line(f"{key}: others can read {path} (mode {content.mode:04o})"),
+            one_line(f"chmod 600 {shlex.quote(str(path))}, and change the secret: it is known to whoever could"),
+        )
+    return content.data
 
 
 def _checked(text: str, source: SecretFrom, key: str) -> str:

@@ -8,14 +8,11 @@ In this order; each failure is a `ConfigurationError`, which quotes nothing of a
 3. nobody but its owner may read a file with a password.
 """
 
-import shlex
-
 from msgspec.structs import replace
 
-from accredit.base.text import one_line
 from accredit.config.load import Loaded, folder_of
+from accredit.config.sources import secret_file
 from accredit.errors import ConfigurationError
-from accredit.keys import read_file
 from accredit.limits import MAX_PASSWORD_BYTES, MAX_SPENT_IN_DATABASE
 from accredit.stores import PostgresDatabase, StoreUrl, parse_store_url
 
@@ -46,13 +43,5 @@ def _with_password(url: PostgresDatabase, loaded: Loaded) -> PostgresDatabase:
     if password is None:
         return url
     path = folder_of(loaded, ("store", "password")) / password.file
-    try:
-        content = read_file(path, MAX_PASSWORD_BYTES)
-    except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"store.password: {error.what}"), one_line(error.remedy)) from None
-    if content.open_to_others:
-        raise ConfigurationError(
-            one_line(f"store.password: others can read {path} (mode {content.mode:04o})"),
-            one_line(f"chmod 600 {shlex.quote(str(path))}, and change the password: it is known to whoever could"),
-        )
+    secret_file(path, "store.password", MAX_PASSWORD_BYTES)
     return replace(url, password_file=path)

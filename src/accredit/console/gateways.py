@@ -40,7 +40,6 @@ from accredit.limits import (
 )
 from accredit.net.fetch import trust
 
-KNOWN_GATEWAYS = "known_gateways.json"
 _STATUSES = ("ok", "not ready", "draining")
 _MAX_PARTS = 100
 _LATE = f"no answer within {HEALTH_SECONDS:g} s"

@@ -27,7 +27,7 @@ from accredit.console import browser
 from accredit.console.api import Page, Part
 from accredit.console.connections import PageConnection
 from accredit.console.desk import Desk
-from accredit.console.gateways import KNOWN_GATEWAYS, Gateways, read_known
+from accredit.console.gateways import Gateways, read_known
 from accredit.console.health import HealthPart
 from accredit.console.journal import Journal
 from accredit.console.lists import ListPlace
@@ -42,6 +42,7 @@ from accredit.console.socket import DeskSocket, listen
 from accredit.console.unlock import KeyHolder
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile
+from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import BROWSER_SECONDS, LISTEN_BACKLOG, MAX_DESK_THREADS
 
 _LOOPBACK = "127.0.0.1"

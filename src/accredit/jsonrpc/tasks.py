@@ -32,7 +32,8 @@ from accredit.jsonrpc.objects import (
 from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
 from accredit.limits import ITEMS_AT_ONCE, LONG_ANSWER_BYTES, MAX_SPLIT_BYTES, MAX_TASK_ID_CHARS
 
-_RELATED = "io.modelcontextprotocol/related-task"
+RELATED_TASK = "io.modelcontextprotocol/related-task"
+"""The member of `_meta` that names the task which a message belongs to."""
 _STATUS_NOTIFICATIONS = frozenset({"notifications/tasks/status", TASK_NOTIFICATION})
 
 _CREATED = Names("task", "resultType", "content", TASK_MEMBER, "ttl", "ttlMs", "requestState", "_meta")
@@ -177,7 +178,7 @@ def _announced(task: dict[str, Raw], ttl_name: str) -> Announced:
 
 
 def _related(members: dict[str, Raw]) -> Raw | None:
-    related = opened_meta(members.get("_meta")).get(_RELATED)
+    related = opened_meta(members.get("_meta")).get(RELATED_TASK)
     if related is None:
         return None
     if not is_object(related):

@@ -16,6 +16,8 @@ OWN_FOLDER = "accredit"
 """The name of our folder in each of the user's."""
 JOURNAL = "journal.jsonl"
 """The name of the desk's journal."""
+KNOWN_GATEWAYS = "known_gateways.json"
+"""The name of the file with the gateways that `connect` has met, beside the key that it signs with."""
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:

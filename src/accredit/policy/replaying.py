@@ -47,6 +47,7 @@ from accredit.policy.needs import (
     SpendChallenge,
     TakeUse,
 )
+from accredit.policy.suggesting import UNKNOWN, UNSIGNED
 from accredit.ports import Spending
 from accredit.ratify import (
     Constraint,
@@ -80,10 +81,8 @@ OPEN = {
 """Why it can't be told how a call would be decided, by the words that programs get."""
 
 _TOKEN_ERRORS = frozenset({"missing_token", "invalid_token", "insufficient_scope", "keys_unavailable"})
-_UNKNOWN = frozenset({"unknown_tool", "unknown_resource", "unknown_prompt"})
-_UNSIGNED = frozenset({"missing_ratify_proof", "ratify_challenge_required"})
 _CHANGED = "definition_changed"
-_OF_AUTHORITY = _UNSIGNED | _UNKNOWN | _TOKEN_ERRORS | {_CHANGED}
+_OF_AUTHORITY = UNSIGNED | UNKNOWN | _TOKEN_ERRORS | {_CHANGED}
 _FOR_GOOD = frozenset({"ratify_replayed", "ratify_expired"})
 """What a bad proof was refused for that no configuration changes."""
 _Steps = Generator[Need, object, Decision]
@@ -207,7 +206,7 @@ def was_allowed(record: CallRecord) -> bool:
 def _without_authority(past: "_Past", policy: Policy, record: CallRecord) -> Verdict:
     """Decide a call whose signatures were not found good: nobody signed it, or badly, or nobody looked."""
     error = _error(record)
-    if error in _UNSIGNED or was_allowed(record):
+    if error in UNSIGNED or was_allowed(record):
         return past.driven(decide(past.call, policy, past.at))
     if policy.catalog.find(past.call.method, past.call.target) is None:
         return Verdict(False, f"unknown_{past.call.method.partition('/')[0].removesuffix('s')}")

@@ -41,8 +41,10 @@ from accredit.ratify import Extension
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _TOOLS = "tools/call"
-_UNKNOWN = frozenset({"unknown_tool", "unknown_resource", "unknown_prompt"})
-_UNSIGNED = frozenset({"missing_ratify_proof", "ratify_challenge_required"})
+UNKNOWN = frozenset({"unknown_tool", "unknown_resource", "unknown_prompt"})
+"""Words of refusals: the catalog names no such target."""
+UNSIGNED = frozenset({"missing_ratify_proof", "ratify_challenge_required"})
+"""Words of refusals: no proof came."""
 
 WHY = {
     "unsigned": "nobody signed them",
@@ -218,7 +220,7 @@ class Suggester:
         if call.method in TASKS:
             self._tasks.add(record.times.received)
             return ""
-        if not is_allowed and error not in _UNKNOWN and error != "ratify_scope_denied":
+        if not is_allowed and error not in UNKNOWN and error != "ratify_scope_denied":
             return "constraint" if error.startswith("ratify_constraint_") else "other"
         found = self._found(call.server or "", call.method, call.target or "")
         return found if isinstance(found, str) else self._count(record, authority, found, is_allowed=is_allowed)
@@ -274,7 +276,7 @@ class Suggester:
 def _without_authority(record: CallRecord) -> str:
     error = record.decision.error or "" if record.decision is not None else ""
     is_allowed = record.decision is not None and record.decision.verdict == "allow"
-    if is_allowed or error in _UNKNOWN | _UNSIGNED:
+    if is_allowed or error in UNKNOWN | UNSIGNED:
         return "unsigned"
     return "bad_proof" if error.startswith("ratify_") else "other"
 

@@ -12,8 +12,9 @@ from accredit.base.addresses import is_loopback_host
 from accredit.cli.actions.doctor.findings import Finding, bad, command_line, faulty, good, note
 from accredit.cli.actions.doctor.surroundings import Surroundings
 from accredit.config.listen import url_here
-from accredit.console.gateways import KNOWN_GATEWAYS, GatewayHealth, Gateways, read_known
+from accredit.console.gateways import GatewayHealth, Gateways, read_known
 from accredit.errors import ConfigurationError
+from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import CLOCK_DIFFERENCE_SECONDS
 
 _STILL_GOOD = {"revocations", "key_sets", "reload", "instructions", "schema"}

@@ -67,9 +67,6 @@ class Kept(NamedTuple):
         return {"resultType": "complete", "ttlMs": self.ttl_ms, "cacheScope": scope}
 
 
-NOT_KEPT = Kept(0, public=False)
-
-
 def kept_of(result: Mapping[str, Raw]) -> Kept:
     """Return how long one server's answer may be kept: not at all where it does not say."""
     return Kept(max(as_integer(result.get("ttlMs")) or 0, 0), as_string(result.get("cacheScope")) == "public")

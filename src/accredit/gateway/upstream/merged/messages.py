@@ -27,9 +27,9 @@ from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_PROGRESS, TASK_MEMBER, TASK_NOTIFICATION
 from accredit.jsonrpc.objects import as_string, is_object, may_name, members
+from accredit.jsonrpc.tasks import RELATED_TASK
 from accredit.policy.merging import member_of_name, merged_name, merged_uri
 
-RELATED_TASK = "io.modelcontextprotocol/related-task"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"

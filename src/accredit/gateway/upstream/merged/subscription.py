@@ -16,6 +16,7 @@ from accredit.errors import AccreditError, FrameError, RequestError, UpstreamUna
 from accredit.gateway.headers import RequestHead
 from accredit.gateway.replies import refusal
 from accredit.gateway.upstream.merged.events import EventMapper
+from accredit.gateway.upstream.merged.lists import UNAVAILABLE
 from accredit.gateway.upstream.merged.member import MergedMember
 from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, CANCELLED, list_of
 from accredit.gateway.upstream.merged.streams import LISTS, Part, SharedStream, told
@@ -28,7 +29,6 @@ from accredit.jsonrpc.result_types import COMPLETE
 from accredit.jsonrpc.sse import encode_event
 from accredit.policy.merging import member_of_name, member_of_uri
 
-UNAVAILABLE = "dev.accredit/unavailable"
 _RESOURCES = "resourceSubscriptions"
 _TASKS = "taskIds"
 _WHOSE = {_RESOURCES: member_of_uri, _TASKS: member_of_name}

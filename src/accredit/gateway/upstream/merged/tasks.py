@@ -6,13 +6,14 @@
 from msgspec import Raw
 from msgspec.structs import replace
 
-from accredit.gateway.upstream.merged.messages import RELATED_TASK, with_task
+from accredit.gateway.upstream.merged.messages import with_task
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.long_text import Steps, pairs_in_steps
 from accredit.jsonrpc.methods import TASK_MEMBER, TASK_METHODS
 from accredit.jsonrpc.objects import is_object, may_name, members
 from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.tasks import RELATED_TASK
 from accredit.limits import LONG_ANSWER_BYTES
 
 _NAMED = TASK_MEMBER.encode("ascii")
