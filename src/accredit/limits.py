@@ -1753,6 +1753,10 @@ EXPORT_LAST_SECONDS = 2.0
 MAX_COLLECTOR_BYTES = 65_536
 """Bytes of a collector's answer that are read: it says how many records were rejected, and why, which nobody reads."""
 
+COLLECTOR_WORK_SECONDS = 1.0
+"""Processor time of the sending thread for one message and its answer: a megabyte over TLS takes some 10 ms, the first
+message loads modules. While that thread computes no call does."""
+
 EXPORT_RETRY_SECONDS, MAX_EXPORT_RETRY_SECONDS = 1.0, 30.0
 """The pause before a collector that takes nothing for now gets the same spans again, doubled each time up to the
 second; a part of it is left to chance, so that gateways do not come all at once."""

@@ -4,11 +4,12 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.world.postgres import a_user, cluster, database_for
 from tests.world.raw_server import PATIENCE
 from tests.world.records import NOW_MS, gateway
 from tests.world.running import run
+from tests.world.small_disk import SmallDisk
 from tests.world.warm import Warm
 
 from accredit.attest import timestamp, verify_log
@@ -51,9 +53,13 @@ class Store:
 
     def follow(self, *arguments: str, sink: str = "siem") -> "Warm":
         """The command; by default to the file."""
-        to = arguments or ("--format", "jsonl", "--to", str(self.file))
-        command = [sys.executable, "-m", "accredit", "log", "follow", "--sink", sink, "--store", self.url, *to]
+        command = self.following(*arguments, sink=sink)
         return Warm(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def following(self, *arguments: str, sink: str = "siem") -> list[str]:
+        """What is typed for that."""
+        to = arguments or ("--format", "jsonl", "--to", str(self.file))
+        return [sys.executable, "-m", "accredit", "log", "follow", "--sink", sink, "--store", self.url, *to]
 
     def calls(self, number: int) -> None:
         async def main() -> None:
@@ -283,6 +289,55 @@ def test_a_file_that_was_moved_away_is_made_anew(store: Store) -> None:
     assert ended(process)[0] == 0
     assert set(store.lines()).isdisjoint(before)
     assert store.file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_disk_that_is_full_tears_no_line_and_loses_none(tmp_path: Path) -> None:
+    store = Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db")
+    store.calls(8)
+    with SmallDisk(tmp_path, 1) as disk:
+        disk.fill(but=2)  # so it ends in the midst of a line
+        to = ("--format", "jsonl", "--to", str(disk.path / "calls.jsonl"))
+        process = Warm([*disk.within, *store.following(*to)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        assert b"siem takes nothing, and is tried again: No space left on device" in process.stderr.readline()
+        disk.make_room()
+        store.file = Path(f"/proc/{process.pid}/root{disk.path}/calls.jsonl")
+        wait_until(store.has_all)
+        assert len(store.lines()) == len(store.export())
+        assert ended(process)[0] == 0
+
+
+def test_a_file_that_was_copied_and_emptied_gets_what_comes_then(store: Store) -> None:
+    store.calls(1)
+    process = store.follow()
+    wait_until(store.has_all)
+    before = set(store.lines())
+    os.truncate(store.file, 0)  # logrotate's copytruncate
+    store.calls(1)
+    wait_until(lambda: store.export() <= before | set(store.lines()))
+    assert ended(process)[0] == 0
+    assert set(store.lines()).isdisjoint(before)
+
+
+def test_two_sinks_that_have_one_file_mix_no_lines(tmp_path: Path) -> None:
+    store = Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db")
+    store.calls(50)
+    both = [store.follow(sink=name) for name in ("one", "other")]
+    wait_until(lambda: len(store.lines()) == 2 * len(store.export()))
+    for process in both:
+        assert ended(process)[0] == 0
+    assert {*store.lines()} == store.export()
+
+
+def test_a_place_beyond_the_end_of_the_log_is_told__and_all_is_sent(tmp_path: Path) -> None:
+    store = Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db")
+    store.calls(2)
+    with closing(sqlite3.connect(store.path)) as database:
+        database.execute("INSERT INTO log_sinks VALUES ('siem', 1000000)")
+        database.commit()
+    process = store.follow()
+    wait_until(store.has_all)
+    assert "has lost entries, and is sent from its beginning" in ended(process)[1]
 
 
 def test_a_gateways_user_may_follow__and_goes_on_after_its_connections_were_cut(

@@ -1,6 +1,7 @@
 """Telemetry goes to its collector, which may be slow, away or hostile: calls wait for none of it, and nothing grows."""
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -177,6 +178,25 @@ def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
             collector = Collector(server.url)
             await collector.send("/v1/traces", b"x", 20)
             await collector.aclose()
+
+    run(main())
+
+
+@pytest.mark.holds("net/otlp", 2)
+@pytest.mark.parametrize("interim", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n"])
+def test_a_collector_that_only_ever_begins_to_answer_does_not_keep_the_processor_busy(interim: bytes) -> None:
+    async def endless(connection: Connection) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                await connection.send(interim * 2000)
+
+    async def main() -> None:
+        async with RawServer(hostile(endless)) as server:
+            collector = Collector(server.url)
+            with pytest.raises(CollectorError, match="too much work for one answer") as refused:
+                await collector.send("/v1/traces", b"x", 60)
+            await collector.aclose()
+        assert refused.value.passing  # asked less and less often, then
 
     run(main())
 

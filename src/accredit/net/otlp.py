@@ -1,7 +1,9 @@
 """Sending to a collector of telemetry: OTLP over HTTP. I/O: the network.
 
 1. No proxy, credential or certificate from the environment, and no redirect.
-2. One request at a time, within one time limit for all of it; at most `MAX_COLLECTOR_BYTES` of the answer are read.
+2. One request at a time, within one time limit for all of it, and one for the work that it makes: a head without an end
+   (such as 100 Continue, again and again) must not take the processor from calls. At most `MAX_COLLECTOR_BYTES` of the
+   answer's body are read.
 3. A good status says that it was taken, whatever comes behind it. What may pass is what OTLP 1.x names ("OTLP/HTTP
    Response", "Failures"): 429, 502, 503, 504, and no answer. `Retry-After` counts, up to `MAX_RETRY_AFTER_SECONDS`.
 4. Nothing that the collector says is in an error.
@@ -9,12 +11,13 @@
 
 import asyncio
 from email.utils import parsedate_to_datetime
+from time import thread_time
 
 import httpx2
 
 from accredit.base.clock import unix_seconds
 from accredit.errors import CollectorError
-from accredit.limits import MAX_COLLECTOR_BYTES, MAX_RETRY_AFTER_SECONDS
+from accredit.limits import COLLECTOR_WORK_SECONDS, MAX_COLLECTOR_BYTES, MAX_RETRY_AFTER_SECONDS
 from accredit.net.fetch import trust
 
 _PROTOBUF = "application/x-protobuf"
@@ -33,18 +36,24 @@ class Collector:
     async def send(self, path: str, body: bytes, timeout: float) -> bytes:
         """Send a message within `timeout` seconds. Return the answer to one that was taken: b"" if that is not one to
         be read. Raises `CollectorError` if it may not have been taken."""
-        was_taken = False
+        was_taken, watching = False, None
         try:
-            async with asyncio.timeout(timeout), self._client.stream("POST", self._url + path, content=body) as answer:
-                was_taken, status = answer.is_success, answer.status_code
-                if not was_taken:
-                    wait = _wait(answer.headers.get("retry-after", ""))
-                    raise CollectorError(f"status {status}", passing=status in _PASSING, wait=wait)
-                return await _message(answer)
+            async with asyncio.timeout(timeout) as limit:
+                watching = asyncio.create_task(_end_when_busy(limit))
+                async with self._client.stream("POST", self._url + path, content=body) as answer:
+                    was_taken, status = answer.is_success, answer.status_code
+                    if not was_taken:
+                        wait = _wait(answer.headers.get("retry-after", ""))
+                        raise CollectorError(f"status {status}", passing=status in _PASSING, wait=wait)
+                    return await _message(answer)
         except TimeoutError:
-            problem = f"no answer within {timeout:g} s"
+            is_busy = watching is not None and watching.done()
+            problem = "too much work for one answer" if is_busy else f"no answer within {timeout:g} s"
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
             problem = type(error).__name__
+        finally:
+            if watching is not None:
+                watching.cancel()
         if was_taken:
             return b""
         raise CollectorError(problem)
@@ -52,6 +61,15 @@ class Collector:
     async def aclose(self) -> None:
         """Close its connection."""
         await self._client.aclose()
+
+
+async def _end_when_busy(limit: asyncio.Timeout) -> None:
+    began = thread_time()
+    while True:
+        await asyncio.sleep(COLLECTOR_WORK_SECONDS / 4)
+        if thread_time() - began >= COLLECTOR_WORK_SECONDS:
+            limit.reschedule(asyncio.get_running_loop().time())
+            return
 
 
 async def _message(answer: httpx2.Response) -> bytes:

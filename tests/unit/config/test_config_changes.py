@@ -32,6 +32,10 @@ def read(folder: Path, text: str) -> tuple[Loaded, ReadFiles]:
         ("", '[store]\nurl = "sqlite:///a.db"\n', "store.url"),
         ("", '[attest]\nkey_file = "other.key"\n', "attest.key_file"),
         ("", '[gateway]\ntls_cert_file = "a"\ntls_key_file = "b"\n', "gateway.tls_cert_file"),
+        ("", "[admin]\nport = 1\n", "admin.port"),
+        ("[admin]\nport = 1\n", '[admin]\nport = 1\nhost = "0.0.0.0"\n', "admin.host"),
+        ("", '[telemetry]\nendpoint = "http://127.0.0.1:1"\n', "telemetry.endpoint"),
+        ("", "[telemetry]\nsample = 1.0\n", "telemetry.sample"),
     ],
 )
 def test_what_holds_until_a_restart_is_not_changed_while_it_runs(

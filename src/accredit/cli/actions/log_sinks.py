@@ -6,8 +6,10 @@ import fcntl
 import os
 import stat
 import sys
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -38,10 +40,16 @@ class Target(Protocol):
 
 
 class LinesFile:
-    """A file to which lines are appended. It is opened for each batch, so another program may move it away."""
+    """A file to which lines are appended. It is opened for each batch, so another program may move it away.
+
+    Of a batch for which there was no room, the lines that are on the disk are not written again: tried again and again,
+    they would take each bit of room that there is.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._batch: Sequence[Envelope] = ()
+        self._written = 0
 
     def __enter__(self) -> Self:
         try:
@@ -56,13 +64,23 @@ class LinesFile:
 
     def take(self, envelopes: Sequence[Envelope]) -> int:
         """Append lines; they are on the disk then."""
+        if envelopes is not self._batch:
+            self._batch, self._written = envelopes, 0
         descriptor = self._open()
         try:
-            _write(descriptor, _lines(envelopes))
-            os.fsync(descriptor)
+            self._append(descriptor, [encode_envelope(each) + b"\n" for each in envelopes[self._written :]])
         finally:
             os.close(descriptor)
         return 0
+
+    def _append(self, descriptor: int, lines: Sequence[bytes]) -> None:
+        start = os.fstat(descriptor).st_size
+        try:
+            _write(descriptor, b"".join(lines))
+        finally:
+            os.fsync(descriptor)
+            ends = accumulate(map(len, lines), initial=start)
+            self._written += max(0, bisect_right([*ends], os.fstat(descriptor).st_size) - 1)  # or somebody emptied it
 
     def _open(self) -> int:
         """Return the file, locked, after its last whole line: one that a killed process has not ended comes again."""
