@@ -149,7 +149,10 @@ def test_a_database_without_our_tables_stops_the_start_and_the_commands_make_the
     done = accredit("store", "migrate", *known, "--json", folder=tmp_path)
     assert (done.returncode, json.loads(done.stdout)) == (0, {"before": None, "after": VERSION, "left_over": []})
     status = accredit("store", "status", "--json", "--config", "accredit.toml", folder=tmp_path)
-    assert (status.returncode, json.loads(status.stdout)) == (0, {"schema": VERSION, "known": VERSION, "current": True})
+    assert (status.returncode, json.loads(status.stdout)) == (
+        0,
+        {"schema": VERSION, "known": VERSION, "current": True, "serves": True},
+    )
     assert "no table is changed" in accredit("store", "migrate", *known, folder=tmp_path).stdout
     checked = accredit("config", "check", "--config", "accredit.toml", folder=tmp_path)
     assert checked.returncode in (0, 2), checked.stderr

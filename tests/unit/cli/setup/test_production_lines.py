@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.cli.test_docs_command_lines import parse
 from tests.world.certificates import write_certificate
 from tests.world.logs import Log
 from tests.world.records import ALLOW, DENY, decided
@@ -259,6 +261,10 @@ def test_each_line_finds_what_it_is_there_for__and_says_what_mends_it(
     told = judged(found(folder, **place))
     assert told[f"production.{name}"][0] == state, told
     assert said in told[f"production.{name}"][1]
+    for command in re.findall(
+        r"(?:^| )(accredit (?:config|pin|store|log prune)[^`]* --config \S+)", told[f"production.{name}"][1]
+    ):
+        parse(shlex.split(command)[1:])
 
 
 @pytest.mark.parametrize(("file", "bits", "line"), [("gateway.key", 0o644, "keys"), ("accredit.lock", 0o666, "files")])

@@ -6,6 +6,7 @@ Each is a function of the facts, and its name is that of the line: `production.N
 from accredit.cli.actions.doctor.findings import command_line
 from accredit.cli.actions.doctor.production.facts import Facts, Unknown
 from accredit.cli.actions.doctor.production.results import Result, no, ok, unknown
+from accredit.config import own_key_file
 from accredit.limits import (
     CLOCK_SKEW_WARN_SECONDS,
     PRODUCTION_DESCRIPTORS,
@@ -103,8 +104,9 @@ def room(facts: Facts) -> Result:
     free, size = facts.room
     what = f"{free >> 20} MiB of {size >> 20} are free where the store is"
     if free < PRODUCTION_ROOM_BYTES:
-        prune = command_line("accredit", "log", "prune", "--before", "90d", "--config", str(facts.loaded.file))
-        return no(what, "make room, or remove old records", prune)
+        key = str(own_key_file(facts.loaded) or "gateway.key")
+        prune = ("accredit", "log", "prune", "--before", "90d", "--key", key, "--config", str(facts.loaded.file))
+        return no(what, "make room, or remove records that are older than you have to keep", command_line(*prune))
     return ok(what)
 
 
