@@ -305,9 +305,14 @@ def test_120_mib_of_json_stop_at_100_and_cost_no_more() -> None:
     run(case())
 
 
+LARGE = pytest.mark.parametrize("mib", [200, pytest.param(512, marks=pytest.mark.long)])
+"""More than there may be in memory."""
+
+
+@LARGE
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
-def test_a_bomb_of_512_mib_stops_at_100_and_costs_no_more(coding: str) -> None:
-    script = sends_pieces(coded(coding), lambda: packed(coding, json_pieces(512)))
+def test_a_bomb_of_hundreds_of_mib_stops_at_100_and_costs_no_more(coding: str, mib: int) -> None:
+    script = sends_pieces(coded(coding), lambda: packed(coding, json_pieces(mib)))
 
     async def case() -> None:
         async with World(script) as world:
@@ -322,13 +327,14 @@ def test_a_bomb_of_512_mib_stops_at_100_and_costs_no_more(coding: str) -> None:
     run(case())
 
 
+@LARGE
 @pytest.mark.parametrize("coding", [None, "gzip", "br"])
-def test_an_event_of_512_mib_stops_at_16_and_costs_no_more(coding: str | None) -> None:
+def test_an_event_of_hundreds_of_mib_stops_at_16_and_costs_no_more(coding: str | None, mib: int) -> None:
     news = event(log_message())
 
     def pieces() -> Iterator[bytes]:
         yield news + b"data: "
-        yield from json_pieces(512)
+        yield from json_pieces(mib)
 
     head = STREAM_HEAD if coding is None else STREAM_HEAD[:-2] + f"Content-Encoding: {coding}\r\n\r\n".encode()
     script = sends_pieces(head, pieces if coding is None else lambda: packed(coding, pieces()))

@@ -53,11 +53,12 @@ def messages(draw: st.DrawFn) -> tuple[str, dict[str, Any], str, list[tuple[str,
     return method, params, draw(marked), headers
 
 
+@pytest.mark.parametrize("examples", [2, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("kind", "era"), WAYS, ids=[f"{kind}-{era.value}" for kind, era in WAYS])
 def test_no_mark_of_a_peer_s_is_in_any_metric_span_or_message_to_the_collector(
-    kind: str, era: Era, tmp_path: Path
+    kind: str, era: Era, examples: int, tmp_path: Path
 ) -> None:
-    @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.lists(messages(), min_size=3, max_size=5))
     def holds(asked: list[tuple[str, dict[str, Any], str, list[tuple[str, str]]]]) -> None:
         measured = Measured()

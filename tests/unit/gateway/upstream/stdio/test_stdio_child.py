@@ -140,6 +140,7 @@ def test_a_child_that_ignores_the_end_and_sigterm_is_killed(loop_factory: LoopFa
     check(main, loop_factory)
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_grandchildren_end_with_a_child(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         async with running() as child:
@@ -152,6 +153,7 @@ def test_grandchildren_end_with_a_child(loop_factory: LoopFactory) -> None:
 
 
 @pytest.mark.holds("gateway/upstream/stdio/child", 3)
+@pytest.mark.usefixtures("short_grace")
 def test_grandchildren_end_with_a_child_that_ends_by_itself__they_hold_its_pipes(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         async with running() as child:
