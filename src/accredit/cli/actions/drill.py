@@ -127,10 +127,13 @@ async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None
     try:
         await client.get(f"{parts.scheme}://{parts.netloc}/healthz")
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        why = "its certificate is not trusted" if "CERTIFICATE" in str(error) else type(error).__name__
+        untrusted = "CERTIFICATE" in str(error)
+        why = "its certificate is not trusted" if untrusted else type(error).__name__
         start = f"accredit serve --config {file}" if file is not None else "accredit serve"
+        remedy = f"start it with `{start}`, or name its endpoint with --url"
         raise ConfigurationError(
-            f"no gateway answers at {url} ({why})", f"start it with `{start}`, or name its endpoint with --url"
+            f"no gateway answers at {url} ({why})",
+            "name the file of the authority that signed it: SSL_CERT_FILE" if untrusted else remedy,
         ) from None
 
 
