@@ -162,8 +162,11 @@ def short(holder_id: str) -> str:
 
 
 def timestamp(at: int) -> str:
-    """Return a time in RFC 3339, UTC."""
-    return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
+    """Return a time in RFC 3339, UTC; outside the years that it can write, the number."""
+    try:
+        return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{at} s after 1970"
 
 
 def _firsts(ask: Ask, known: Circumstances) -> list[Caution]:

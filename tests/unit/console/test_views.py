@@ -9,7 +9,7 @@ from accredit.consent import Ask
 from accredit.consent.asks import AskedGateway, AskedRefusal, Asker, ServerWords
 from accredit.consent.offers import offers_for
 from accredit.console.desk import Choice, signed_certificate
-from accredit.console.views import Circumstances, choices, describe, preview
+from accredit.console.views import Circumstances, choices, describe, preview, timestamp
 from accredit.errors import AskError
 from accredit.pins.shown import shown
 
@@ -126,3 +126,8 @@ def test_of_what_can_t_be_allowed_here_there_is_no_choice() -> None:
     ask: Ask = an_ask({"name": "a<b", "arguments": {}})
     assert choices(ask, circumstances()) == ()
     assert "accredit grant" in describe(ask, circumstances()).refused
+
+
+def test_a_time_of_no_year_is_shown_as_a_number__and_ends_no_page() -> None:
+    assert timestamp(0) == "1970-01-01T00:00:00Z"
+    assert timestamp(2**53) == f"{2**53} s after 1970"
