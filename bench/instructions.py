@@ -1,4 +1,5 @@
-"""`python -m bench.instructions [NAME...]`: how many instructions one call takes of the gateway, counted by valgrind.
+"""`python -m bench.instructions [NAME...] [--watched]`: how many instructions one call takes of the gateway, counted by
+valgrind.
 
 A steady measure where CPU time is not: load from elsewhere does not move it. What the kernel does is not in it. A
 gateway runs under callgrind; after some calls that fill its caches its counts are set to zero, so many calls follow one
@@ -19,6 +20,7 @@ from bench.errors import BenchError
 from bench.payloads import CALLS, Call
 from bench.processes import configured, upstream
 
+WATCHED = "[admin]\nport = 0\n"
 WARMING_CALLS, CALLS_EACH, CONNECTIONS = 20, 50, 4
 START_SECONDS = 240.0
 _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
@@ -29,30 +31,32 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__)
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(CALLS)}")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="leave what callgrind wrote there, for kcachegrind")
+    parser.add_argument("--watched", action="store_true", help="count also with metrics on")
     options = parser.parse_args(arguments)
     names = options.names or ["200b-json", "200b-varied", "200b-modern", "200b-sse", "32k-json"]
     try:
         with tempfile.TemporaryDirectory(prefix="accredit-bench-") as folder:
             for name in names:
-                print(
-                    f"{name}: {asyncio.run(counted(CALLS[name], Path(folder), options.keep)):,} instructions",
-                    flush=True,
-                )
+                found = asyncio.run(counted(CALLS[name], Path(folder), options.keep))
+                print(f"{name}: {found:,} instructions", flush=True)
+                if options.watched:
+                    watched = asyncio.run(counted(CALLS[name], Path(folder), options.keep, WATCHED)) - found
+                    print(f"{name}: {watched:+,} with metrics on ({watched / found:+.1%})", flush=True)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def counted(call: Call, folder: Path, keep: Path | None) -> int:
-    """The instructions of one call, in user space."""
+async def counted(call: Call, folder: Path, keep: Path | None, more: str = "") -> int:
+    """The instructions of one call, in user space; with `more` in the configuration."""
     if shutil.which("valgrind") is None:
         raise BenchError("valgrind is not installed (Debian: apt-get install valgrind)")
     output = (keep or folder) / f"{call.name}.callgrind"
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}", "--instr-atstart=no", sys.executable,
                "-c", "import sys; from accredit.cli import main; sys.exit(main())"]  # fmt: skip
     with upstream("upstream", folder) as server:
-        toml = f'[upstream]\nurl = "{server.url}"\n[gateway]\nport = 0\n'
+        toml = f'[upstream]\nurl = "{server.url}"\n[gateway]\nport = 0\n{more}'
         with configured(toml, folder, "instructions", command=command, patience=START_SECONDS) as gateway:
             await _post_all(gateway.url, call, WARMING_CALLS)
             _control(gateway.pid, "--instr=on")

@@ -35,7 +35,7 @@ from accredit.telemetry.export import Encoding, Exporter, rejected_count
 from accredit.telemetry.families import SERVER_SECONDS, SPANS
 from accredit.telemetry.tracing import Span, TraceContext
 
-pytestmark = pytest.mark.holds("telemetry/export")
+pytestmark = [pytest.mark.holds("telemetry/export"), pytest.mark.holds("telemetry/span_messages")]
 
 CONTEXT = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", True)
 SPAN = Span("server", "tools/call pay", CONTEXT, "1" * 16, 10**18, 10**18 + 5, {"a": "b"}, True, CONTEXT)
