@@ -1,5 +1,5 @@
 """The how-tos on two gateways and on backups are done here as they are written, with a real PostgreSQL and a
-real HAProxy: only the addresses are others, and nobody waits for a balancer's checks as long as there."""
+real HAProxy: only the addresses are others, and no gateway waits for a balancer where none asks it."""
 
 import contextlib
 import os
@@ -51,8 +51,7 @@ class Hosts:
         ):
             text = text.replace(address, f"127.0.0.1:{here}")
         text = text.replace("https://mcp.example.org", f"http://127.0.0.1:{self.balancer}")
-        text = text.replace("mcp.example.org", "127.0.0.1")
-        return re.sub(r"^drain_seconds = \d+", "drain_seconds = 1", text, flags=re.MULTILINE)
+        return text.replace("mcp.example.org", "127.0.0.1")
 
     def run(self, command: str, folder: Path) -> str:
         """Types a command of a page; returns what it prints."""
@@ -81,6 +80,14 @@ def configured(configuration: Path, hosts: Hosts, sections: str, port: int) -> N
         name = section.splitlines()[0]
         there = re.compile(re.escape(name) + r"\n(?:(?!\[).*\n)*")
         text = there.sub(lambda _, new=section: new, text) if there.search(text) else f"{text}\n{section}"
+    configuration.write_text(text, "utf-8")
+
+
+def without_drain(folder: Path) -> None:
+    """Has a gateway end at once: no call comes after it."""
+    configuration = folder / "accredit.toml"
+    text, count = re.subn(r"^drain_seconds = \d+", "drain_seconds = 0", configuration.read_text("utf-8"), flags=re.M)
+    assert count == 1
     configuration.write_text(text, "utf-8")
 
 
@@ -133,6 +140,7 @@ def test_the_how_to_on_two_gateways_does_what_it_says__one_may_go_and_every_reco
     mail = f"{sys.executable} {ROOT}/examples/mail_server.py --port {hosts.server}"
     with running(mail, "Uvicorn running", tmp_path):
         (one, other), (serve, agent, look) = fleet(hosts, tmp_path)
+        without_drain(one)  # the last
         made = tmp_path / "fleet"
         *keys, call = agent.strip().splitlines()
         proxy, sticky = [hosts.told(body) for kind, body in blocks("two-gateways.md") if kind == "haproxy"]
@@ -162,6 +170,7 @@ def test_the_how_to_on_backups_does_what_it_says__no_proof_is_taken_for_a_while_
     mail = f"{sys.executable} {ROOT}/examples/mail_server.py --port {hosts.server}"
     with running(mail, "Uvicorn running", tmp_path):
         (one, _), (serve, agent, _) = fleet(hosts, tmp_path)
+        without_drain(one)
         *keys, call = agent.strip().splitlines()
         hosts.run("\n".join(keys), tmp_path / "fleet")
         call = call.replace("https://mcp.example.org", f"http://127.0.0.1:{hosts.gateways[0]}")
@@ -174,5 +183,6 @@ def test_the_how_to_on_backups_does_what_it_says__no_proof_is_taken_for_a_while_
         assert re.search(r"^ok: \d+ records of \d writers? verify$", found.run(restore, tmp_path), re.MULTILINE)
         sections = next(body for kind, body in blocks("two-gateways.md") if kind == "toml")
         configured(one / "accredit.toml", found, sections, hosts.gateways[0])
+        without_drain(one)
         with running(serve, "listening on", one):
             assert "store_unavailable" in found.refused(call, tmp_path / "fleet")
