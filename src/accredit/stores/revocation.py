@@ -5,7 +5,8 @@ A list is in force if, in this order:
 1. it can be read and decodes strictly;
 2. its issuer's public key is among those that were given;
 3. that key signed it;
-4. it is not older than the one in force; if it is of the same second, it has all ids of the one in force.
+4. it is not older than the one in force; if it is of the same second, it has all ids of the one in force;
+5. no worker that shares memory with this one has had a newer one in force (`seen_lists`): else there is no answer.
 
 At the start, a list that is not valid is an error. A file that is not there yet, in a folder that is, holds no list:
 `problem` says so until `accredit revoke` makes it. Later, the last good list of its issuer stays in force, and so it
@@ -33,6 +34,7 @@ from accredit.limits import (
     STORE_WAIT_SECONDS,
 )
 from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
+from accredit.stores.seen_lists import SeenLists
 from accredit.stores.sqlite.revocation_lists import list_versions, read_lists
 
 _REMEDY = "restore the list, or make it anew with `accredit revoke`"
@@ -87,6 +89,7 @@ class RevocationLists:
         list is none."""
         self._keys = keys
         self._on_problem = on_problem
+        self._seen = SeenLists() if before is None else before._seen
         self._watched = [_Watched(_File(path)) for path in files]
         self._remote = None if isinstance(store, Path) else store
         if store is not None:
@@ -111,6 +114,7 @@ class RevocationLists:
                 self._remote.fetch_once()
         for each in self._watched:
             each.look(self._keys)
+            each.note(self._seen)
             if each.problem is not None and not each.awaited:
                 raise ConfigurationError(f"proofs.revocation: {each.problem.what}", each.problem.remedy)
 
@@ -164,6 +168,9 @@ class RevocationLists:
                 await self._remote.fetch()
             for each in self._watched:
                 await asyncio.to_thread(each.look, self._keys)
+                each.note(self._seen)
+            for each in self._watched:
+                each.check_seen(self._seen, self._keys)
         except StoreUnavailable as error:
             self._unseen = str(error)
         else:
@@ -243,6 +250,17 @@ class _Watched:
         self.problem = problem
         self.revoked = frozenset(cert_id for each in self._in_force.values() for cert_id in each.revoked_certs)
         self.digests = frozenset(self._digests.values())
+
+    def note(self, seen: SeenLists) -> None:
+        """Say what is in force here."""
+        for each in self._in_force.values():
+            seen.note(self.name, each)
+
+    def check_seen(self, seen: SeenLists, keys: Iterable[str]) -> None:
+        """Apply rule 5. Raises `StoreUnavailable`."""
+        for issuer_id in keys:
+            if seen.misses(self.name, issuer_id, self._in_force.get(issuer_id)):
+                raise StoreUnavailable(f"{self.name}: the list of {issuer_id} was newer: {_REMEDY}")
 
     def _admit(self, text: bytes, keys: Mapping[str, HybridPublicKey]) -> tuple[str, _Problem | None]:
         """Return a list's issuer, and why it is not valid, or None: then it is in force."""

@@ -481,3 +481,33 @@ def test_who_has_a_list_learns_whether_it_is_in_force__and_not_from_one_that_doe
         assert followed.has_list(sha256(second))
 
     run(case())
+
+
+@pytest.mark.parametrize("left", [None, signed("old", at=NOW - 9), signed(at=NOW)], ids=["gone", "older", "shorter"])
+def test_a_worker_that_takes_a_dead_ones_place_takes_no_revocation_back_that_the_others_know(
+    left: bytes | None, file: Path
+) -> None:
+    parent = loaded(file)  # there is no list yet
+
+    def forked(*asked: str) -> int:
+        """Ask in a process that is forked from the parent: 0 is that one is revoked, 1 none, 2 that nobody knows."""
+        pid = os.fork()
+        if pid:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        code = 9
+        try:
+            code = 0 if run(revoked(parent, *asked)) else 1
+        except StoreUnavailable:
+            code = 2
+        finally:
+            os._exit(code)
+
+    assert forked("one") == 1
+    put(file, signed("one"))
+    assert forked("one") == 0
+    file.unlink()
+    if left is not None:
+        put(file, left)
+    assert forked("one") == 2
+    put(file, signed("one"))
+    assert forked("one") == 0

@@ -1,0 +1,60 @@
+"""How new the revocation lists are that any worker has had in force, in memory that all of them share. I/O: anonymous
+memory, mapped before workers are forked.
+
+A worker that takes another one's place may find a list gone, or an older one in its place. By this it knows that there
+was a newer one, so that it does not take what the others refuse.
+
+There is one place for each source and issuer, and what is in it only grows. Workers write without a lock: what one
+writes over another one's is written again at that one's next look, half a second later. A place that two would have
+when all are taken is shared, and the older list of the two does not count as read then: no answer is a refusal.
+"""
+
+import hashlib
+import mmap
+import struct
+
+from accredit.limits import SEEN_LISTS
+from accredit.ratify import RevocationList
+
+_PLACE = struct.Struct("=8sQ")
+_EMPTY = bytes(8)
+_IDS_BITS = 20
+"""More ids than that are in no list: it would be longer than `MAX_STATEMENT_BYTES`."""
+_MOST = (1 << 64) - 1
+
+
+class SeenLists:
+    """How new each list was at its newest, as far as any worker has seen."""
+
+    def __init__(self) -> None:
+        """Map the memory: processes that are forked from now on share it."""
+        self._memory = mmap.mmap(-1, SEEN_LISTS * _PLACE.size)
+
+    def note(self, source: str, revoked: RevocationList) -> None:
+        """Say that a list is in force here."""
+        start, name, seen = self._place(source, revoked.issuer_id)
+        newest = _age(revoked)
+        if seen < newest:
+            _PLACE.pack_into(self._memory, start, name, newest)
+
+    def misses(self, source: str, issuer_id: str, revoked: RevocationList | None) -> bool:
+        """Return whether somebody has seen a newer list of an issuer than what is in force here, if anything is."""
+        _, _, seen = self._place(source, issuer_id)
+        return seen > (_age(revoked) if revoked is not None else 0)
+
+    def _place(self, source: str, issuer_id: str) -> tuple[int, bytes, int]:
+        name = hashlib.sha256(f"{len(source)} {source} {issuer_id}".encode("utf-8", "surrogatepass")).digest()[:8]
+        first = int.from_bytes(name, "big") % SEEN_LISTS
+        for step in range(SEEN_LISTS):
+            start = (first + step) % SEEN_LISTS * _PLACE.size
+            found, seen = _PLACE.unpack_from(self._memory, start)
+            if found in (name, _EMPTY):
+                return start, name, seen
+        found, seen = _PLACE.unpack_from(self._memory, first * _PLACE.size)
+        return first * _PLACE.size, found, seen
+
+
+def _age(revoked: RevocationList) -> int:
+    """Return a number that grows with the time, and within a second with the number of ids."""
+    ids = min(len(revoked.revoked_certs), (1 << _IDS_BITS) - 1)
+    return max(1, min((revoked.updated_at << _IDS_BITS) + ids, _MOST))
