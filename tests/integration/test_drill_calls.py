@@ -196,6 +196,27 @@ def test_a_gateway_that_refuses_everything_fails_where_it_must_allow(trust: Trus
     assert ("no_proof", "other_refusal") in found
 
 
+@pytest.mark.parametrize(
+    ("member", "holder", "name", "untried"),
+    [
+        ("requestState", "result", "asks", {"forged_state", "other_agents_state", "good_state"}),
+        ("_meta", "data", "challenged", {"other_challenge", "good_challenge", "challenge_copy"}),
+    ],
+)
+def test_a_gateway_whose_answer_leaves_the_rest_untried_is_not_told_that_all_is_well(
+    member: str, holder: str, name: str, untried: set[str], trust: Trust
+) -> None:
+    def fault(answer: Answer) -> Answer:
+        found = answer.get(holder) or answer.get("error", {}).get(holder, {})
+        if member in found and answer.get("error", {}).get("code") in (None, -31002):
+            del found[member]
+        return answer
+
+    tried = drilled(trust, MODERN, fault)
+    assert wrong(tried) == {(name, "no_answer")}
+    assert {each.name for each in tried}.isdisjoint(untried)
+
+
 @pytest.mark.parametrize("answer", [[], {}, {"error": {"code": True}}, {"error": {"code": "x", "data": []}}])
 def test_an_answer_that_can_t_be_understood_counts_as_none(answer: Any, trust: Trust) -> None:
     tried = drilled(trust, MODERN, lambda _: answer)

@@ -8,7 +8,8 @@ server could begin one.
    (where proofs must be bound), old, forged; over delegations that have ended, are another agent's, begin with a root
    that nobody pinned, do not cover the tool, or are used up.
 2. Challenges: a call that needs one gets it; it is good for that call, once. One of the client's own is not.
-3. States of calls that are to come back: none but the gateway's own, whole, for that call and that agent.
+3. States of calls that are to come back: none but the gateway's own, whole, for that call and that agent. An answer
+   that has no challenge or state in it, where it must, counts as none: without it the rest is not tried.
 4. Tokens, where they are on: none, and those that are not for this gateway, these tools, this agent, or of its issuer.
 """
 
@@ -39,6 +40,7 @@ from accredit.tokens import Source
 _REVISIONS = {Era.LEGACY: "2025-11-25", Era.MODERN: "2026-07-28"}
 _ANOTHER = "another-gateway"
 _NO_TOOL = "accredit.no-drill"
+_SHORTEST_STATE = 16
 
 Params = dict[str, object]
 Verdict = Literal["ok", "got_through", "refused", "other_refusal", "no_answer"]
@@ -191,9 +193,11 @@ class Drill:
         params, others = self._params(SENSITIVE_DRILL), self._params(SENSITIVE_DRILL)
         asked = _refused("ratify_challenge_required")
         told = await self._try("challenged", "a sensitive call without a proof", asked, params)
+        challenge = _challenge_in(told.data)
+        if challenge is None:
+            self._brought_nothing()
         own = self._proof.of(agent, delegation, params)
         await self._try("own_challenge", "a sensitive call with a challenge of one's own", asked, params, own)
-        challenge = _challenge_in(told.data)
         if challenge is None:
             return
         signed = replace(self._proof, challenge=challenge)
@@ -208,7 +212,8 @@ class Drill:
         params, others = self._params(asks=True), self._params(asks=True)
         first = await self._try("asks", "a call that is asked to come back", PASSES, params, self._good(params))
         state = first.result.get("requestState") if first.result is not None else None
-        if not isinstance(state, str) or len(state) < 16:
+        if not isinstance(state, str) or len(state) < _SHORTEST_STATE:
+            self._brought_nothing()
             return
         middle = len(state) // 2
         flipped = state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]
@@ -266,6 +271,12 @@ class Drill:
             if self.tried[-1].verdict != "ok":
                 return
         del self.tried[1 - DRILL_COPIES :]
+
+    def _brought_nothing(self) -> None:
+        """Count the last answer as none: it lacks what the calls that come next are made with."""
+        last = self.tried[-1]
+        if last.verdict == "ok":
+            self.tried[-1] = last._replace(answer=Answer(last.answer.status))
 
     async def _try(
         self,
