@@ -9,7 +9,7 @@ from tests.integration.test_authorization import with_proof
 from tests.integration.test_merged import error_of, modern, result_of
 from tests.integration.test_wrap import configured, wrapped
 from tests.world.authorization import GATEWAY, Signed, Trust, challenge_in
-from tests.world.calls import compact
+from tests.world.calls import Posted, compact, post
 from tests.world.command import wait_until
 from tests.world.many_servers import Several
 from tests.world.recorded import calls_of, records_at
@@ -116,6 +116,10 @@ def test_where_proofs_are_off_there_is_no_such_tool_and_still_no_server_hears_of
         async with Route(name, trust, tmp_path, required=False, records=log) as route:
             answer = await route.ask("tools/call", params())
             assert (answer["error"]["code"], answer["error"]["data"]["error"]) == (-32602, "unknown_tool")
+            posted = post(route.era, params=params())
+            unasked = compact({key: value for key, value in json.loads(posted.body).items() if key != "id"})
+            told = await route.send(Posted(posted.headers, unasked))
+            assert told.status == 400, "nor of one that nobody waits for"
             assert route.received("tools/call") == []
         if log is not None:
             assert [each["error"] for each in calls_of(tmp_path / "log.db")] == ["unknown_tool"]

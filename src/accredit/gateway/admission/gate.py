@@ -240,7 +240,8 @@ class Gate:
         if self._recorder is not None and notification.method == "notifications/cancelled":
             self._recorder.taken_back(client.session_id, member_id(notification, "requestId"))
         guards = self._judge.of_proofs or self._bearer is not None or self._recorder is not None
-        if brings_state(notification) or (guards and looks_guarded(notification.method)):
+        guarded = (guards and looks_guarded(notification.method)) or self._is_own_tool(notification)
+        if brings_state(notification) or guarded:
             # A server might do what it asks for, though nobody waits for an answer.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
         if self._guards and not self._named(notification.method, client):
@@ -347,13 +348,19 @@ class Gate:
             self._counters.refused(case.observed, method=request.method, observed=True)
 
     def _check_own_tools(self, request: Request) -> None:
-        """Refuse a call of a tool that could only be the gateway's own (`policy.drill`, 2), and is not there: where no
-        proofs are judged, and behind the name of one of several servers. Raises `ProofRefused`."""
-        if request.method != "tools/call" or request.target is None:
+        """Refuse a call of one of the gateway's own tools where it is not: where no proofs are judged, and behind the
+        name of one of several servers. Raises `ProofRefused`."""
+        if not self._is_own_tool(request):
             return
-        member = member_of_name(request.target) if self._is_merged else None
-        if (member is not None and member.own in DRILLS) or (request.target in DRILLS and not self._judge.of_proofs):
-            raise refusals.unknown_target(GuardedCall(request.method, request.target, "", b"", None, None))
+        if request.target not in DRILLS or not self._judge.of_proofs:
+            raise refusals.unknown_target(GuardedCall(request.method, request.target or "", "", b"", None, None))
+
+    def _is_own_tool(self, call: Request | Notification) -> bool:
+        """Return whether a call is of a tool that could only be the gateway's own (`policy.drill`, 2)."""
+        if call.method != "tools/call" or call.target is None:
+            return False
+        member = member_of_name(call.target) if self._is_merged else None
+        return call.target in DRILLS or (member is not None and member.own in DRILLS)
 
     def _check_caller(self, request: Request, caller: Caller) -> None:
         """Raise the caller's own error, or the refusal for a guarded call or a list without a token."""
