@@ -1761,6 +1761,9 @@ COLLECTOR_WORK_SECONDS = 1.0
 """Processor time of the sending thread for one message and its answer: a megabyte over TLS takes some 10 ms, the first
 message loads modules. While that thread computes no call does."""
 
+MAX_EXPORT_LOOKUPS = 4
+"""Times that the collector's name is looked up at once: the system can't be told to stop, and a thread waits for it."""
+
 EXPORT_RETRY_SECONDS, MAX_EXPORT_RETRY_SECONDS = 1.0, 30.0
 """The pause before a collector that takes nothing for now gets the same spans again, doubled each time up to the
 second; a part of it is left to chance, so that gateways do not come all at once."""

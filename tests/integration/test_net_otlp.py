@@ -28,7 +28,13 @@ from tests.world.running import run
 
 from accredit import __version__
 from accredit.errors import CollectorError
-from accredit.limits import MAX_COLLECTOR_BYTES, MAX_RETRY_AFTER_SECONDS, MAX_WAITING_SPANS, SPANS_AT_ONCE
+from accredit.limits import (
+    MAX_COLLECTOR_BYTES,
+    MAX_EXPORT_LOOKUPS,
+    MAX_RETRY_AFTER_SECONDS,
+    MAX_WAITING_SPANS,
+    SPANS_AT_ONCE,
+)
 from accredit.net.otlp import Collector
 from accredit.telemetry import export
 from accredit.telemetry.export import Encoding, Exporter, rejected_count
@@ -217,6 +223,31 @@ def test_no_proxy_of_the_environment_gets_it(monkeypatch: pytest.MonkeyPatch) ->
     assert found.bodies == [b""]
 
 
+@pytest.mark.holds("net/otlp", 1)
+@pytest.mark.parametrize("value", ["a", "\u00e9\u20ac"])
+def test_a_collector_s_cookies_fill_no_memory__and_what_they_say_is_in_no_message_to_it(value: str) -> None:
+    cookies = "".join(f"Set-Cookie: c{number}={value}\r\n" for number in range(100)).encode()
+    heads: list[bytes] = []
+
+    async def sets(connection: Connection) -> None:
+        for _ in range(2):
+            request = await connection.request()
+            assert request is not None
+            heads.append(request.head)
+            await connection.send(b"HTTP/1.1 200 OK\r\n" + cookies + b"Content-Length: 0\r\n\r\n")
+
+    async def main() -> None:
+        async with RawServer(sets) as server:
+            collector = Collector(server.url)
+            for _ in range(2):
+                await collector.send("/v1/traces", b"x", 10)
+            await collector.aclose()
+
+    run(main())
+    assert len(heads) == 2
+    assert b"cookie" not in heads[1].lower()
+
+
 class Stuck:
     """A collector that takes nothing, until it may; and `problem` says why it takes nothing then."""
 
@@ -360,6 +391,47 @@ def test_the_end_does_not_wait_for_a_collector_that_hangs() -> None:
     of.start()
     asyncio.run(of.stop())  # it comes back
     stuck.may.set()
+
+
+class Lookup(Stuck):
+    """Its name is looked up, and no name server answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[threading.Thread] = set()
+        self.problems: list[str] = []
+
+    async def send(self, path: str, body: bytes, timeout: float) -> bytes:
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.get_running_loop().run_in_executor(None, self.look)
+        except OSError as error:
+            self.problems.append(str(error))
+        raise CollectorError("ConnectError")
+
+    def look(self) -> None:
+        self.threads.add(threading.current_thread())
+        self.may.wait()
+
+
+def test_the_end_does_not_wait_for_a_name_server_that_is_silent__nor_does_it_fill_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(export, "EXPORT_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(export, "MAX_EXPORT_RETRY_SECONDS", 0.001)
+    measured, lookup = Measured(), Lookup()
+    of = exporter(measured, lookup)
+    of.start()
+    try:
+        for _ in range(SPANS_AT_ONCE):
+            measured.queue.put(SPAN)
+        wait_until(lambda: "no name server answers" in lookup.problems)
+        asyncio.run(of.stop())
+        wait_until(lambda: not [each for each in threading.enumerate() if each.name == "accredit-telemetry"])
+        assert len(lookup.threads) == MAX_EXPORT_LOOKUPS
+        assert all(each.is_alive() and each.daemon for each in lookup.threads)
+    finally:
+        lookup.may.set()
 
 
 def test_spans_and_metrics_are_what_a_collector_reads(monkeypatch: pytest.MonkeyPatch) -> None:

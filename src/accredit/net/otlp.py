@@ -1,6 +1,7 @@
 """Sending to a collector of telemetry: OTLP over HTTP. I/O: the network.
 
-1. No proxy, credential or certificate from the environment, and no redirect.
+1. No proxy, credential or certificate from the environment, no redirect, and no cookie: what is not taken fills no
+   memory, and nothing of the collector's goes into what is sent to it.
 2. One request at a time, within one time limit for all of it, and one for the work that it makes: a head without an end
    (such as 100 Continue, again and again) must not take the processor from calls. At most `MAX_COLLECTOR_BYTES` of the
    answer's body are read.
@@ -11,7 +12,9 @@
 
 import asyncio
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar
 from time import thread_time
+from typing import Any
 
 import httpx2
 
@@ -31,7 +34,9 @@ class Collector:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._client = httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS)
+        self._client = httpx2.AsyncClient(
+            verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS, cookies=_NoCookies()
+        )
 
     async def send(self, path: str, body: bytes, timeout: float) -> bytes:
         """Send a message within `timeout` seconds. Return the answer to one that was taken: b"" if that is not one to
@@ -61,6 +66,11 @@ class Collector:
     async def aclose(self) -> None:
         """Close its connection."""
         await self._client.aclose()
+
+
+class _NoCookies(CookieJar):
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        """Take none."""
 
 
 async def _end_when_busy(limit: asyncio.Timeout) -> None:

@@ -11,9 +11,10 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from secrets import SystemRandom
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from accredit import __version__
 from accredit.base.clock import unix_ns
@@ -27,6 +28,7 @@ from accredit.limits import (
     EXPORT_RETRY_SECONDS,
     EXPORT_SECONDS,
     EXPORT_SPANS_SECONDS,
+    MAX_EXPORT_LOOKUPS,
     MAX_EXPORT_RETRY_SECONDS,
 )
 from accredit.telemetry.board import Labels
@@ -50,6 +52,8 @@ protobuf: Any = Deferred("google.protobuf.message")
 
 _log = logging.getLogger("accredit.telemetry")
 _SCOPE = "accredit"
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Collector(Protocol):
@@ -70,6 +74,33 @@ class _Message(NamedTuple):
     body: bytes
     spans: int
     since: float
+
+
+class _Lookups(ThreadPoolExecutor):
+    """Looks up the collector's name, each time in a thread that nobody waits for at the end: where no name server
+    answers that takes a minute. While so many still look, no more do."""
+
+    def __init__(self, most: int = MAX_EXPORT_LOOKUPS) -> None:
+        super().__init__(1)
+        self._free = threading.BoundedSemaphore(most)
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> "Future[_T]":
+        """Look up. Raises `OSError`."""
+        if not self._free.acquire(blocking=False):
+            raise OSError("no name server answers")
+        future = Future[_T]()
+        future.set_running_or_notify_cancel()  # now nothing cancels it
+
+        def work() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # for whoever waits
+                future.set_exception(error)
+            finally:
+                self._free.release()
+
+        threading.Thread(target=work, name="accredit-telemetry-lookup", daemon=True).start()
+        return future
 
 
 class Exporter:
@@ -104,6 +135,7 @@ class Exporter:
     def _run(self) -> None:
         try:
             with asyncio.Runner() as runner:
+                runner.get_loop().set_default_executor(_Lookups())
                 self._serve(runner)
         except Exception as error:  # calls go on without it
             log_event(_log, logging.CRITICAL, "telemetry is sent no more", exc_info=error)
