@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accredit
 
 from accredit.cli.actions.doctor.production.facts import Health, Unknown
-from accredit.cli.actions.doctor.production.running import health_found, processes_found
+from accredit.cli.actions.doctor.production.running import health_found, listens_outside, processes_found
 from accredit.config import load
 from accredit.keys import make_key, write_key
 
@@ -59,6 +60,9 @@ def test_the_gateway_that_runs_is_asked_and_no_other(tmp_path: Path) -> None:
         assert not isinstance(found, Unknown)
         assert serving.process.pid in {each.pid for each in found}
 
+        assert told["production.keys"]["what"].startswith("the root Owner: its private half is on this machine")
+        assert listens_outside(load(file, {}, {}).config) is False
+
         (tmp_path / "key.pem").unlink()
         write_certificate(tmp_path)
         other = health_found(load(file, {}, {}).config)
@@ -66,6 +70,19 @@ def test_the_gateway_that_runs_is_asked_and_no_other(tmp_path: Path) -> None:
         assert "another certificate" in other.why
     gone = health_found(load(file, {}, {}).config)
     assert not isinstance(gone, Health)
+
+
+@pytest.mark.holds("cli/actions/doctor/production/running", 4)
+@pytest.mark.parametrize(("address", "is_outside"), [("127.0.0.2", False), ("0.0.0.0", True), ("::1", False)])
+def test_what_listens_outside_is_seen__whatever_the_configuration_says(
+    address: str, is_outside: bool, tmp_path: Path
+) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.bind((address, 0))
+        listener.listen()
+        (tmp_path / "accredit.toml").write_text(CONFIGURATION.format(port=listener.getsockname()[1]))
+        assert listens_outside(load(tmp_path / "accredit.toml", {}, {}).config) is is_outside
 
 
 def checks(folder: Path) -> dict[str, dict[str, Any]]:

@@ -483,6 +483,7 @@ def test_who_has_a_list_learns_whether_it_is_in_force__and_not_from_one_that_doe
     run(case())
 
 
+@pytest.mark.holds("stores/revocation", 5)
 @pytest.mark.parametrize("left", [None, signed("old", at=NOW - 9), signed(at=NOW)], ids=["gone", "older", "shorter"])
 def test_a_worker_that_takes_a_dead_ones_place_takes_no_revocation_back_that_the_others_know(
     left: bytes | None, file: Path

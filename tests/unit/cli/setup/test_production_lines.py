@@ -48,7 +48,7 @@ pytestmark = [
     pytest.mark.holds("cli/actions/doctor/production/configured"),
     pytest.mark.holds("cli/actions/doctor/production/there"),
     pytest.mark.holds("cli/actions/doctor/production/facts"),
-    pytest.mark.holds("cli/actions/doctor/production/files", 1, 2),
+    pytest.mark.holds("cli/actions/doctor/production/files", 1, 2, 4),
     pytest.mark.holds("cli/actions/doctor/production/stored"),
     pytest.mark.holds("cli/actions/doctor/production/results"),
     pytest.mark.holds("cli/actions/doctor/production/checklist"),
@@ -108,6 +108,7 @@ PLACE: dict[str, Any] = {
     "room": Room(1 << 40, 1 << 41),
     "log": LogFound((SinkFound("siem", None),)),
     "drilled": unix_seconds() - 60,
+    "listens_outside": False,
 }
 """What a machine of a test does not have."""
 
@@ -117,6 +118,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sound")
     write_key(folder / "gateway.key", make_key("gateway", "mail", 1))
     write_key(folder / "owner.key", make_key("human", "Owner", 1))
+    (folder / "owner.key").unlink()
     write_certificate(folder, days=60)
     for name in ("rounds.keys", "api.key"):
         (folder / name).touch(0o600)
@@ -201,24 +203,38 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("keys", "no", "chmod 600", mode("gateway.key", 0o644), {}),
     ("keys", "no", "chmod 600", mode("api.key", 0o640), {}),
     ("keys", "no", "is no file", pipe("rounds.keys"), {}),
+    ("keys", "no", "the root Owner: its private half", lambda folder: (folder / "owner.key").touch(0o600), {}),
+    ("keys", "no", "chmod go-w", lambda folder: moved(folder, "gateway.key"), {}),
+    ("keys", "no", "chmod go-w", lambda folder: moved(folder, "rounds.keys"), {}),
+    ("keys", "no", "chmod go-w", lambda folder: (anyones(folder / "db"), in_db(folder)), {}),
     ("keys", "no", "not there", lambda folder: (folder / "key.pem").unlink(), {}),
     ("tls", "no", "ends in 5 days", nothing, {"certificate_until": unix_seconds() + 6 * 86_400 - 60}),
     ("tls", "no", "no certificate", lambda folder: (folder / "cert.pem").write_text("-"), {}),
     ("tls", "no", "is not a regular file", pipe("cert.pem"), {}),
     ("tls", "no", "without TLS", replaced('tls_cert_file = "cert.pem"\ntls_key_file = "key.pem"', ""), {}),
+    ("tls", "no", "from outside", lambda folder: unsecured(folder), {"listens_outside": True}),
     ("hosts", "no", "name what clients put", replaced('allowed_hosts = ["mcp.example.org"]', ""), {}),
     ("admin", "unknown", "--except", replaced("port = 9464", 'port = 9464\nhost = "0.0.0.0"'), {}),
     ("proofs", "no", '"observe"', replaced('[proofs]\nmode = "required"', '[proofs]\nmode = "observe"'), {}),
     ("proofs", "no", "bound to nothing", replaced('binding = "required"', ""), {}),
+    (
+        "proofs",
+        "no",
+        "no table names",
+        replaced("[[proofs.roots]]", 'default_tool_scope = "a:b"\n[[proofs.roots]]'),
+        {},
+    ),
     ("definitions", "no", "accredit pin", lambda folder: (folder / "accredit.lock").unlink(), {}),
     ("definitions", "no", '"warn"', replaced("[store]", '[pins]\nmode = "warn"\n[store]'), {}),
     ("definitions", "no", 'is "off"', replaced("[store]", '[pins]\nmode = "off"\n[store]'), {}),
     ("definitions", "no", "drop has a table", replaced("[store]", '[tools.drop]\nscope = "a:b"\n[store]'), {}),
     ("answers", "no", "enforce", replaced("[store]", '[validation]\nresponses = "observe"\n[store]'), {}),
+    ("answers", "unknown", "unread", replaced("drain_seconds = 10", 'passthrough = ["/admin/*"]'), {}),
     ("tokens", "no", '"optional"', replaced("[store]", '[tokens]\nmode = "optional"\n[store]'), {}),
     ("revocation", "no", "not a revocation", lambda folder: revoked(folder, "{}"), {}),
     ("revocation", "no", "not a regular file", lambda folder: (revoked(folder, ""), pipe("gone.json")(folder)), {}),
     ("quotas", "no", "[[quotas]]", replaced('[[quotas]]\nby = "agent"\nwindow = "1m"\ncalls = 60\n', ""), {}),
+    ("quotas", "no", "is for sned", replaced("calls = 60", 'calls = 60\ntools = ["sned"]'), {}),
     ("store", "no", "in memory", replaced('[store]\nurl = "sqlite:///accredit.db"', ""), {}),
     ("store", "no", "of this one", replaced("[rounds]", "[cluster]"), {}),
     ("schema", "no", "newer accredit", nothing, {"file_store": FileStore(len(SCHEMA) + 1)}),
@@ -248,6 +264,29 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
 ]
 
 
+def anyones(folder: Path) -> Path:
+    """A folder in which anybody may put another file in a file's place."""
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+def moved(folder: Path, name: str) -> None:
+    """A link to a file that anybody may replace, though nobody may read it."""
+    place = anyones(folder / "anyones") / name
+    (folder / name).rename(place)
+    (folder / name).symlink_to(place)
+
+
+in_db = replaced("sqlite:///accredit.db", "sqlite:///db/accredit.db")
+
+
+def unsecured(folder: Path) -> None:
+    """For a proxy of this machine alone."""
+    replaced('tls_cert_file = "cert.pem"\ntls_key_file = "key.pem"', "")(folder)
+    replaced('host = "0.0.0.0"', 'host = "127.0.0.1"')(folder)
+
+
 def revoked(folder: Path, text: str) -> None:
     (folder / "gone.json").write_text(text)
     replaced("[[proofs.roots]]", '[proofs.revocation]\nfiles = ["gone.json"]\n[[proofs.roots]]')(folder)
@@ -265,6 +304,26 @@ def test_each_line_finds_what_it_is_there_for__and_says_what_mends_it(
         r"(?:^| )(accredit (?:config|pin|store|log prune)[^`]* --config \S+)", told[f"production.{name}"][1]
     ):
         parse(shlex.split(command)[1:])
+
+
+@pytest.mark.parametrize("name", ["a b'c $(touch bad)", "-rf", "x\ny"])
+def test_what_is_to_be_pasted_names_the_very_file__or_is_not_there(folder: Path, name: str) -> None:
+    there = folder.rename(folder.parent / name)
+    (there / "accredit.lock").chmod(0o666)
+    for line in LINES.values():
+        result = line(found(there, log=LogFound(()), drilled=None, room=Room(1, 2)))
+        assert result.command.isprintable()
+        for command in (result.command, *re.findall(r"`(accredit log follow[^`]*)`", result.remedy)):
+            assert not command or str(there / "accredit.") in " ".join(shlex.split(command)), command
+        assert f"--config {there}" not in result.remedy or shlex.quote(str(there)) == str(there), result.remedy
+    result = LINES["production.files"](found(there))
+    subprocess.run(["sh", "-c", result.command], check=True, cwd=folder.parent)
+    assert not LINES["production.files"](found(there)).command
+
+
+def test_a_file_without_tables_has_no_lists(folder: Path) -> None:
+    (folder / "accredit.db").touch(0o600)
+    assert "production.revocation" not in judged(found(folder))
 
 
 @pytest.mark.parametrize(("file", "bits", "line"), [("gateway.key", 0o644, "keys"), ("accredit.lock", 0o666, "files")])

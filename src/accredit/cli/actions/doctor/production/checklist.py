@@ -91,6 +91,7 @@ def facts_of(loaded: Loaded, environ: Mapping[str, str]) -> Facts:
         "certificate_until": lambda: files.certificate_until(loaded),
         "is_synchronised": files.is_synchronised,
         "health": lambda: running.health_found(loaded.config),
+        "listens_outside": lambda: running.listens_outside(loaded.config),
         "processes": lambda: running.processes_found(loaded.config),
         **_of_store(loaded, store),
     }

@@ -9,6 +9,7 @@ from accredit.cli.actions.doctor.production.facts import Facts, Unknown
 from accredit.cli.actions.doctor.production.results import Result, no, ok, unknown
 from accredit.config.servers import views
 from accredit.limits import PRODUCTION_CERTIFICATE_DAYS, PRODUCTION_KILLED_SECONDS
+from accredit.policy.merging import merged_name
 from accredit.stores import InMemory, PostgresDatabase
 
 _DAY = 86_400
@@ -29,8 +30,8 @@ def files(facts: Facts) -> Result:
 
 
 def keys(facts: Facts) -> Result:
-    """Secrets can be read by nobody else."""
-    return _rights(facts, "take that right away, and think of it as known to whoever could read it", secret=True)
+    """Secrets can be read and replaced by nobody else, and the keys that allow calls are elsewhere."""
+    return _rights(facts, "take that away, and think of it as known to whoever could get at it", secret=True)
 
 
 def _rights(facts: Facts, remedy: str, *, secret: bool) -> Result:
@@ -55,6 +56,11 @@ def tls(facts: Facts) -> Result:
     if isinstance(until, Unknown):
         return no(until.why, "give a PEM certificate chain in gateway.tls_cert_file")
     if until is None:
+        if isinstance(facts.listens_outside, Unknown):
+            return unknown(facts.listens_outside)
+        if facts.listens_outside:
+            what = f"what listens on port {gateway.port} is reached from outside, whatever gateway.host says"
+            return no(what, "start it without --host; if that is a proxy on the same port: --except production.tls")
         if is_loopback_host(gateway.host):
             return ok(f"it listens on {gateway.host} alone, for a proxy of this machine")
         remedy = "set gateway.tls_cert_file and tls_key_file; behind a proxy that does TLS: --except production.tls"
@@ -96,6 +102,9 @@ def proofs(facts: Facts) -> Result:
             'proofs.binding is "optional": a proof that is bound to nothing is good for another call as well',
             'set proofs.binding = "required"',
         )
+    if found.default_tool_scope:
+        what = f"proofs.default_tool_scope is {found.default_tool_scope}: it allows tools that no table names"
+        return no(what, "name each tool that may be called under [tools], and take it out")
     count = len(found.roots)
     return ok(f"required and bound, by {count} root{'s' if count != 1 else ''}")
 
@@ -130,7 +139,15 @@ def answers(facts: Facts) -> Result:
     """What is not valid is refused, in both directions."""
     if facts.loaded.config.validation.responses != "enforce":
         return no("answers that are not valid are forwarded as they are", 'set validation.responses = "enforce"')
+    unread = [each for each in facts.loaded.config.gateway.passthrough if not each.startswith(_OPEN_TO_ALL)]
+    if unread:
+        what = f"gateway.passthrough: what goes to {unread[0]} passes unread, whoever sends it"
+        return unknown(what, "see that nothing is called or told there; then --except production.answers")
     return ok("answers that are not valid are withheld")
+
+
+_OPEN_TO_ALL = "/.well-known/"
+"""Under it lies what anybody may read (RFC 8615)."""
 
 
 def tokens(facts: Facts) -> Result:
@@ -162,7 +179,15 @@ _FILE_STORE = 'set store.url = "sqlite:///accredit.db"'
 
 def quotas(facts: Facts) -> Result:
     """There is an end to what one caller may do, however much they were allowed."""
-    count = len(facts.loaded.config.quotas.by_number)
+    if isinstance(facts.settings, Unknown):
+        return unknown(facts.settings)
+    tables = facts.loaded.config.quotas.by_number.values()
+    count = len(tables)
+    named = [(view.server, name) for view in views(facts.loaded) for name in view.config.tools.by_name]
+    known = {*(name for _, name in named), *(merged_name(server, name) for server, name in named)}
+    stray = next((name for each in tables for name in each.tools if name != "*" and name not in known), None)
+    if stray is not None:
+        return no(f"a quota is for {stray}, and no table names such a tool", "write its name as the server does")
     if count:
         return ok(f"{count} quota{'s' if count != 1 else ''}")
     return no(

@@ -102,3 +102,5 @@ class Facts(NamedTuple):
     """Whether the kernel says that the clock is kept in step."""
     health: Found[Health]
     processes: Found[Sequence[Process]]
+    listens_outside: Found[bool]
+    """Whether something listens on the gateway's port at an address that is not this machine's alone."""

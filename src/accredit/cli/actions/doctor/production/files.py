@@ -1,9 +1,11 @@
 """What the files of a configuration are like. I/O: looks at files, and reads the endpoint's certificate.
 
-1. What nobody else may write: what decides who may do what. What nobody else may read: secrets. Only their rights are
-   looked at, not what is in them.
+1. What nobody else may write: what decides who may do what, and secrets, by which sessions and records are believed.
+   What nobody else may read: secrets. Only their rights are looked at, not what is in them.
 2. What is no regular file is a fault: whoever opens a pipe waits.
 3. Links are followed, as the gateway follows them.
+4. A private key that lies beside a public one that decides is a fault, whoever may read it: it is named as by
+   `accredit keys new`, without the `.pub`.
 """
 
 import ctypes
@@ -15,7 +17,7 @@ from pathlib import Path
 from accredit.base.text import one_line
 from accredit.cli.actions.doctor.findings import command_line
 from accredit.cli.actions.doctor.production.facts import FileFound, Found, Unknown
-from accredit.cli.actions.own_files import fault_of_file
+from accredit.cli.actions.own_files import OwnFault, fault_of_file, fault_of_folder
 from accredit.config import Loaded, folder_of, lock_file, own_key_file
 from accredit.config.servers import views
 from accredit.config.values import SecretFrom
@@ -37,7 +39,27 @@ def files_found(loaded: Loaded, store: Found[StoreUrl]) -> list[FileFound]:
     return [
         *(_plain(what, path) for what, path in _plain_files(loaded)),
         *(_secret(what, path) for what, path in _secret_files(loaded, store)),
+        *(_beside(what, path.with_suffix("")) for what, path in _deciding_keys(loaded) if _has_private(path)),
+        *_folder_of_store(store),
     ]
+
+
+def _has_private(public: Path) -> bool:
+    return public.suffix == ".pub" and os.path.lexists(public.with_suffix(""))
+
+
+def _beside(what: str, path: Path) -> FileFound:
+    fault = f"its private half is on this machine, in {path}: who takes over the gateway can allow what they like"
+    return FileFound(what, path, is_secret=True, fault=fault)
+
+
+def _folder_of_store(store: Found[StoreUrl]) -> Iterator[FileFound]:
+    """Yield the folder in which a store's file is still to be made."""
+    if not isinstance(store, SqliteFile) or os.path.lexists(store.path):
+        return
+    fault = fault_of_folder(store.path.parent)
+    if fault is not None:
+        yield _faulty("the store's folder", store.path.parent, fault, is_secret=True)
 
 
 def _plain_files(loaded: Loaded) -> Iterator[tuple[str, Path]]:
@@ -47,14 +69,10 @@ def _plain_files(loaded: Loaded) -> Iterator[tuple[str, Path]]:
     lock = lock_file(loaded)
     if lock is not None and os.path.lexists(lock):
         yield "what is pinned", lock
-    folder = folder_of(loaded, ("proofs", "roots"))
-    for root in config.proofs.roots:
-        yield f"the root {root.name}", folder / root.public_key_file
+    yield from _deciding_keys(loaded)
     folder = folder_of(loaded, ("proofs", "revocation"))
     for name in config.proofs.revocation.files:
         yield "a revocation list", folder / name
-    for name in config.proofs.revocation.public_key_files:
-        yield "a key of revocation lists", folder / name
     folder = folder_of(loaded, ("tokens", "issuers"))
     for issuer in config.tokens.issuers:
         for named in (issuer.jwks_file, issuer.public_key_file):
@@ -62,6 +80,16 @@ def _plain_files(loaded: Loaded) -> Iterator[tuple[str, Path]]:
                 yield f"the keys of {issuer.issuer}", folder / named
     if config.gateway.tls_cert_file is not None:
         yield "the certificate", Path(config.gateway.tls_cert_file)
+
+
+def _deciding_keys(loaded: Loaded) -> Iterator[tuple[str, Path]]:
+    proofs = loaded.config.proofs
+    folder = folder_of(loaded, ("proofs", "roots"))
+    for root in proofs.roots:
+        yield f"the root {root.name}", folder / root.public_key_file
+    folder = folder_of(loaded, ("proofs", "revocation"))
+    for name in proofs.revocation.public_key_files:
+        yield "a key of revocation lists", folder / name
 
 
 def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str, Path]]:
@@ -106,10 +134,13 @@ def _plain(what: str, path: Path) -> FileFound:
     if not stat.S_ISREG(status.st_mode):
         return FileFound(what, path, is_secret=False, fault=f"{path} is no file")
     fault = fault_of_file(path)
-    if fault is None:
-        return FileFound(what, path, is_secret=False)
+    return FileFound(what, path, is_secret=False) if fault is None else _faulty(what, path, fault, is_secret=False)
+
+
+def _faulty(what: str, path: Path, fault: OwnFault, *, is_secret: bool) -> FileFound:
     is_others = fault.text.endswith(_OF_ANOTHER)
-    return FileFound(what, path, False, one_line(fault.text), fault.command, is_others=is_others)
+    command = fault.command if fault.command.isprintable() else ""  # what is not can't be shown as it is
+    return FileFound(what, path, is_secret, one_line(fault.text), command, is_others=is_others)
 
 
 def _secret(what: str, path: Path) -> FileFound:
@@ -127,7 +158,8 @@ def _secret(what: str, path: Path) -> FileFound:
     if FileContent.of(b"", status).open_to_others:
         fault = f"others can read {path} (mode {stat.S_IMODE(status.st_mode):04o})"
         return FileFound(what, path, True, fault, command_line("chmod", "600", str(path)))
-    return FileFound(what, path, is_secret=True)
+    found = fault_of_file(path)
+    return FileFound(what, path, is_secret=True) if found is None else _faulty(what, path, found, is_secret=True)
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -5,6 +5,7 @@ where the configuration has it listen, /proc.
    read up to a bound.
 2. With TLS whoever answers has the configuration's own certificate: no other counts, whatever name is in it.
 3. Its processes are those that have a socket that listens there. Those of another user can't be seen, but by root.
+4. Where something listens on its port counts, whoever's it is: a command line says more than the configuration.
 """
 
 import os
@@ -27,6 +28,9 @@ from accredit.limits import HEALTH_SECONDS, MAX_HEALTH_BYTES, MAX_LOOKED_AT_DESC
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is asked there
 _LISTENS = "0A"
+_LOOPBACK = re.compile("[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F")
+"""127.0.0.0/8, ::1, and the first in IPv6: words of 32 bits, each with its last byte first, on the machines that there
+are."""
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 _LIMIT = re.compile(r"^Max open files\s+(\d+|unlimited)\s", re.MULTILINE)
 _USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)
@@ -91,14 +95,22 @@ def processes_found(config: Config) -> Found[Sequence[Process]]:
     """Return the processes that listen where the gateway is to."""
     if not Path("/proc/self/fd").is_dir():
         return Unknown("this system does not show which process listens where")
-    inodes = set(_listening(config.gateway.port))
+    inodes = {inode for _, inode in _listening(config.gateway.port)}
     if not inodes:
         return Unknown(_NOT_RUNNING)
     found = [each for pid in _holders(inodes) if (each := _process(pid)) is not None]
     return found or Unknown("the gateway is another user's: run this as that user, or as root")
 
 
-def _listening(port: int) -> Iterator[str]:
+def listens_outside(config: Config) -> Found[bool]:
+    """Return whether something listens on the gateway's port where others reach it."""
+    if not Path("/proc/net/tcp").is_file():
+        return Unknown("this system does not show what listens where")
+    return any(_LOOPBACK.fullmatch(address) is None for address, _ in _listening(config.gateway.port))
+
+
+def _listening(port: int) -> Iterator[tuple[str, str]]:
+    """Yield the addresses that listen on a port, as the kernel writes them, and their sockets."""
     for table in ("tcp", "tcp6"):
         try:
             lines = Path("/proc/net", table).read_text("ascii").splitlines()[1:]
@@ -107,7 +119,7 @@ def _listening(port: int) -> Iterator[str]:
         for line in lines:
             _, local, _, state, *rest = line.split()
             if state == _LISTENS and int(local.rpartition(":")[2], 16) == port:
-                yield rest[5]
+                yield local.rpartition(":")[0], rest[5]
 
 
 def _holders(inodes: set[str]) -> Iterator[int]:

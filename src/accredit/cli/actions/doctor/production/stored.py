@@ -131,6 +131,8 @@ def _stored(store: LogStore) -> Sequence[bytes]:
     if not os.path.lexists(store.path):
         return ()
     with _regular(store.path) as connection:
+        if connection.execute("PRAGMA user_version").fetchone() == (0,):
+            return ()  # the gateway makes its tables when it opens it
         return [bytes(data) for (data,) in connection.execute("SELECT list FROM revocations")]
 
 

@@ -115,9 +115,11 @@ def shipping(facts: Facts) -> Result:
     rest."""
     if isinstance(facts.log, Unknown):
         return unknown(facts.log)
-    follow = f"accredit log follow --sink NAME --format jsonl --config {facts.loaded.file}"
+    following = ("accredit", "log", "follow", "--sink", "NAME", "--format", "jsonl")
+    follow = command_line(*following, "--config", str(facts.loaded.file))
     if not facts.log.sinks:
-        return no("nobody has the log but the store", f"have a service run `{follow}`, and send that on")
+        what = f"`{follow}`" if follow else "accredit log follow"
+        return no("nobody has the log but the store", f"have a service run {what}, and send that on")
     late = [
         (each.name, facts.now - each.waiting_since)
         for each in facts.log.sinks
@@ -133,7 +135,8 @@ def drill(facts: Facts) -> Result:
     """Somebody has lately tried whether the calls that must be refused are."""
     if isinstance(facts.drilled, Unknown):
         return unknown(facts.drilled)
-    again = f"accredit drill --issuer KEY --config {facts.loaded.file}, with the key of one of proofs.roots"
+    drilling = command_line("accredit", "drill", "--issuer", "KEY", "--config", str(facts.loaded.file))
+    again = f"{drilling or 'accredit drill'}, with the key of one of proofs.roots"
     if facts.drilled is None:
         return no("no drill is in the log", again)
     days = (facts.now - facts.drilled) // _DAY
