@@ -1,8 +1,9 @@
 """What a drill finds: nothing at a gateway that is right, and each fault of one that is not, by the call's name."""
 
+import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
@@ -98,6 +99,17 @@ def drilled(
         return drill.tried
 
     return run(main())
+
+
+class Dripping(httpx2.AsyncBaseTransport, httpx2.AsyncByteStream):
+    """A gateway whose answers begin, and never end."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, stream=self, request=request)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
 
 
 def wrong(tried: list[Tried]) -> set[tuple[str, str]]:
@@ -220,6 +232,24 @@ def test_a_gateway_whose_answer_leaves_the_rest_untried_is_not_told_that_all_is_
 @pytest.mark.parametrize("answer", [[], {}, {"error": {"code": True}}, {"error": {"code": "x", "data": []}}])
 def test_an_answer_that_can_t_be_understood_counts_as_none(answer: Any, trust: Trust) -> None:
     tried = drilled(trust, MODERN, lambda _: answer)
+    assert {each.verdict for each in tried} == {"no_answer"}
+
+
+def test_an_answer_that_never_ends_counts_as_none__and_the_drill_goes_on(trust: Trust) -> None:
+    async def main() -> list[Tried]:
+        agent = Agent()
+        parties = Parties(issuer=trust.owner.signer(), agent=agent, other=agent, maker=None)
+        endpoint = Endpoint(
+            server="", url=URL, host="", gateway_id=GATEWAY, binding_required=False, tokens=None,
+            token_required=False, bind_agent=False,
+        )  # fmt: skip
+        async with httpx2.AsyncClient(transport=Dripping(), timeout=0.01) as client:
+            drill = Drill(client, endpoint, LEGACY, parties)
+            await drill.run()
+        return drill.tried
+
+    tried = run(main())
+    assert len(tried) > 10
     assert {each.verdict for each in tried} == {"no_answer"}
 
 

@@ -125,7 +125,8 @@ async def _made(endpoints: Sequence[Endpoint], parties: Parties, reach: Reach, f
 async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None) -> None:
     parts = urlsplit(url)
     try:
-        await client.get(f"{parts.scheme}://{parts.netloc}/healthz")
+        async with client.stream("GET", f"{parts.scheme}://{parts.netloc}/healthz"):
+            pass  # whatever it says
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         untrusted = "CERTIFICATE" in str(error)
         why = "its certificate is not trusted" if untrusted else type(error).__name__

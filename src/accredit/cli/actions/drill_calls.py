@@ -13,6 +13,7 @@ server could begin one.
 4. Tokens, where they are on: none, and those that are not for this gateway, these tools, this agent, or of its issuer.
 """
 
+import asyncio
 import base64
 import json
 import secrets
@@ -309,7 +310,10 @@ class Drill:
             params = {**params, "arguments": {**cast("Params", params["arguments"]), "_token": token}}
         sent = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": meta}}
         try:
-            async with self._client.stream("POST", self._endpoint.url, json=sent, headers=headers) as answer:
+            async with (
+                asyncio.timeout(self._client.timeout.read),  # of the whole: byte by byte, one could last for ever
+                self._client.stream("POST", self._endpoint.url, json=sent, headers=headers) as answer,
+            ):
                 body = bytearray()
                 async for chunk in answer.aiter_bytes():
                     body += chunk
