@@ -2,7 +2,8 @@
 
 1. A `max_rate` limits the calls that a certificate is used for in its window of time.
 2. A certificate for one very call (`consent`) has its use taken by the call's first leg. Each later leg, which brings
-   back a sealed state, may be made once: so one consent covers all rounds of the call, and no repetition of them.
+   back a sealed state, may be made once, by whatever certificate: so one consent covers all rounds of the call, and no
+   repetition of them, nor does another consent to the same call.
 3. A limit is kept under the issuer's id and the certificate's: a delegator chooses its certificates' ids freely, and
    none can use up another's limit.
 4. A call takes its certificates' uses and its quotas at once: all of them, or none.
@@ -70,9 +71,12 @@ class Uses:
 
     def _limits(self, bundle: ProofBundle) -> Iterator[tuple[str, RateLimit]]:
         """Yield the limits of a chain, each with the id of its certificate."""
+        leg = self._flow
         for cert in bundle.delegations:
             if self._flow is not None and this_call_only(cert.constraints):
-                yield cert.cert_id, RateLimit(_leg_of(cert, self._flow), MAX_STATE_SECONDS, 1)
+                if leg is not None:
+                    yield cert.cert_id, RateLimit(_leg_of(leg), MAX_STATE_SECONDS, 1)
+                leg = None  # once, whatever certificates of the chain are for this call
                 continue
             for constraint in cert.constraints:
                 if isinstance(constraint, MaxRate):
@@ -107,9 +111,8 @@ def _leg_of_quota(limit: RateLimit, flow: Flow) -> str:
     return hashlib.sha256(f"quota leg/{flow.name}/{flow.round}/{limit.cert_id}".encode()).hexdigest()
 
 
-def _leg_of(cert: DelegationCert, flow: Flow) -> str:
-    text = f"leg/{cert.issuer_id}/{flow.name}/{flow.round}/{cert.cert_id}"
-    return hashlib.sha256(text.encode()).hexdigest()
+def _leg_of(flow: Flow) -> str:
+    return hashlib.sha256(f"leg/{flow.name}/{flow.round}".encode()).hexdigest()
 
 
 def _counted_as(cert: DelegationCert) -> str:

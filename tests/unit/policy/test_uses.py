@@ -163,3 +163,15 @@ def test_a_certificate_for_many_calls_has_a_use_taken_by_every_leg() -> None:
     deployment, chain = Deployment(), granted(constraints=[terms.constraint(), MaxRate(1, 600)])
     assert leg(deployment, chain, Flow("f", 1)).refusal is None
     assert leg(deployment, chain, Flow("f", 2)).refusal is not None
+
+
+def test_a_leg_is_not_made_again_by_another_consent_to_the_same_call__whose_use_nobody_takes() -> None:
+    """Two consents are good for two calls, not for four last legs."""
+    deployment, flow = Deployment(), Flow("f", 1)
+    one, another = once(), once()
+    assert leg(deployment, one, flow).refusal is None
+    assert leg(deployment, another, None).refusal is None
+    refusal = leg(deployment, another, flow).refusal
+    assert refusal is not None
+    assert refusal.error == DENIED
+    assert leg(deployment, another, Flow("g", 1)).refusal is None
