@@ -7,8 +7,8 @@
 3. A limit is kept under the issuer's id and the certificate's: a delegator chooses its certificates' ids freely, and
    none can use up another's limit.
 4. A call takes its certificates' uses and its quotas at once: all of them, or none.
-5. A later leg of a call is free of quotas once: so a call counts once over all its rounds, and a round that is repeated
-   counts anew.
+5. A later leg of a call is free of quotas once, whoever makes it: so a call counts once over all its rounds, and a
+   round that is repeated counts anew.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ class Uses:
         for cert in bundle.delegations:
             if self._flow is not None and this_call_only(cert.constraints):
                 if leg is not None:
-                    yield cert.cert_id, RateLimit(_leg_of(leg), MAX_STATE_SECONDS, 1)
+                    yield cert.cert_id, RateLimit(_digest(f"leg/{leg.name}/{leg.round}"), MAX_STATE_SECONDS, 1)
                 leg = None  # once, whatever certificates of the chain are for this call
                 continue
             for constraint in cert.constraints:
@@ -89,8 +89,8 @@ def take(uses: tuple[RateLimit, ...], quotas: Taken, flow: Flow | None, now: int
     `flow` is the later leg of a call that this is.
     """
     if quotas and flow is not None:
-        legs = (RateLimit(_leg_of_quota(limit, flow), MAX_STATE_SECONDS, 1) for _, limit in quotas)
-        if (yield TakeUse((*uses, *legs))) is True:
+        leg = RateLimit(_digest(f"quota leg/{flow.name}/{flow.round}"), MAX_STATE_SECONDS, 1)
+        if (yield TakeUse((*uses, leg))) is True:
             return True
     limits = (*uses, *(limit for _, limit in quotas))
     if not limits or (yield TakeUse(limits)) is True:
@@ -107,14 +107,10 @@ def take(uses: tuple[RateLimit, ...], quotas: Taken, flow: Flow | None, now: int
     raise QuotaReached(quota, None if wait == math.inf else max(1, int(wait)))
 
 
-def _leg_of_quota(limit: RateLimit, flow: Flow) -> str:
-    return hashlib.sha256(f"quota leg/{flow.name}/{flow.round}/{limit.cert_id}".encode()).hexdigest()
-
-
-def _leg_of(flow: Flow) -> str:
-    return hashlib.sha256(f"leg/{flow.name}/{flow.round}".encode()).hexdigest()
-
-
 def _counted_as(cert: DelegationCert) -> str:
-    # Hashed, as the ids that a delegator chooses may have any length.
-    return hashlib.sha256(f"{cert.issuer_id}/{cert.cert_id}".encode()).hexdigest()
+    return _digest(f"{cert.issuer_id}/{cert.cert_id}")
+
+
+def _digest(text: str) -> str:
+    """Return under what it is counted. Hashed, as the ids that a delegator chooses may have any length."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -164,6 +164,21 @@ def test_a_call_of_several_rounds_counts_once__and_a_round_that_is_repeated_coun
     assert leg(Flow("two", 1)) == "", "a leg of another call is free once, too"
 
 
+@pytest.mark.holds("policy/uses", 5)
+def test_a_round_is_free_once__and_not_once_for_each_agent_that_shares_a_token() -> None:
+    """A state that is sealed for a token's subject opens for each of its agents."""
+    quotas, store, flow = Quotas((quota(most=1),)), MemoryStore(), Flow("one", 1)
+
+    def made(agent: str) -> bool:
+        taken = quotas.taken_by("x", QuotaCaller(agent=agent), {})
+        return finished(drive(take((), taken, flow, NOW), store, None, NOW))
+
+    assert made("a")
+    assert made("b"), "counted"
+    with pytest.raises(QuotaReached):
+        made("b")
+
+
 @pytest.mark.holds("policy/uses", 4)
 def test_a_store_that_does_not_answer_refuses() -> None:
     class Silent(MemoryStore):
