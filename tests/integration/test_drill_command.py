@@ -125,11 +125,13 @@ def test_a_drill_of_a_gateway_that_goes_by_another_configuration_fails(folder: P
         code, found, errors = drill(folder, "--url", serving.url)
         told = accredit("drill", "--issuer", "owner.key", "--url", serving.url, folder=folder)
     assert (code, found["ok"], found["enforced"]) == (1, False, True)
-    assert "no_proof (modern): without a proof: it got through" in errors
+    assert "error: got through: no_proof, copy, other_arguments, " in errors
+    assert errors.count("error: ") == 1, "one line for all that got through, not one for each"
     assert "accredit reload" in errors
     wrong, every = (sum(each["verdict"] != "ok" for each in found["calls"]), len(found["calls"]))
     assert told.returncode == 1
     assert f"BAD: {wrong} of {every} calls" in told.stdout
+    assert told.stdout.count(": BAD\n") == wrong, "each that is wrong is marked, also where there are no colours"
     assert "not tried: anything about tokens: they are off" in told.stdout
 
 
@@ -137,12 +139,12 @@ def test_a_drill_of_a_gateway_that_goes_by_another_configuration_fails(folder: P
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ({"result": {"content": []}}, "no_proof (modern): without a proof: it got through"),
+        ({"result": {"content": []}}, "got through: no_proof, copy, "),
         (
             {"error": {"code": -31001, "message": "no", "data": {"error": "missing_ratify_proof"}}},
-            "good (legacy): with a good proof: it was refused, and must pass",
+            "refused, and must pass: good, ",
         ),
-        ({"hello": 1}, "good (modern): with a good proof: there was no answer that could be understood"),
+        ({"hello": 1}, "no answer that could be understood: no_proof, good, "),
     ],
 )
 def test_an_impostor_that_answers_everything_alike_fails(answer: dict[str, Any], expected: str, folder: Path) -> None:

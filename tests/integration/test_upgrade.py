@@ -88,6 +88,8 @@ def test_gateways_run_on_the_tables_of_the_version_before__and_lose_no_call_whil
                 for each in both:
                     each.stop()
                     assert await asyncio.to_thread(each.wait) == 0
+                    for line in each.stderr.splitlines():
+                        json.loads(line)  # no line of another form, also from the processes that write the log
         verified = await asyncio.to_thread(accredit, "log", "verify", *store, "--key", "gateway.key.pub", folder=folder)
         assert verified.returncode == 0, verified.stdout + verified.stderr
 

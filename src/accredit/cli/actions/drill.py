@@ -74,6 +74,8 @@ def drill(request: Request, *, as_json: bool) -> int:
     """Make the calls and say what came of each; return the exit code. Raises `ConfigurationError`."""
     loaded = load(request.config, environ, {})
     mode = loaded.config.proofs.mode
+    if mode == "off" and loaded.file is None:
+        raise ConfigurationError("there is no configuration here", "name the gateway's with --config")
     if mode == "off":
         if as_json:
             print_json({"ok": False, "enforced": False, "problem": _OFF, "calls": [], "not_tried": []})
@@ -236,9 +238,10 @@ def _told(found: Sequence[_At], untried: Sequence[_Untried], *, enforced: bool, 
             say(f"not tried: {each.why}")
         count = sum(len(at.tried) for at in found)
         say(f"ok: {count} calls, each as it must be" if not bad else f"BAD: {len(bad)} of {count} calls", _style(ok))
-    for at, each in bad:
-        where = ", ".join(filter(None, (at.server, at.era.value)))
-        tell(f"error: {each.name} ({where}): {each.what}: {_WRONG[each.verdict]}")
+    for verdict, what in _WRONG.items():
+        names = dict.fromkeys(each.name for _, each in bad if each.verdict == verdict)
+        if names:
+            tell(f"error: {what}: {', '.join(names)}")
     if not enforced:
         tell(f"error: {_OBSERVES}")
         tell(f"help: {_REQUIRE}")
@@ -248,10 +251,10 @@ def _told(found: Sequence[_At], untried: Sequence[_Untried], *, enforced: bool, 
 
 
 _WRONG = {
-    "got_through": "it got through",
-    "refused": "it was refused, and must pass",
-    "other_refusal": "it was refused for another reason, so that this was not tried",
-    "no_answer": "there was no answer that could be understood",
+    "got_through": "got through",
+    "refused": "refused, and must pass",
+    "other_refusal": "refused for another reason, so that what it was to try was not tried",
+    "no_answer": "no answer that could be understood",
 }
 
 
@@ -279,6 +282,8 @@ def _cells(at: _At, tried: Tried, *, several: bool) -> tuple[Words | str, ...]:
     else:
         was = _in_words(Expected(answer.code, answer.error))
     server = [at.server or "(all)"] if several else []
+    if not ok:
+        was += ": BAD"
     return (*server, at.era.value, tried.what, _in_words(tried.expected), Words(was, _style(ok)))
 
 

@@ -85,5 +85,6 @@ def _reached(action: Callable[[PostgresDatabase], _T], database: PostgresDatabas
             return action(database)
     except StoreUnavailable as error:
         raise ConfigurationError(
-            str(error), "look whether it runs, whether this user may do that, and try again"
+            str(error),
+            "look whether it runs, and whether this user may do that: --store postgresql://ADMIN@HOST/DATABASE",
         ) from None

@@ -8,6 +8,7 @@ or database.
 import asyncio
 import contextlib
 import gc
+import logging
 import socket
 import sqlite3
 import sys
@@ -41,6 +42,7 @@ def main(descriptor: int) -> None:
         if opening is None:
             return
         load("cryptography.hazmat.primitives.asymmetric.mldsa")  # the first record does not wait for it
+        logging.getLogger("accredit").setLevel(logging.CRITICAL)  # the gateway logs the same of its own connection
         gc.freeze()  # the loaded modules stay: no need to scan them again
         with contextlib.suppress(ConnectionError):  # the gateway is gone: nobody is waiting
             said = decode_opening(opening)

@@ -17,6 +17,10 @@ SUBJECTS: tuple[Subject, ...] = ("keys", "configuration", "store", "gateway", "c
 """In the order in which they are told."""
 
 
+MIGRATE = "as the database's administrator: accredit store migrate --store postgresql://ADMIN@HOST/DATABASE"
+"""What makes tables. The user of `store.url` may not, where it is the gateway's own."""
+
+
 class Finding(Struct, frozen=True):
     """What was found: `good`, worth a `note`, or `bad`; what to do about it, and a command line that does that, if one
     does."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from accredit.cli.actions.doctor.findings import Finding, bad, command_line, faulty, good, note
+from accredit.cli.actions.doctor.findings import MIGRATE, Finding, bad, command_line, faulty, good, note
 from accredit.cli.actions.doctor.surroundings import Surroundings
 from accredit.cli.actions.own_files import fault_of_file
 from accredit.config import Loaded, build_all_settings, store_of
@@ -152,13 +152,13 @@ def _postgres(at: Surroundings, store: PostgresDatabase) -> Iterator[Finding]:
         yield bad("store", f"{store.name}: {error}", "look whether it runs, and whether this user may connect")
         return
     found, known = there
-    command = command_line("accredit", "store", "migrate", "--config", str(at.file))
     if found == known:
         yield good("store", f"{store.name} has schema {found}, which is current")
     elif there.serves:
         what = f"{store.name} has schema {found}: gateways run on it, and {known} is current"
-        yield note("store", what, "once all gateways are of this version, have what is missing made", command)
+        yield note("store", what, f"once all gateways are of this version, {MIGRATE}")
     elif found is None or found < known:
-        yield bad("store", f"{store.name} lacks tables of accredit", "have them made", command)
+        command = command_line("accredit", "store", "migrate", "--config", str(at.file))
+        yield bad("store", f"{store.name} lacks tables of accredit", f"have them made; or {MIGRATE}", command)
     else:
         yield bad("store", f"{store.name} has tables of a newer accredit", "install that one")

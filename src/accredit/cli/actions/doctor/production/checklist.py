@@ -37,8 +37,8 @@ LINES: Mapping[str, _Line] = {
     f"production.{line.__name__}": line
     for line in (
         *(configured.configuration, configured.files, configured.keys),
-        *(configured.tls, configured.hosts, configured.admin, configured.proofs, configured.definitions),
-        *(configured.answers, configured.tokens, configured.revocation, configured.quotas),
+        *(configured.tls, configured.hosts, configured.admin, configured.tokens),
+        *(configured.proofs, configured.definitions, configured.answers, configured.revocation, configured.quotas),
         *(configured.store, there.schema, there.synchronous, there.role, there.room, there.clock),
         *(configured.sealing, configured.records, there.shipping, there.drill),
         *(there.ready, there.user, there.descriptors, configured.stopping, configured.metrics),

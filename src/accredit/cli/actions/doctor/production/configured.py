@@ -171,7 +171,9 @@ def revocation(facts: Facts) -> Result:
     if isinstance(facts.store, InMemory) and not facts.loaded.config.proofs.revocation.files:
         return no("nothing can be taken back: no list is named, and a store in memory has none", _FILE_STORE)
     lists, certificates = facts.lists
-    return ok(f"{lists} lists, with {certificates} certificates that were taken back")
+    if not lists:
+        return ok("nothing was taken back yet")
+    return ok(f"lists: {lists}; delegations that were taken back: {certificates}")
 
 
 _FILE_STORE = 'set store.url = "sqlite:///accredit.db"'

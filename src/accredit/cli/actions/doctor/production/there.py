@@ -3,7 +3,7 @@
 Each is a function of the facts, and its name is that of the line: `production.NAME`.
 """
 
-from accredit.cli.actions.doctor.findings import command_line
+from accredit.cli.actions.doctor.findings import MIGRATE, command_line
 from accredit.cli.actions.doctor.production.facts import Facts, Unknown
 from accredit.cli.actions.doctor.production.results import Result, no, ok, unknown
 from accredit.config import own_key_file
@@ -40,8 +40,7 @@ def schema(facts: Facts) -> Result:
         return ok(f"schema {found}, which is current")
     if found is not None and found > known:
         return no(f"schema {found} is of a newer accredit, and this one knows {known}", "install that one")
-    migrate = command_line("accredit", "store", "migrate", "--config", str(facts.loaded.file))
-    return no(f"schema {found or 0}, and {known} is current", "have what is missing made", migrate)
+    return no(f"schema {found or 0}, and {known} is current", f"once all gateways are of this version, {MIGRATE}")
 
 
 def synchronous(facts: Facts) -> Result:
@@ -115,7 +114,7 @@ def shipping(facts: Facts) -> Result:
     rest."""
     if isinstance(facts.log, Unknown):
         return unknown(facts.log)
-    following = ("accredit", "log", "follow", "--sink", "NAME", "--format", "jsonl")
+    following = ("accredit", "log", "follow", "--sink", "NAME", "--format", "jsonl", "--to", "FILE")
     follow = command_line(*following, "--config", str(facts.loaded.file))
     if not facts.log.sinks:
         what = f"`{follow}`" if follow else "accredit log follow"
@@ -149,7 +148,8 @@ def ready(facts: Facts) -> Result:
     """The gateway runs, goes by what the configuration says, and all its parts are well."""
     if isinstance(facts.health, Unknown):
         return unknown(facts.health)
-    broken = sorted(name for name, well in facts.health.parts.items() if not well)
+    parts = facts.health.parts.items()
+    broken = sorted(name for name, well in parts if not well and name != "schema")  # which has a line of its own
     if broken:
         return no(f"it says of itself that this is not well: {', '.join(broken)}", "see what it logs")
     if facts.health.status != "ok":
