@@ -28,7 +28,7 @@ from tests.world.warm import Warm
 
 from accredit.attest import timestamp, verify_log
 from accredit.keys import make_key, write_key
-from accredit.stores import InMemory, open_log, parse_store_url
+from accredit.stores import InMemory, PostgresDatabase, open_log, parse_store_url
 
 pytestmark = [
     pytest.mark.holds("cli/actions/log_follow"),
@@ -221,21 +221,35 @@ def test_what_a_collector_rejects_for_good_is_told__and_what_comes_after_it_is_s
 def test_how_far_behind_a_sink_is__is_known_where_nobody_follows(store: Store) -> None:
     store.calls(2)
     process = store.follow()
-    wait_until(store.has_all)
+    wait_until(lambda: lag(store) == 0)
+    assert store.has_all()
     assert ended(process)[0] == 0
     assert lag(store) == 0
     store.calls(2)
     assert lag(store) >= 4
+    ahead(store)
+    assert lag(store) >= 8  # all of it will be sent: no alert may be silent
+
+
+def ahead(store: Store) -> None:
+    """Have the sink have more than there is, as after a log that has lost its end."""
+    url = parse_store_url(store.url, store.folder)
+    if isinstance(url, PostgresDatabase):
+        cluster().run("UPDATE log_sinks SET record = 1000000", database=url.database)
+        return
+    with closing(sqlite3.connect(store.path)) as database:
+        database.execute("REPLACE INTO log_sinks VALUES ('siem', 1000000)")
+        database.commit()
 
 
 def lag(store: Store) -> int:
+    """How far behind the sink is; -1 before it has anything."""
     url = parse_store_url(store.url, store.folder)
     assert not isinstance(url, InMemory)
     log = open_log(url)
     try:
         log.renew()
-        assert log.sinks() == ["siem"]
-        return log.behind("siem")
+        return log.behind("siem") if log.sinks() == ["siem"] else -1
     finally:
         log.close()
 
@@ -244,7 +258,7 @@ def test_the_metrics_of_a_gateway_say_how_far_behind_a_sink_is(tmp_path: Path) -
     store = Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db")
     store.calls(1)
     process = store.follow()
-    wait_until(store.has_all)
+    wait_until(lambda: lag(store) == 0)
     ended(process)
     store.calls(3)
     write_key(tmp_path / "gateway.key", make_key("gateway", "Mail gateway", 1_800_000_000))
@@ -332,9 +346,7 @@ def test_two_sinks_that_have_one_file_mix_no_lines(tmp_path: Path) -> None:
 def test_a_place_beyond_the_end_of_the_log_is_told__and_all_is_sent(tmp_path: Path) -> None:
     store = Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db")
     store.calls(2)
-    with closing(sqlite3.connect(store.path)) as database:
-        database.execute("INSERT INTO log_sinks VALUES ('siem', 1000000)")
-        database.commit()
+    ahead(store)
     process = store.follow()
     wait_until(store.has_all)
     assert "has lost entries, and is sent from its beginning" in ended(process)[1]

@@ -1,9 +1,12 @@
 """What an address identifies, and from where it can be reached. No I/O: no name is looked up."""
 
 import ipaddress
+import re
 from functools import lru_cache
 
 from accredit.limits import MAX_KNOWN_PEERS
+
+_AUTHORITY = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::[0-9]*)?")  # RFC 3986, section 3.2, without a user
 
 
 def is_loopback_address(address: str) -> bool:
@@ -34,9 +37,11 @@ def peer_of(address: str) -> str:
 
 def is_address(authority: str) -> bool:
     """Return whether an authority (`host` or `host:port`) names its host by an IP address."""
-    host = authority[1:].partition("]")[0] if authority.startswith("[") else authority.rpartition(":")[0] or authority
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
+        return False
     try:
-        ipaddress.ip_address(host)
+        ipaddress.ip_address(match[1] or match[2])
     except ValueError:
         return False
     return True

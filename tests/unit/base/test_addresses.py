@@ -2,7 +2,7 @@
 
 import pytest
 
-from accredit.base.addresses import is_loopback_address, is_loopback_host, peer_of
+from accredit.base.addresses import is_address, is_loopback_address, is_loopback_host, peer_of
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "127.9.9.9", "::1"])
@@ -31,3 +31,17 @@ def test_an_address_is_what_one_machine_has() -> None:
     assert peer_of("2001:db8:1:2::1") != peer_of("2001:db8:1:3::1")
     assert peer_of("fe80::1%eth0") == peer_of("fe80::2")
     assert [peer_of(text) for text in ("", "/run/a.sock", "a:b")] == ["", "/run/a.sock", "a:b"]
+
+
+@pytest.mark.parametrize(
+    ("authority", "is_one"),
+    [
+        *((each, True) for each in ("127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:80", "10.0.0.1:")),
+        *((each, False) for each in ("", "[]", "localhost", "127.0.0.1.evil.example:80", "127.0.0.1:80:80", "::1")),
+        *((each, False) for each in ("[127.0.0.1]evil.example", "[::1]evil.example:80", "127.0.0.1:evil", "a@[::1]")),
+    ],
+)
+def test_only_an_address_and_a_port_are_an_address__so_that_no_name_of_a_page_s_passes_for_one(
+    authority: str, is_one: bool
+) -> None:
+    assert is_address(authority) is is_one

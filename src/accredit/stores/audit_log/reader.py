@@ -142,11 +142,15 @@ class LogFile(LogReader):
 
     def behind(self, sink: str) -> int:
         """Return how many entries a sink does not have yet, by their numbers."""
-        return max(0, self.newest() - (self.shipped(sink) or 0))
+        return self.newest() - self._sent(sink)
 
     def unsent(self, sink: str) -> Numbered | None:
         """Return the first entry that a sink does not have."""
-        return next(self.entries(self.shipped(sink) or 0), None)
+        return next(self.entries(self._sent(sink)), None)
+
+    def _sent(self, sink: str) -> int:
+        sent = self.shipped(sink) or 0
+        return sent if sent <= self.newest() else 0  # a log that has lost entries is sent from its beginning
 
     def newest(self) -> int:
         """Return the number of the newest entry, or 0."""

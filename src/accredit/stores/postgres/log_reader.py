@@ -124,6 +124,10 @@ class Shipped(NamedTuple):
     record: int
     checkpoint: int
 
+    def from_where(self) -> "Shipped":
+        """Return it with the place from which it is sent on: of one that has lost records that is its beginning."""
+        return self if self.record <= self.records else self._replace(record=0, checkpoint=0)
+
 
 class Placed(NamedTuple):
     """An entry of one chain, in the order that it has there."""
@@ -239,11 +243,11 @@ class LogDatabase(LogReader):
 
     def behind(self, sink: str) -> int:
         """Return how many records a sink does not have yet."""
-        return sum(max(0, chain.records - chain.record) for chain in self.shipped(sink))
+        return sum(chain.records - chain.from_where().record for chain in self.shipped(sink))
 
     def unsent(self, sink: str) -> Numbered | None:
         """Return the oldest of the entries that a sink lacks first of a chain."""
-        lacking = (next(heapq.merge(*self.of_chain(chain, 1)), None) for chain in self.shipped(sink))
+        lacking = (next(heapq.merge(*self.of_chain(chain.from_where(), 1)), None) for chain in self.shipped(sink))
         return min((each.entry for each in lacking if each is not None), key=lambda each: each.number, default=None)
 
     def _placed(self, writer: int, kind: int, after: int, limit: int) -> Iterator[Placed]:

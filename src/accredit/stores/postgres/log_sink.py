@@ -76,7 +76,7 @@ class DatabaseSink(Sink):
                     break
                 if chain.records < chain.record:
                     notes.append(f"{chain.name} has lost records, and is sent from its beginning")
-                    chain = chain._replace(record=0, checkpoint=0)
+                chain = chain.from_where()
                 moved.append(self._fill(chain, filling))
             self._last = moved[-1].writer if moved else 0
             return Batch(tuple(filling.envelopes), filling.pruned, moved or None, filling.is_full, "; ".join(notes))
