@@ -9,8 +9,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 
-def write_certificate(folder: Path, password: bytes | None = None, *, days: int = 1) -> None:
-    """Writes `cert.pem` and `key.pem` (0600); the certificate is its own authority."""
+def write_certificate(folder: Path, password: bytes | None = None, *, days: int = 1, begins: int = -1) -> None:
+    """Writes `cert.pem` and `key.pem` (0600); the certificate is its own authority. It begins and ends in so many
+    days."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)
@@ -20,7 +21,7 @@ def write_certificate(folder: Path, password: bytes | None = None, *, days: int 
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_before(now + datetime.timedelta(days=begins))
         .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)

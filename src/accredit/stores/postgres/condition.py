@@ -11,20 +11,24 @@ from accredit.errors import StoreUnavailable
 from accredit.limits import DOCTOR_DATABASE_SECONDS
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection
-from accredit.stores.postgres.schema import ADMIN, KEPT
+from accredit.stores.postgres.schema import ADMIN, KEPT, READ_ONLY
 from accredit.stores.postgres.session import run_once, schema_version
 
 _SAFETY = """
 SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
-  (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
+  EXISTS (SELECT FROM pg_roles WHERE rolsuper AND pg_has_role(current_user, oid, 'MEMBER')),
+  EXISTS (SELECT FROM pg_roles WHERE rolcreaterole AND pg_has_role(current_user, oid, 'MEMBER')),
   EXISTS (SELECT FROM pg_roles WHERE rolname = $1 AND pg_has_role(current_user, oid, 'MEMBER')),
   (extract(epoch FROM clock_timestamp()) * 1000)::bigint"""
-# What was recorded: the parts of the log, too, each of which has rights of its own.
+# What was recorded, and what else a gateway only reads: the parts of the log, too, each of which has rights of its own,
+# and columns. A role counts that this user may become (SET ROLE), also where it does not inherit that one's rights.
 _MAY_CHANGE = """
 SELECT DISTINCT t.name FROM unnest($1::text[]) AS t (name)
 JOIN pg_class c ON c.oid = to_regclass('public.' || t.name)
   OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass('public.' || t.name))
-WHERE has_table_privilege(c.oid, 'UPDATE, DELETE, TRUNCATE') OR pg_has_role(current_user, c.relowner, 'USAGE')
+JOIN pg_roles r ON pg_has_role(current_user, r.oid, 'MEMBER')
+WHERE has_table_privilege(r.oid, c.oid, 'DELETE, TRUNCATE') OR has_any_column_privilege(r.oid, c.oid, 'UPDATE')
+  OR r.oid = c.relowner
 ORDER BY 1"""
 
 
@@ -54,12 +58,13 @@ def read_condition(database: PostgresDatabase) -> DatabaseCondition:
 
 async def _read(connection: Connection) -> DatabaseCondition:
     schema = await schema_version(connection)
-    changed = [name for (name,) in await connection.fetch(_MAY_CHANGE, list(KEPT))]
+    changed = [name for (name,) in await connection.fetch(_MAY_CHANGE, [*KEPT, *READ_ONLY])]
     before = unix_ms()
-    ((fsync, full_pages, standbys, is_super, is_admin, there),) = await connection.fetch(_SAFETY, ADMIN)
+    ((fsync, full_pages, standbys, is_super, makes_roles, is_admin, there),) = await connection.fetch(_SAFETY, ADMIN)
     off = max(before - there, there - unix_ms(), 0) / 1000
     powers = (
-        *(("it is a superuser",) if is_super else ()),
+        *(("it is a superuser, or may become one",) if is_super else ()),
+        *(("it may make roles",) if makes_roles and not is_super else ()),
         *((f"it is of {ADMIN}",) if is_admin and not is_super else ()),
         *((f"it may change {', '.join(changed)}",) if changed else ()),
     )

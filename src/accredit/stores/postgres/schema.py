@@ -168,8 +168,9 @@ GATEWAY, ADMIN = "accredit_gateway", "accredit_admin"
 
 _FORGETFUL = "spent, use_series, uses, tasks"
 """Tables whose rows a gateway deletes when they have ended."""
-_KNOWN = "accredit_schema, store_state, challenge_key, revocations, log_pruned"
+READ_ONLY = ("accredit_schema", "store_state", "challenge_key", "revocations", "log_pruned")
 """Tables that a gateway reads only."""
+_KNOWN = ", ".join(READ_ONLY)
 KEPT = ("log_entries", "log_keys", "log_delegations")
 """Tables whose rows a gateway adds, and never changes or deletes."""
 

@@ -209,6 +209,8 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("keys", "no", "chmod go-w", lambda folder: (anyones(folder / "db"), in_db(folder)), {}),
     ("keys", "no", "not there", lambda folder: (folder / "key.pem").unlink(), {}),
     ("tls", "no", "ends in 5 days", nothing, {"certificate_until": unix_seconds() + 6 * 86_400 - 60}),
+    ("tls", "no", "ends in 4 days", lambda folder: longer_chain(folder), {}),
+    ("tls", "no", "is not good before", lambda folder: write_certificate(folder, days=60, begins=2), {}),
     ("tls", "no", "no certificate", lambda folder: (folder / "cert.pem").write_text("-"), {}),
     ("tls", "no", "is not a regular file", pipe("cert.pem"), {}),
     ("tls", "no", "without TLS", replaced('tls_cert_file = "cert.pem"\ntls_key_file = "key.pem"', ""), {}),
@@ -279,6 +281,14 @@ def moved(folder: Path, name: str) -> None:
 
 
 in_db = replaced("sqlite:///accredit.db", "sqlite:///db/accredit.db")
+
+
+def longer_chain(folder: Path) -> None:
+    """A certificate that is good for long, signed by one that is not."""
+    (folder / "ca").mkdir()
+    write_certificate(folder / "ca", days=5)
+    with (folder / "cert.pem").open("ab") as chain:
+        chain.write((folder / "ca" / "cert.pem").read_bytes())
 
 
 def unsecured(folder: Path) -> None:

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
 from accredit.cli.actions.doctor.findings import command_line
 from accredit.cli.actions.doctor.production.facts import FileFound, Found, Unknown
@@ -170,7 +171,8 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def certificate_until(loaded: Loaded) -> Found[int | None]:
-    """Return when the first certificate of the endpoint's chain ends (unix seconds); None without one."""
+    """Return when the first of the certificates in the endpoint's chain to end does (unix seconds); None without any.
+    One that has not begun is no certificate yet."""
     from cryptography.x509 import load_pem_x509_certificates  # noqa: PLC0415 - only for this look
 
     name = loaded.config.gateway.tls_cert_file
@@ -178,7 +180,10 @@ def certificate_until(loaded: Loaded) -> Found[int | None]:
         return None
     try:
         chain = load_pem_x509_certificates(read_file(Path(name), MAX_PEM_CHAIN_BYTES).data)
-        return int(chain[0].not_valid_after_utc.timestamp())
+        begins = max(each.not_valid_before_utc for each in chain)
+        if begins.timestamp() > unix_seconds():
+            return Unknown(f"{name} is not good before {begins:%Y-%m-%d %H:%M} UTC")
+        return int(min(each.not_valid_after_utc for each in chain).timestamp())
     except ConfigurationError as error:
         return Unknown(error.what)
     except (ValueError, IndexError):

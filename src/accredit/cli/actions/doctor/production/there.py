@@ -141,7 +141,8 @@ def drill(facts: Facts) -> Result:
     days = (facts.now - facts.drilled) // _DAY
     if days > PRODUCTION_DRILL_DAYS:
         return no(f"the last drill was {days} days ago", again)
-    return ok(f"the last drill was {days} days ago" if days else "the last drill was today")
+    when = f"{days} days ago" if days else "today"
+    return ok(f"the last drill was {when}; what it found is in its own words alone")
 
 
 def ready(facts: Facts) -> Result:
