@@ -177,8 +177,11 @@ def test_wrong_use_is_told_before_anything_is_called(folder: Path) -> None:
     assert "no root" in errors
     code, _, errors = drill(folder, issuer="owner.key.pub")
     assert code == 2
-    code, _, errors = drill(folder, "--url", "http://[/mcp")
-    assert code == 2, errors
+    for url in ("http://[/mcp", "http://user:secret@127.0.0.1:1/mcp"):
+        code, _, errors = drill(folder, "--url", url)
+        assert code == 2
+        assert "--url is not" in errors
+        assert "secret" not in errors
     done = accredit(
         "drill", "--issuer", "owner.key", "--header", "Authorization=env:T", folder=folder, env={"T": "Bearer x"}
     )

@@ -83,7 +83,9 @@ def drill(request: Request, *, as_json: bool) -> int:
         tell(f"help: {_REQUIRE}")
         return _NEGATIVE
     if request.url is not None and not _is_url(request.url):
-        raise ConfigurationError("--url is not an http or https URL", "name the endpoint that `accredit serve` prints")
+        raise ConfigurationError(
+            "--url is not an http or https URL without a user name", "name the endpoint that `accredit serve` prints"
+        )
     if any(name.lower() == "authorization" for name in request.reach.headers):
         raise ConfigurationError(
             "--header Authorization would go with each call, also with those that must have no token",
@@ -101,7 +103,9 @@ def drill(request: Request, *, as_json: bool) -> int:
 def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        )
     except ValueError:
         return False
 
