@@ -62,12 +62,15 @@ def drilled(
     key: ec.EllipticCurvePrivateKey | None = None,
     source: Source = "header",
     telemetry: Telemetry | None = None,
+    shows: str | None = None,
     **policy: Any,
 ) -> list[Tried]:
-    """The calls at a gateway, with tokens of an issuer with this key, if there is one."""
+    """The calls at a gateway, with tokens of an issuer with this key, if there is one, or with what an agent `shows` in
+    a header where there is none."""
 
     async def main() -> list[Tried]:
         agent, other = Agent(), Agent()
+        agent.token = other.token = shows or ""
         maker: TokenMaker | None = None
         more: dict[str, Any] = {}
         ports: dict[str, Any] = {}
@@ -86,7 +89,7 @@ def drilled(
             host="",
             gateway_id=GATEWAY,
             binding_required=policy.get("binding_required", False),
-            tokens=source if key is not None else None,
+            tokens=source if key is not None or shows is not None else None,
             token_required=key is not None,
             bind_agent=policy.get("bind_agent", False),
         )
@@ -199,6 +202,13 @@ def test_a_state_that_anybody_may_bring_is_found(trust: Trust) -> None:
 
     names = ("forged_state", "short_state", "no_state", "other_calls_state", "other_agents_state")
     assert wrong(drilled(trust, MODERN, fault)) == {(name, "got_through") for name in names}
+
+
+@pytest.mark.parametrize(("shows", "tried_it"), [("", True), ("one", False)])
+def test_another_agents_state_is_tried_unless_both_show_one_token(shows: str, tried_it: bool, trust: Trust) -> None:
+    names = {each.name for each in drilled(trust, MODERN, shows=shows) if each.verdict == "ok"}
+    assert "good_state" in names
+    assert ("other_agents_state" in names) is tried_it
 
 
 def test_a_gateway_that_refuses_everything_fails_where_it_must_allow(trust: Trust) -> None:

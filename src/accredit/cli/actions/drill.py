@@ -221,6 +221,8 @@ def _untried(endpoint: Endpoint, parties: Parties) -> Iterator[_Untried]:
         yield _Untried("no_token", 'a call without a token: tokens.mode is "optional", so it passes')
     if parties.maker is None:
         yield _Untried("other_tokens", "tokens for others, of this issuer: only its key (--token-key) could sign them")
+        if parties.other.token:
+            yield _Untried("other_agents_state", "another agent's state: it is the token's, which both would show")
     elif not endpoint.bind_agent:
         yield _Untried("other_agents_token", "another agent's token: tokens.bind_agent is not set, so it is good")
 

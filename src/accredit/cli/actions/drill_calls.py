@@ -228,7 +228,7 @@ class Drill:
             await self._try(name, what, _STATE_REFUSED, brought, self._good(brought))
         brought = {**params, "requestState": state}
         parties = self._parties
-        if self._endpoint.tokens is None or parties.maker is not None:
+        if parties.maker is not None or not parties.other.token:  # else it is one token's, whoever brings it
             theirs = self._proof.of(parties.other, parties.other.granted(parties.issuer), brought)
             await self._try(
                 "other_agents_state", "with another agent's state", _STATE_REFUSED, brought, theirs, parties.other.token

@@ -357,7 +357,8 @@ def test_a_drill_is_one_of_which_a_call_was_allowed__not_what_a_stranger_had_rec
 
     file = SqliteFile(folder / "accredit.db")
     assert isinstance(drill_found(file), Unknown)
-    for decision, target in ((DENY, DRILL), (ALLOW, f"{DRILL}.not"), (ALLOW, f"x{DRILL}")):
+    observed = RecordedDecision(verdict="allow", enforced=False)
+    for decision, target in ((DENY, DRILL), (ALLOW, f"{DRILL}.not"), (ALLOW, f"x{DRILL}"), (observed, DRILL)):
         run(recorded(decision, target))
         assert drill_found(file) is None
     run(recorded(ALLOW, DRILL))

@@ -1,7 +1,7 @@
 """What is in the store of a configuration. I/O: a file, or a database; nothing is changed, nor made beside it.
 
-Each look ends after some seconds, with a reason. A drill counts if a call of it was allowed: whoever is refused can
-have any tool's name recorded.
+Each look ends after some seconds, with a reason. A drill counts if a call of it was allowed, and not only observed:
+whoever is refused can have any tool's name recorded.
 """
 
 import os
@@ -170,7 +170,8 @@ def _drilled(log: LogReader) -> Found[int | None]:
     late_at = time.monotonic() + DOCTOR_DATABASE_SECONDS
     for each in log.holding(DRILL):
         record = each.record()
-        is_allowed = record is not None and record.decision is not None and record.decision.verdict == "allow"
+        decision = record.decision if record is not None else None
+        is_allowed = decision is not None and decision.verdict == "allow" and decision.enforced is not False
         if record is not None and is_allowed and record.call.target in DRILLS:
             return seconds_of(record.times.recorded)
         if time.monotonic() > late_at:
