@@ -2,6 +2,7 @@
 
 import faulthandler
 import gc
+import itertools
 import logging
 import signal
 import threading
@@ -28,6 +29,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _GRACE_SECONDS = 30.0
+_folders = itertools.count()
 _WATCHED = pytest.StashKey[float]()
 _WATCH_SECONDS, _LEEWAY_SECONDS = 960.0, 60.0
 """For a test where no signal gets through, such as in an event loop's C code: longer than any test's own timeout."""
@@ -81,8 +83,9 @@ def nothing_left_behind() -> Generator[None]:
 
 @pytest.fixture
 def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A test's folder, without the test's name in its path: that of a Unix socket in it has 107 bytes at most."""
-    return tmp_path_factory.mktemp("t")
+    """A test's folder, without the test's name in its path: that of a Unix socket in it has 107 bytes at most. The
+    factory's own numbers are found by looking through all folders of the tests before."""
+    return tmp_path_factory.mktemp(f"t{next(_folders)}", numbered=False)
 
 
 @pytest.fixture(autouse=True)

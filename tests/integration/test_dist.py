@@ -109,11 +109,11 @@ def metadata_of(wheel: Path) -> Message:
         return message_from_bytes(packed.read(name))
 
 
-def environment_of(folder: Path, package: Path, wheels: Path) -> None:
+def environment_of(folder: Path, package: Path, wheels: Path, *more: str) -> None:
     """A new environment with a package in it, by pip."""
     run(sys.executable, "-m", "venv", "--without-pip", folder, folder=wheels)
     pip = (sys.executable, "-m", "pip", "--python", folder / "bin" / "python")
-    run(*pip, "install", "-q", "--no-compile", "--find-links", wheels, package, folder=wheels)
+    run(*pip, "install", "-q", "--no-compile", "--find-links", wheels, *more, package, folder=wheels)
 
 
 @pytest.fixture
@@ -267,6 +267,25 @@ def test_what_needs_an_extra_says_which(
     assert f'install "accredit[{extra}]"' in remedy
 
 
+def test_what_is_built_from_the_sdist_is_what_the_wheel_has(
+    built: Path, sdist: Path, wheel: Path, tmp_path: Path
+) -> None:
+    """As `pip install .` does: with a build of its own."""
+    environment_of(tmp_path / "new", sdist, built / "wheels", "--no-deps")
+    (installed,) = (tmp_path / "new").glob("lib/*/site-packages")
+    of_the_installer = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"}
+    found = {
+        str(each.relative_to(installed)): each.read_bytes()
+        for each in files(installed)
+        if each.name not in of_the_installer
+    }
+    with zipfile.ZipFile(wheel) as packed:
+        inside = {name: packed.read(name) for name in packed.namelist() if not name.endswith("/RECORD")}
+    assert found == inside
+    assert (tmp_path / "new" / "bin" / "accredit").exists()
+
+
+@pytest.mark.long
 def test_the_sdist_is_built_and_installed_in_a_new_environment(built: Path, sdist: Path, tmp_path: Path) -> None:
     """As `pip install .` does: with a build of its own."""
     environment_of(tmp_path / "new", sdist, built / "wheels")

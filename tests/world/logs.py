@@ -231,11 +231,11 @@ FILES = pytest.mark.parametrize("each_executor", [by_thread, by_process], ids=["
 
 
 @pytest.fixture(
-    params=[by_thread, by_process, by_database_thread, by_database_process],
+    params=[by_thread, by_process, by_database_thread, pytest.param(by_database_process, marks=pytest.mark.long)],
     ids=["thread", "process", "database-thread", "database-process"],
 )
 def each_executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[None]:
-    """Runs a test with each of those who may write a log."""
+    """Runs a test with each of those who may write a log; every day, each writer and each place once."""
     monkeypatch.setattr(Log, "executors", staticmethod(request.param))
     with ExitStack() as stack:
         if request.param in (by_database_thread, by_database_process):
