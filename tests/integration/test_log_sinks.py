@@ -4,14 +4,16 @@ import json
 import os
 import random
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tests.integration.test_admin import admin_port, get, number
@@ -27,6 +29,8 @@ from tests.world.small_disk import SmallDisk
 from tests.world.warm import Warm
 
 from accredit.attest import timestamp, verify_log
+from accredit.cli.actions import log_sinks
+from accredit.errors import CollectorError
 from accredit.keys import make_key, write_key
 from accredit.stores import InMemory, PostgresDatabase, open_log, parse_store_url
 
@@ -202,6 +206,23 @@ def test_without_a_url_it_goes_to_the_configurations_collector(path: str, tmp_pa
         process = Warm([*command, *config], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         wait_until(lambda: bool(taken(collector)))
         assert ended(process)[0] == 0
+
+
+def test_whoever_ends_it_waits_for_no_name_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+
+    def silent(*_: object, **__: object) -> NoReturn:
+        answers.wait()
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    monkeypatch.setattr(log_sinks, "EXPORT_SECONDS", 0.05)
+    try:
+        with log_sinks.CollectorLogs("http://collector.invalid:4318") as to, pytest.raises(CollectorError):
+            to.take(())
+        assert [each for each in threading.enumerate() if each.name == "accredit-telemetry-lookup" and each.daemon]
+    finally:
+        answers.set()
 
 
 def test_what_a_collector_rejects_for_good_is_told__and_what_comes_after_it_is_sent(store: Store) -> None:

@@ -76,9 +76,9 @@ class _Message(NamedTuple):
     since: float
 
 
-class _Lookups(ThreadPoolExecutor):
-    """Looks up the collector's name, each time in a thread that nobody waits for at the end: where no name server
-    answers that takes a minute. While so many still look, no more do."""
+class Lookups(ThreadPoolExecutor):
+    """For a collector's event loop: looks up its name, each time in a thread that nobody waits for at the end, as that
+    takes a minute where no name server answers. While `most` still look, no more do."""
 
     def __init__(self, most: int = MAX_EXPORT_LOOKUPS) -> None:
         super().__init__(1)
@@ -135,7 +135,7 @@ class Exporter:
     def _run(self) -> None:
         try:
             with asyncio.Runner() as runner:
-                runner.get_loop().set_default_executor(_Lookups())
+                runner.get_loop().set_default_executor(Lookups())
                 self._serve(runner)
         except Exception as error:  # calls go on without it
             log_event(_log, logging.CRITICAL, "telemetry is sent no more", exc_info=error)

@@ -17,7 +17,7 @@ from accredit.attest import Envelope, encode_envelope
 from accredit.base.deferred import require_extra
 from accredit.errors import ConfigurationError
 from accredit.limits import EXPORT_SECONDS, MAX_ATTESTATION_BYTES
-from accredit.telemetry.export import rejected_count
+from accredit.telemetry.export import Lookups, rejected_count
 from accredit.telemetry.log_records import logs_request
 
 _CHUNK = 65_536
@@ -135,6 +135,7 @@ class CollectorLogs:
             return Collector(self._url)
 
         self._runner = asyncio.Runner()
+        self._runner.get_loop().set_default_executor(Lookups())
         self._collector = self._runner.run(made())
         return self
 
