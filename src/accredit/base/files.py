@@ -28,6 +28,7 @@ _GIVEN_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(?:[3-9]|[1-9][0-9]+)")
 
 def open_file(path: Path) -> BinaryIO:
     """Open a file for reading (rules 1 and 2). Raises `OSError`, also if it is no regular file."""
+    _check_name(path)
     # Non-blocking: opening a pipe in the file's place would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -48,7 +49,12 @@ def make_folder(folder: Path, mode: int = PRIVATE_FOLDER) -> None:
     """Make a folder and those above it, where they are missing (rule 3); one that is there stays as it is. Raises
     `ConfigurationError`."""
     try:
-        _make(folder, mode)
+        _check_name(folder)
+        missing = [folder]
+        while not missing[-1].parent.exists() and missing[-1].parent != missing[-1]:
+            missing.append(missing[-1].parent)
+        for each in reversed(missing):
+            _make(each, mode)
     except OSError as error:
         raise ConfigurationError(f"can't make {folder}: {error.strerror}", "make it first, or name another") from None
 
@@ -56,11 +62,12 @@ def make_folder(folder: Path, mode: int = PRIVATE_FOLDER) -> None:
 def _make(folder: Path, mode: int) -> None:
     try:
         folder.mkdir(mode)
-    except FileNotFoundError:
-        if folder.parent == folder:
-            raise
-        _make(folder.parent, mode)
-        folder.mkdir(mode, exist_ok=True)
     except OSError:
         if not folder.is_dir():  # as `Path.mkdir` does: some systems say something else than that it is there
             raise
+
+
+def _check_name(path: Path) -> None:
+    """Raise `OSError` for what no file can be named: Python has an error of another kind for that."""
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "a name with a NUL", str(path))

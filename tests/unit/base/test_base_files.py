@@ -96,3 +96,16 @@ def test_what_a_person_s_first_commands_make_is_their_own_whatever_the_umask(uma
     made = {path for name, _, _ in os.walk(tmp_path) for path in [Path(name)] if path != tmp_path}
     assert len(made) == 5
     assert {mode(path) for path in made} == {0o700}
+
+
+def test_names_that_no_file_has_and_folders_without_end_are_refused_or_made__and_raise_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(OSError, match="NUL"):
+        open_file(tmp_path / "a\0b")
+    with pytest.raises(ConfigurationError, match="NUL"):
+        make_folder(tmp_path / "a\0b")
+    monkeypatch.chdir(tmp_path)  # a whole path has 4,095 bytes
+    make_folder(Path("a/" * 1_200))
+    os.removedirs("a/" * 1_200)  # which fails if it is not there; what clears up after tests goes less deep
+    assert not Path("a").exists()
