@@ -118,6 +118,10 @@ def test_what_is_suggested_lets_exactly_the_calls_pass_that_were_used(mode: str,
                 await client.list_tools()
                 assert await passes(client, "search", SEARCH)
             await unsigned(gateway.port, "/mcp", "search", SEARCH)
+            listed = accredit("log", "list", folder=tmp_path).stdout.splitlines()
+            passed = [line for line in listed if " deny " in line and "  ok" in line]
+            assert len(passed) > 1
+            assert all("(only observed)" in line for line in passed), "nobody is to take them for refused"
             printed = watched.suggested()
             assert "stays refused, as nobody signed them: 1 call" in printed
             watched.apply(printed)

@@ -46,10 +46,10 @@ def explained(refusal: ProofRefused, presenter: ProofPresenter | None, command: 
     """Return a few lines that explain a refusal to the person who ran `command`."""
     scope = scope_in(refusal.data.get("required_scope"))
     lines = [f"Not allowed: {_reason(refusal, scope, presenter)} ({excerpt(refusal.error)})."]
-    if scope is not None:
+    row = BY_WORD.get(refusal.error)
+    if scope is not None and (row is None or row.grant_helps):
         covers = ", ".join(sorted(presenter.granted)) if presenter is not None else ""
         lines.append(f"It needs the scope {excerpt(scope)}. This agent's delegation covers {covers or 'nothing'}.")
-    row = BY_WORD.get(refusal.error)
     if row is not None and row.advice:
         lines.append(row.advice)
     if scope is not None and row is not None and row.grant_helps:

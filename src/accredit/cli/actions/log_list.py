@@ -150,13 +150,17 @@ def _cells(row: CallRow, names: Names, *, several: bool) -> tuple[Words | str, .
     # A terminal has no room for whole ids, and would cut them off; a beginning is enough for every command.
     short = sys.stdout.isatty()
     call, authority = row.decision.call, row.decision.authority
-    error = row.decision.decision.error if row.decision.decision else None
+    decision = row.decision.decision
+    verdict = [row.verdict, decision.error or "" if decision else ""]
+    # An error may be that it was refused all the same (`gateway.recording.recorder`): then it is not said.
+    if decision is not None and decision.enforced is False and row.verdict == "deny" and row.status != "error":
+        verdict.append("(only observed)")
     return (
         f"{row.decision.times.received[:_TO_THE_SECOND]}Z" if short else row.decision.times.received,
         call.id[:SHORT_ID_CHARS] if short else call.id,
         *([call.server or ""] if several else []),
         f"{call.target or call.method}{drill_mark(call)}",
-        Words(f"{row.verdict} {error or ''}".rstrip(), BAD if row.verdict == "deny" else ""),
+        Words(" ".join(filter(None, verdict)), BAD if row.verdict == "deny" else ""),
         row.status,
         named(authority.agent_id, names, short=short) if authority else "",
     )
