@@ -1,10 +1,10 @@
 """Opening files that somebody else may have put there, and making folders of one's own. I/O: both.
 
 1. What is opened is a regular file: nobody waits for a pipe, and no device is read that never ends.
-2. A descriptor that this process was started with may be a pipe, where its path names it: a shell gives such a path for
-   `<(COMMAND)`. The standard streams are none of these: a file that is named `-` is read in `base.standard` alone.
-3. A folder that is made, and each that is made above it, is nobody else's to write in, whatever the umask lets through.
-   `Path.mkdir(mode=..., parents=True)` would make those above with the umask alone.
+2. A path such as `/dev/fd/63`, which names a descriptor that this process was started with, may be a pipe: a shell
+   gives it for `<(COMMAND)`. The standard streams do not count: they are read as `-`, by `base.standard` alone.
+3. Nobody else may write in a folder that is made here, nor in those made above it, whatever the umask is.
+   `Path.mkdir(mode=..., parents=True)` would leave the mode of those above to the umask.
 
 Not checked: how much there is to read. Whoever reads gives a bound.
 """

@@ -2,10 +2,10 @@
 
 1. `accredit.drill`, and `accredit.drill.sensitive` for calls that need a challenge issued here, need one scope, which
    nothing else may ask for (`catalog.scope_fault`): who is granted it may make these calls, and no other.
-2. Their calls are decided, refused and recorded as any others. One that passes is answered here, and goes to no server:
-   not to one that has a tool of that name itself, and not where no proofs are judged, which is where there is no such
-   tool. So none of a server's tools has one of these names: it is listed to nobody, and at the endpoint of several
-   servers it is no tool under its merged name either.
+2. Their calls are decided, refused and recorded like any others. One that passes is answered here, and never goes to a
+   server: not even to one that has a tool of that name. Where no proofs are judged these tools do not exist, and their
+   calls go nowhere either. So a server's own tool of such a name is listed to nobody, and can't be called: not at the
+   endpoint of several servers either, under its merged name.
 3. No server is asked for their definitions, no quota counts them, and no list has them.
 4. The answer holds nothing of the call, the caller or the gateway. With an argument `asks` that is true, the first leg
    of a modern call is answered with a state to bring back, so that forged ones can be tried.

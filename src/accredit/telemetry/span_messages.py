@@ -1,8 +1,8 @@
 """Spans as OTLP messages. No I/O.
 
-They are what the SDK and its encoder make of spans of theirs (a test compares), in a third of the time: what a traced
-call costs is mostly that. Attributes are remembered, as most have few values. The messages come with
-`accredit[telemetry]`.
+The messages are those that the SDK and its encoder would make (a test compares the two), made in a third of the time:
+encoding is most of what a traced call costs. The messages of attributes are cached, as most attributes have few
+values. The classes of messages come with `accredit[telemetry]`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from accredit.base.deferred import Deferred
 from accredit.limits import MAX_KNOWN_ATTRIBUTES
 from accredit.telemetry.tracing import Span, TraceContext
 
-# Their types are of no use: the messages' classes are made when they are loaded.
+# Typed as `Any`: the classes of messages are made when these modules are loaded, where no type checker sees them.
 service: Any = Deferred("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 common: Any = Deferred("opentelemetry.proto.common.v1.common_pb2")
 resource: Any = Deferred("opentelemetry.proto.resource.v1.resource_pb2")
@@ -21,7 +21,7 @@ trace: Any = Deferred("opentelemetry.proto.trace.v1.trace_pb2")
 
 
 def spans_request(spans: Sequence[Span], about: Mapping[str, str], scope: str, version: str) -> bytes:
-    """Return an `ExportTraceServiceRequest`. `about` are the attributes of the process that they are of."""
+    """Return an encoded `ExportTraceServiceRequest`. `about` has the attributes of the process that made them."""
     of_scope = trace.ScopeSpans(
         scope=common.InstrumentationScope(name=scope, version=version), spans=[_span(each) for each in spans]
     )

@@ -1,8 +1,7 @@
-"""The lines of the checklist in their order: finds out what they go by, judges them, and prints that. I/O: threads,
-stdout.
+"""The checklist: gathers the facts, judges each line by them, and prints the results in order. I/O: threads, stdout.
 
-1. What is found out is found out at one time, and not waited for longer than `DOCTOR_SECONDS`: a line that needs what
-   has not come is unknown.
+1. All facts are looked for at the same time, for at most `DOCTOR_SECONDS`: a line whose facts did not come in time is
+   unknown.
 2. The exit code is 0 if every line holds that was not left out by name, and 1 if one does not, or is unknown.
 3. A configuration that can't be read has no lines: that is an error (exit code 2). So is one that only lies in the
    current folder, and may be somebody else's (`surroundings`): what it names would be asked.

@@ -1,4 +1,4 @@
-"""Lines of the checklist that the configuration and its files decide. No I/O.
+"""Lines of the checklist that depend on the configuration and its files. No I/O.
 
 Each is a function of the facts, and its name is that of the line: `production.NAME`.
 """

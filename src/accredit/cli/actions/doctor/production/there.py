@@ -1,4 +1,4 @@
-"""Lines of the checklist that the place decides where the gateway runs: its store, its log, its processes. No I/O.
+"""Lines of the checklist that depend on where the gateway runs: on its store, its log, its processes. No I/O.
 
 Each is a function of the facts, and its name is that of the line: `production.NAME`.
 """
