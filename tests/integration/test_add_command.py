@@ -13,7 +13,7 @@ from tests.world import dying
 from tests.world.changing_server import Listed, definitions, described
 from tests.world.command import Serving, accredit, environment
 from tests.world.raw_server import PATIENCE
-from tests.world.warm import Warm
+from tests.world.warm import Warm, python
 
 from accredit.config import build_pins, load, read_lock_file
 from accredit.config.renaming import means_renamed
@@ -21,7 +21,7 @@ from accredit.config.servers import views
 
 pytestmark = pytest.mark.holds("cli/actions/add")
 ROOT = Path(__file__).parents[2]
-PROGRAM = (sys.executable, "-m", "tests.world.changing_server")
+PROGRAM = ("-m", "tests.world.changing_server")
 COMMENT = re.compile(r"#[^\n]*")
 
 
@@ -35,7 +35,7 @@ class Configured:
         self.old, self.new = Listed(aside / "old.json"), Listed(aside / "new.json")
         self.new.say(described("list_inbox", "The days."))
         self.commands = {
-            name: [*PROGRAM, str(aside / "received"), str(listed.path), "--legacy"]
+            name: [python(), *PROGRAM, str(aside / "received"), str(listed.path), "--legacy"]
             for name, listed in (("old", self.old), ("new", self.new))
         }
         done = accredit("init", "--dir", str(folder), "--", *self.commands["old"], folder=ROOT)
