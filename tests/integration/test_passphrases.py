@@ -1,6 +1,7 @@
 """A person's passphrase: asked for in a real terminal or read from a file, and nowhere else to be found."""
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
@@ -17,18 +18,32 @@ TYPED = "correct horse"
 NEW = ("keys", "new", "owner.key", "--kind", "human", "--name", "Ada")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    secret = tmp_path / "secret"
+def write_secret(folder: Path) -> None:
+    secret = folder / "secret"
     secret.write_text(f"{TYPED}\n")
     secret.chmod(0o600)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_secret(tmp_path)
     return tmp_path
 
 
-def made(folder: Path) -> None:
-    """An owner's key under the passphrase, an agent's, and what `grant` needs."""
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an owner's key under the passphrase, an agent's, and the file of the passphrase."""
+    folder = tmp_path_factory.mktemp("keys")
+    write_secret(folder)
     assert accredit(*NEW, "--passphrase-file", "secret", folder=folder).returncode == 0
     assert accredit("keys", "new", "agent.key", "--kind", "agent", folder=folder).returncode == 0
+    return folder
+
+
+@pytest.fixture
+def made(keys: Path, tmp_path: Path) -> Path:
+    """A copy of `keys`: what `grant` needs."""
+    return Path(shutil.copytree(keys, tmp_path, dirs_exist_ok=True))
 
 
 GRANT = (
@@ -102,42 +117,39 @@ def test_without_a_terminal_a_key_is_as_before__with_a_warning(folder: Path) -> 
 
 
 @pytest.mark.holds("cli/passphrases", 1)
-def test_a_file_s_passphrase_makes_the_key_and_signs_with_it(folder: Path) -> None:
-    made(folder)
-    assert isinstance(read_key(folder / "owner.key"), LockedKeyFile)
-    assert accredit(*GRANT, "--passphrase-file", "secret", folder=folder).returncode == 0
-    cert = json.loads((folder / "delegation.json").read_bytes())["delegations"][0]["cert_id"]
+def test_a_file_s_passphrase_makes_the_key_and_signs_with_it(made: Path) -> None:
+    assert isinstance(read_key(made / "owner.key"), LockedKeyFile)
+    assert accredit(*GRANT, "--passphrase-file", "secret", folder=made).returncode == 0
+    cert = json.loads((made / "delegation.json").read_bytes())["delegations"][0]["cert_id"]
     revoke = ("revoke", cert, "--issuer", "owner.key", "--list", "revoked.json", "--passphrase-file", "secret")
-    assert accredit(*revoke, folder=folder).returncode == 0
-    shown = json.loads(accredit("keys", "show", "owner.key", "--json", folder=folder).stdout)
+    assert accredit(*revoke, folder=made).returncode == 0
+    shown = json.loads(accredit("keys", "show", "owner.key", "--json", folder=made).stdout)
     assert (shown["private"], shown["encrypted"]) == (True, True)
 
 
 @pytest.mark.holds("cli/passphrases", 2)
-def test_whoever_signs_in_a_terminal_is_asked__and_a_wrong_one_signs_nothing(folder: Path) -> None:
-    made(folder)
+def test_whoever_signs_in_a_terminal_is_asked__and_a_wrong_one_signs_nothing(made: Path) -> None:
     for typed, code in (("wrong", 2), (TYPED, 0)):
-        with Terminal(*GRANT, folder=folder) as terminal:
+        with Terminal(*GRANT, folder=made) as terminal:
             terminal.wait_for("Passphrase of Ada's key")
             assert not terminal.echoes()
             terminal.types(f"{typed}\n")
             assert terminal.end() == code
             assert typed not in terminal.seen
             assert ("this is not the passphrase of Ada's key" in terminal.seen) is bool(code)
-        assert (folder / "delegation.json").exists() is not bool(code)
+        assert (made / "delegation.json").exists() is not bool(code)
 
 
 @pytest.mark.holds("cli/passphrases", 3)
 @pytest.mark.parametrize(
     "command", [GRANT, ("revoke", "0" * 32, "--issuer", "owner.key", "--list", "revoked.json")], ids=["grant", "revoke"]
 )
-def test_without_either_nothing_is_signed_and_the_option_is_named(command: tuple[str, ...], folder: Path) -> None:
-    made(folder)
-    done = accredit(*command, folder=folder)
+def test_without_either_nothing_is_signed_and_the_option_is_named(command: tuple[str, ...], made: Path) -> None:
+    done = accredit(*command, folder=made)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--passphrase-file" in done.stderr
-    assert not (folder / "delegation.json").exists()
-    assert not (folder / "revoked.json").exists()
+    assert not (made / "delegation.json").exists()
+    assert not (made / "revoked.json").exists()
 
 
 @pytest.mark.holds("cli/passphrases", 1)
@@ -146,21 +158,19 @@ def test_without_either_nothing_is_signed_and_the_option_is_named(command: tuple
     [(b"wrong\n", 0o600, "not the passphrase"), (b"\n", 0o600, "empty"), (b"\xff", 0o600, "UTF-8"),
      (b"x" * 1_025, 0o600, "more than"), (TYPED.encode(), 0o640, "help: chmod 600 secret;")],
 )  # fmt: skip
-def test_a_file_that_can_t_be_the_passphrase_signs_nothing(content: bytes, mode: int, told: str, folder: Path) -> None:
-    made(folder)
-    (folder / "secret").write_bytes(content)
-    (folder / "secret").chmod(mode)
-    done = accredit(*GRANT, "--passphrase-file", "secret", folder=folder)
+def test_a_file_that_can_t_be_the_passphrase_signs_nothing(content: bytes, mode: int, told: str, made: Path) -> None:
+    (made / "secret").write_bytes(content)
+    (made / "secret").chmod(mode)
+    done = accredit(*GRANT, "--passphrase-file", "secret", folder=made)
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr
     assert "x" * 20 not in done.stderr
-    assert not (folder / "delegation.json").exists()
+    assert not (made / "delegation.json").exists()
 
 
 @pytest.mark.parametrize(("url", "told"), [("memory:", True), ("sqlite:///accredit.db", False)])
-def test_a_store_that_forgets_what_was_used_is_told_before_it_serves(url: str, told: bool, folder: Path) -> None:
-    made(folder)
-    (folder / "accredit.toml").write_text(
+def test_a_store_that_forgets_what_was_used_is_told_before_it_serves(url: str, told: bool, made: Path) -> None:
+    (made / "accredit.toml").write_text(
         f"""
 [gateway]
 id = "mail"
@@ -176,7 +186,7 @@ url = "{url}"
 """,
         "utf-8",
     )
-    done = accredit("config", "check", folder=folder)
+    done = accredit("config", "check", folder=made)
     assert (done.returncode, "a restart forgets" in done.stdout) == (0, told), done.stderr
 
 
