@@ -10,7 +10,7 @@ from accredit.limits import MAX_REMEMBERED_VALUE_BYTES
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 _More = ParamSpec("_More")
-_Said = TypeVar("_Said", bound=bytes | None)
+_Said = TypeVar("_Said", bound=bytes | str | None)
 _Read = Callable[Concatenate[_Said, _More], _Value]
 
 

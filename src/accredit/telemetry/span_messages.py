@@ -1,14 +1,14 @@
 """Spans as OTLP messages. No I/O.
 
 The messages are those that the SDK and its encoder would make (a test compares the two), made in a third of the time:
-encoding is most of what a traced call costs. The messages of attributes are cached, as most attributes have few
-values. The classes of messages come with `accredit[telemetry]`.
+encoding is most of what a traced call costs. The messages of attributes with short values are cached, as most
+have few values. The classes of messages come with `accredit[telemetry]`.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
+from accredit.base.caching import remembered
 from accredit.base.deferred import Deferred
 from accredit.limits import MAX_KNOWN_ATTRIBUTES
 from accredit.telemetry.tracing import Span, TraceContext
@@ -58,9 +58,9 @@ def _link(context: TraceContext) -> Any:
 
 
 def _pairs(attributes: Mapping[str, str]) -> list[Any]:
-    return [_pair(name, value) for name, value in attributes.items()]
+    return [_pair(value, name) for name, value in attributes.items()]
 
 
-@lru_cache(MAX_KNOWN_ATTRIBUTES)
-def _pair(name: str, value: str) -> Any:
+@remembered(MAX_KNOWN_ATTRIBUTES)
+def _pair(value: str, name: str) -> Any:
     return common.KeyValue(key=name, value=common.AnyValue(string_value=value))
