@@ -23,7 +23,6 @@ BOTH_ROADS = {
     "test_hostile_heads",
     "test_hostile_http",
     "test_hostile_streams",
-    "test_replicas",
     "test_sessions_shared",
     "test_transparent_requests",
 }
@@ -38,6 +37,7 @@ BOTH_ROADS_AT_LENGTH = {
     "test_one_reading",
     "test_records_gateway",
     "test_records_resumed",
+    "test_replicas",
     "test_sealed_state",
     "test_tasks",
     "test_tokens_gateway",
