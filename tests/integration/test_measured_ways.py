@@ -189,6 +189,28 @@ def test_the_way_of_wrap_as_well__which_sends_what_it_has_measured_when_it_ends(
         assert transports == {"pipe"}
 
 
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_server_that_was_not_asked_has_no_error_counted__whatever_its_clients_do_wrong(
+    batch: bool, tmp_path: Path
+) -> None:
+    measured = Measured()
+
+    async def main() -> None:
+        async with over_http("stdio", Era.LEGACY, measured.telemetry, tmp_path / "received") as (send, _):
+            measured.spans()
+            right = post(Era.LEGACY, params={"name": "good", "arguments": {}})
+            headers = [pair for pair in right.headers if pair[0] not in ("Accept", "MCP-Protocol-Version")]
+            headers += [("Accept", "text/html"), ("MCP-Protocol-Version", "2025-03-26")]
+            refused = await send(Posted(headers, b"[" + right.body + b"]" if batch else right.body))
+            assert refused.status == 406
+
+    run(main())
+    assert calls(measured.served) == {("good", "-32600"): 1}
+    assert calls(measured.asked) == {}
+    (span,) = measured.spans()
+    assert span.kind == "server"
+
+
 def test_what_is_no_message_is_counted_as_some_other_request(tmp_path: Path) -> None:
     measured = Measured()
 

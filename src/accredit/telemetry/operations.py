@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import Raw, Struct
 
 from accredit.base.clock import unix_ns
-from accredit.errors import AccreditError, FrameError
+from accredit.errors import AccreditError, FrameError, RequestError
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Frame, Request, Response, Watcher
 from accredit.jsonrpc.objects import as_string
@@ -120,6 +120,13 @@ class Operation:
         """Hear why there is none."""
         self._hear(error_of(error))
 
+    def unsent(self) -> None:
+        """Hear that it was refused on the way to the server, which was not asked unless it has said something."""
+        if not self.heard and (not self.at_server or self.error is None):
+            self.sent = 0.0
+            if self.traced is not None:
+                self.traced.below = None
+
     def end(self, error: str | None = None, later: bool = False) -> None:
         """Count it, once: without an `error`, with what was heard. `later` says that what has no answer yet gets it on
         another way."""
@@ -130,9 +137,9 @@ class Operation:
                     self.later = True
                     return
                 error = OTHER_ERROR
-        if self.is_over:
+        was_over, self.is_over = self.is_over, True
+        if was_over or (self.at_server and not self.sent):
             return
-        self.is_over = True
         meter, now, ended = self.meter, perf_counter(), (self.labels, error)
         if self.at_server:
             meter.asked.observe(ended, now - self.began)
@@ -212,6 +219,11 @@ class Batched(Struct):
         """Tell each (`Operation.told`)."""
         for each in self.operations:
             each.told(revision, session)
+
+    def unsent(self) -> None:
+        """Tell each (`Operation.unsent`)."""
+        for each in self.operations:
+            each.unsent()
 
     def end(self, error: str | None = None, later: bool = False) -> None:
         """End each (`Operation.end`)."""
@@ -306,6 +318,8 @@ class Meter:
         """End what the server has not answered, as the exchange with it is over."""
         for each in operations:
             if each.error is None and error is not None:
+                if isinstance(error, RequestError):
+                    each.unsent()
                 each.failed(error)
             else:
                 each.end()

@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from time import perf_counter
 from typing import ClassVar, Generic, TypeVar
 
-from accredit.errors import AccreditError
+from accredit.errors import AccreditError, RequestError
 from accredit.gateway.admission.bearer import Caller
 from accredit.gateway.admission.gate import Admission, Gate
 from accredit.gateway.admission.identity import check_single
@@ -100,6 +100,8 @@ class Intake(ABC, Generic[_C]):
         """End what was measured."""
         if inbound.measured is not None:
             inbound.measured.told(inbound.revision, inbound.session)
+            if isinstance(problem, RequestError):
+                inbound.measured.unsent()
             inbound.measured.end(error_of(problem))
         elif self._meter is not None and inbound.message is None and isinstance(problem, AccreditError):
             self._meter.unread(problem, inbound.began)
