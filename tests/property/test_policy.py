@@ -118,7 +118,7 @@ def test_a_bound_proof_is_never_allowed_for_a_call_that_differs(data: st.DataObj
             {},
             optional={
                 "target": st.sampled_from(["list_inbox", "pay", "write", "send_email"]),
-                "method": st.sampled_from([*GUARDED, *LISTS]),
+                "method": st.sampled_from(sorted({*GUARDED, *LISTS})),
                 "session_id": st.text("s1", max_size=2),
                 "digest": st.binary(min_size=32, max_size=32) | st.just(b"") | st.just(PAY.digest),
             },
@@ -154,7 +154,7 @@ METAS = JSON | st.dictionaries(
 TARGETS = st.sampled_from(["wipe", "deploy", "send_email", "x", "file:///etc/x"])
 
 
-@given(st.sampled_from([*GUARDED, *LISTS, "ping"]), METAS, JSON, TARGETS)
+@given(st.sampled_from(sorted({*GUARDED, *LISTS, "ping"})), METAS, JSON, TARGETS)
 @settings(max_examples=150)
 def test_no_random_meta_gets_anything_done(method: str, meta: object, arguments: object, target: str) -> None:
     params = {"name": target, "uri": target, "arguments": arguments, "_meta": meta}
@@ -165,7 +165,7 @@ def test_no_random_meta_gets_anything_done(method: str, meta: object, arguments:
         asked = guarded_call_of(frame)
     except RequestError:
         return
-    if asked is None or asked.method in LISTS:
+    if asked is None or asked.method in {*LISTS, "tasks/list"}:  # any good proof is good for these
         return
     assert not allowed(asked)
 
