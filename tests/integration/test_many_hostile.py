@@ -169,8 +169,14 @@ async def under_siege(besieged: Besieged) -> AsyncGenerator[None]:
         assert not [each for each in ended if not isinstance(each, asyncio.CancelledError)]
 
 
-@pytest.mark.parametrize("merged", [False, True], ids=["apart", "merged"])
-@pytest.mark.parametrize("siege", SIEGES)
+@pytest.mark.parametrize(
+    ("siege", "merged"),
+    [
+        pytest.param(siege, way == "merged", id=f"{siege}-{way}", marks=[] if way == usual else [pytest.mark.long])
+        for siege, usual in zip(SIEGES, ("merged", "merged", "apart"), strict=True)
+        for way in ("apart", "merged")
+    ],
+)
 def test_five_of_twenty_servers_do_all_the_harm_they_can_and_every_call_at_the_others_succeeds(
     siege: str, merged: bool, tmp_path: Path
 ) -> None:
