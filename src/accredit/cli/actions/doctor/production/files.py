@@ -38,8 +38,8 @@ _TIMEX_BYTES = 512
 def files_found(loaded: Loaded, store: Found[StoreUrl]) -> list[FileFound]:
     """Return all files that a configuration names, and itself."""
     return [
-        *(_plain(what, path) for what, path in _plain_files(loaded)),
-        *(_secret(what, path) for what, path in _secret_files(loaded, store)),
+        *(_found(what, path, is_secret=False) for what, path in _plain_files(loaded)),
+        *(_found(what, path, is_secret=True) for what, path in _secret_files(loaded, store)),
         *(_beside(what, path.with_suffix("")) for what, path in _deciding_keys(loaded) if _has_private(path)),
         *_folder_of_store(store),
     ]
@@ -122,45 +122,24 @@ def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str,
         yield "the store", store.path
 
 
-def _plain(what: str, path: Path) -> FileFound:
+def _found(what: str, path: Path, *, is_secret: bool) -> FileFound:
     status = _status(path)
     if status is None:
-        return FileFound(
-            what,
-            path,
-            is_secret=False,
-            fault=f"{path} is not there, or in no folder that may be looked into",
-            is_there=False,
-        )
+        fault = f"{path} is not there, or in no folder that may be looked into"
+        return FileFound(what, path, is_secret, fault, is_there=False)
     if not stat.S_ISREG(status.st_mode):
-        return FileFound(what, path, is_secret=False, fault=f"{path} is no file")
-    fault = fault_of_file(path)
-    return FileFound(what, path, is_secret=False) if fault is None else _faulty(what, path, fault, is_secret=False)
+        return FileFound(what, path, is_secret, f"{path} is no file")
+    if is_secret and FileContent.of(b"", status).open_to_others:
+        fault = f"others can read {path} (mode {stat.S_IMODE(status.st_mode):04o})"
+        return FileFound(what, path, is_secret, fault, command_line("chmod", "600", str(path)))
+    found = fault_of_file(path)
+    return FileFound(what, path, is_secret) if found is None else _faulty(what, path, found, is_secret=is_secret)
 
 
 def _faulty(what: str, path: Path, fault: OwnFault, *, is_secret: bool) -> FileFound:
     is_others = fault.text.endswith(_OF_ANOTHER)
     command = fault.command if fault.command.isprintable() else ""  # what is not can't be shown as it is
     return FileFound(what, path, is_secret, one_line(fault.text), command, is_others=is_others)
-
-
-def _secret(what: str, path: Path) -> FileFound:
-    status = _status(path)
-    if status is None:
-        return FileFound(
-            what,
-            path,
-            is_secret=True,
-            fault=f"{path} is not there, or in no folder that may be looked into",
-            is_there=False,
-        )
-    if not stat.S_ISREG(status.st_mode):
-        return FileFound(what, path, is_secret=True, fault=f"{path} is no file")
-    if FileContent.of(b"", status).open_to_others:
-        fault = f"others can read {path} (mode {stat.S_IMODE(status.st_mode):04o})"
-        return FileFound(what, path, True, fault, command_line("chmod", "600", str(path)))
-    found = fault_of_file(path)
-    return FileFound(what, path, is_secret=True) if found is None else _faulty(what, path, found, is_secret=True)
 
 
 def _status(path: Path) -> os.stat_result | None:
