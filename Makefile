@@ -93,12 +93,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(RUN_READY): requirements/demo.txt pyproject.toml | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/demo.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/demo.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
 $(READY): requirements/dev.txt pyproject.toml | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@ $(RUN_READY)
 

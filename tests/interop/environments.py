@@ -59,7 +59,7 @@ def python(name: str) -> Path:
     def install(folder: Path) -> None:
         venv.create(folder, with_pip=True, clear=False)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--require-hashes", "-r", str(pinned)], check=True, timeout=INSTALL_SECONDS)
+        subprocess.run([*pip, "--require-hashes", "--no-deps", "-r", str(pinned)], check=True, timeout=INSTALL_SECONDS)
 
     with _once(f"python-{name}", pinned.read_bytes(), install) as folder:
         return folder / "bin"
