@@ -635,6 +635,11 @@ MAX_ARGON2_LANES = 16
 MAX_PASSPHRASE_FILE_BYTES = 1_024
 """Bytes of a file that holds a passphrase, with its line's end."""
 
+ADVISED_PASSPHRASE_CHARS = 15
+"""Characters below which a new passphrase is warned of: whoever copies the key's file tries the short ones in turn,
+and Argon2id makes that only dearer. NIST SP 800-63B-4 (3.1.1.2) wants as many of a password that
+stands alone."""
+
 MAX_DELEGATION_FILE_BYTES = 122_880
 """Bytes of a delegation file: of the 131,072 of a proof, what its agent's key and signature (some 7,500) leave."""
 

@@ -43,6 +43,11 @@ class Terminal:
     def __enter__(self) -> Self:
         return self
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
     def wait_for(self, pattern: str) -> None:
         """Waits until what was written since the last thing typed matches."""
         start = getattr(self, "_start", 0)

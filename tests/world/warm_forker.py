@@ -203,7 +203,8 @@ def _set(name: str, stream: io.TextIOWrapper) -> None:
     setattr(sys, f"__{name}__", stream)
 
 
-def _import_everything() -> None:
+def import_everything() -> None:
+    """Imports all of accredit, and what it imports late."""
     package = importlib.import_module("accredit")
     for found in pkgutil.walk_packages(package.__path__, "accredit."):
         if found.name not in _LATE:
@@ -216,7 +217,7 @@ def main(parent: int, stubs: int) -> None:
     """Imports, and serves."""
     del sys.path[0]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _import_everything()
+    import_everything()
     assert threading.active_count() == 1
     gc.collect()
     gc.freeze()

@@ -45,6 +45,14 @@ def open_file(path: Path) -> BinaryIO:
         raise
 
 
+def beside(path: Path, name: str) -> Path:
+    """Return the path of another name in a file's folder. Raises `ConfigurationError` for a path that names no file,
+    such as `""`, `.`, `..` and `/`."""
+    if path.name in ("", ".."):
+        raise ConfigurationError(f"{str(path)!a} names no file", "name one")
+    return path.with_name(name)
+
+
 def make_folder(folder: Path, mode: int = PRIVATE_FOLDER) -> None:
     """Make a folder and those above it, where they are missing (rule 3); one that is there stays as it is. Raises
     `ConfigurationError`."""

@@ -3,6 +3,9 @@
 1. `--passphrase-file` names a file that only its owner can read; one line's end at its end does not count.
 2. Else a person at a terminal is asked, without echo; for a new key twice.
 3. Else nothing is signed, and the error names the option.
+4. Before anything is read, other programs of the same user are refused a look into this process's memory
+   (`base.private_memory`).
+5. A new passphrase of blanks alone is refused; a short one is warned of. A key that was made under one still opens.
 
 A passphrase is never an argument, which every user of the machine sees, nor in the environment. It is in no log.
 """
@@ -19,7 +22,7 @@ import typer
 
 from accredit.cli.standard import reads_secret
 from accredit.errors import ConfigurationError
-from accredit.limits import MAX_PASSPHRASE_FILE_BYTES
+from accredit.limits import ADVISED_PASSPHRASE_CHARS, MAX_PASSPHRASE_FILE_BYTES
 
 if TYPE_CHECKING:
     from accredit.keys import AskPassphrase, KeyFile
@@ -41,6 +44,7 @@ def passphrase_source(file: Path | None) -> "AskPassphrase":
     """Return what gives the passphrase of a key that is to sign. It raises `ConfigurationError` (rule 3)."""
 
     def passphrase(key: "KeyFile") -> bytearray:
+        _close_memory()
         if file is not None:
             return _in_file(file)
         if not sys.stdin.isatty():
@@ -56,14 +60,36 @@ def passphrase_source(file: Path | None) -> "AskPassphrase":
 def new_passphrase(file: Path | None, name: str) -> bytearray | None:
     """Return the passphrase for a new key; None if there is neither a file nor a terminal. Raises
     `ConfigurationError`."""
+    _close_memory()
     if file is not None:
-        return _in_file(file)
+        return _fit(_in_file(file))
     if not sys.stdin.isatty():
         return None
-    first = _typed(f"New passphrase for {name}'s key: ")
+    first = _fit(_typed(f"New passphrase for {name}'s key: "))
     if first != _typed("The same once more: "):
         raise ConfigurationError("the two passphrases differ", "no key was made: try again")
     return first
+
+
+def _close_memory() -> None:
+    """Apply rule 4."""
+    from accredit.base.private_memory import keep_memory_private
+
+    keep_memory_private()
+
+
+def _fit(passphrase: bytearray) -> bytearray:
+    """Return a new passphrase (rule 5). Raises `ConfigurationError`."""
+    text = passphrase.decode()
+    if not any(each.isprintable() and not each.isspace() for each in text):
+        raise ConfigurationError("the passphrase is blank", "type words that nobody would guess")
+    if len(text) < ADVISED_PASSPHRASE_CHARS:
+        typer.echo(
+            f"warning: the passphrase has fewer than {ADVISED_PASSPHRASE_CHARS} characters: whoever copies the key's"
+            " file can try all short ones",
+            err=True,
+        )
+    return passphrase
 
 
 def _in_file(path: Path) -> bytearray:

@@ -9,12 +9,9 @@
 
 import asyncio
 import contextlib
-import ctypes
 import errno
-import resource
 import signal
 import socket
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -47,8 +44,6 @@ from accredit.limits import BROWSER_SECONDS, LISTEN_BACKLOG, MAX_DESK_THREADS
 
 _LOOPBACK = "127.0.0.1"
 _PORTS_TRIED = 20
-_PR_SET_DUMPABLE = 4
-"""From Linux's prctl.h."""
 _GRACE_SECONDS = 2
 
 
@@ -261,12 +256,3 @@ class _Server(uvicorn.Server):
     def _stop(self) -> None:
         self.should_exit = True
         self._on_end()
-
-
-def keep_memory_private() -> None:
-    """Have the system refuse core dumps of this process, and other programs of the same user a look into it."""
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -8,15 +8,19 @@ replaced.
 import os
 import secrets
 import stat
+from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
-from accredit.base.files import open_file
+from accredit.base.files import beside, open_file
 from accredit.base.standard import StandardInput, standing_for
 from accredit.errors import ConfigurationError
 from accredit.keys.reading import FileContent, read_once
 
 _PRIVATE = 0o600
 _PUBLIC = 0o644
+_PIECE_BYTES = 1 << 20
+"""What is read of a file at one time. Python makes room for all that is asked for before it reads."""
 
 
 def read_file(path: Path, max_bytes: int) -> FileContent:
@@ -37,12 +41,21 @@ def _read(path: Path, max_bytes: int) -> FileContent:
     try:
         with open_file(path) as file:
             found = os.fstat(file.fileno())
-            data = file.read(max_bytes + 1)
+            data = _read_all(file, max_bytes)
     except OSError as error:
         raise ConfigurationError(f"can't read {path}: {error.strerror}", "name a file that can be read") from None
     if len(data) > max_bytes:
         raise _too_large(path, max_bytes)
     return FileContent.of(data, found)
+
+
+def _read_all(file: BinaryIO, max_bytes: int) -> bytes:
+    """Return all of it, or one byte more than `max_bytes`. Room is asked for as bytes come, not for the whole bound."""
+    pieces, left = list[bytes](), max_bytes + 1
+    while left and (piece := file.read(min(_PIECE_BYTES, left))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 def _too_large(path: Path, max_bytes: int) -> ConfigurationError:
@@ -55,11 +68,19 @@ def write_file(path: Path, data: bytes, *, private: bool = False, replace: bool 
     Raises `ConfigurationError`, also if the file exists and is not to be replaced. Replacing follows a symbolic link:
     the file that it leads to is meant.
     """
+    write_lines(path, (data,), private=private, replace=replace)
+
+
+def write_lines(path: Path, lines: Iterable[bytes], *, private: bool, replace: bool = False) -> int:
+    """Write what may be more than memory holds, as `write_file` does; return how many there were. Of none no file is
+    made. Raises `ConfigurationError`, and what `lines` raises."""
     path = Path(os.path.realpath(path)) if replace else path
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = _temporary(path)
     try:
         try:
-            _write_new(temporary, data, _PRIVATE if private else _PUBLIC)
+            written = _write_new(temporary, lines, _PRIVATE if private else _PUBLIC)
+            if not written:
+                return 0
             if replace:
                 temporary.replace(path)
             else:
@@ -71,6 +92,7 @@ def write_file(path: Path, data: bytes, *, private: bool = False, replace: bool 
         raise exists_already(path) from None
     except OSError as error:
         raise ConfigurationError(f"can't write {path}: {error.strerror}", "name a file that can be written") from None
+    return written
 
 
 def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
@@ -79,11 +101,11 @@ def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
     Raises `ConfigurationError`, also if the new file could not have the same owner.
     """
     path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = _temporary(path)
     try:
         was = path.stat()
         try:
-            _write_new(temporary, data, _PRIVATE, like=was)
+            _write_new(temporary, (data,), _PRIVATE, like=was)
             with open_file(path) as file:
                 same = file.read(len(old) + 1) == old
             if not same:
@@ -100,10 +122,15 @@ def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
 
 def exists_already(path: Path) -> ConfigurationError:
     """Return the refusal to overwrite a file."""
-    return ConfigurationError(f"{path} exists already", "name another file, or say --force to replace it")
+    return ConfigurationError(f"{path} exists already", "name another file, or say --force where that is an option")
 
 
-def _write_new(path: Path, data: bytes, mode: int, *, like: os.stat_result | None = None) -> None:
+def _temporary(path: Path) -> Path:
+    return beside(path, f".{path.name}.{secrets.token_hex(8)}")
+
+
+def _write_new(path: Path, parts: Iterable[bytes], mode: int, *, like: os.stat_result | None = None) -> int:
+    written = 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with open(descriptor, "wb") as file:
         if like is not None:
@@ -111,9 +138,12 @@ def _write_new(path: Path, data: bytes, mode: int, *, like: os.stat_result | Non
             if (new.st_uid, new.st_gid) != (like.st_uid, like.st_gid):
                 os.fchown(descriptor, like.st_uid, like.st_gid)
             os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
-        file.write(data)
+        for part in parts:
+            file.write(part)
+            written += 1
         file.flush()
         os.fsync(descriptor)
+    return written
 
 
 def _sync_folder(folder: Path) -> None:

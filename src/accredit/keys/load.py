@@ -15,6 +15,7 @@ from typing import cast
 from msgspec import Struct
 
 from accredit.attest import LogKey, LogSigner
+from accredit.base.files import beside
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys.files import exists_already, read_file, write_file
 from accredit.keys.formats import (
@@ -47,8 +48,8 @@ class SigningKey(Struct, frozen=True):
 
 
 def public_path(path: Path) -> Path:
-    """Return the path of the public half of a private key's file."""
-    return path.with_name(path.name + PUBLIC_SUFFIX)
+    """Return the path of the public half of a private key's file. Raises `ConfigurationError` (`base.files.beside`)."""
+    return beside(path, path.name + PUBLIC_SUFFIX)
 
 
 def make_key(kind: KeyKind, name: str, created_at: int) -> PrivateKeyFile:

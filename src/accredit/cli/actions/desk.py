@@ -11,6 +11,7 @@ from typing import Any, Literal
 import typer
 
 from accredit.attest import LogKey, RecordKey
+from accredit.base.private_memory import keep_memory_private
 from accredit.cli.actions.log_names import known_names as log_names
 from accredit.cli.actions.log_place import log_store, public_keys, understood
 from accredit.cli.actions.output import print_json, say, tell
@@ -22,7 +23,7 @@ from accredit.console.lists import list_places
 from accredit.console.log_pages import LogPages
 from accredit.console.names import gateway_keys, known_names, read_names
 from accredit.console.prompts import find_prompt
-from accredit.console.serving import DeskPlaces, DeskProcess, PageServer, keep_memory_private, run_read_only
+from accredit.console.serving import DeskPlaces, DeskProcess, PageServer, run_read_only
 from accredit.console.settings import find_key, read_settings
 from accredit.console.socket import is_running, make_own_folder
 from accredit.console.unlock import KeyHolder, KeyInFile

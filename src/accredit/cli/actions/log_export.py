@@ -1,7 +1,8 @@
-"""What `accredit log export` and `log checkpoint` run. Writes to stdout, or a new file, whole or not at all."""
+"""What `accredit log export` and `log checkpoint` run. Writes to stdout, or a new file, whole or not at all.
 
-import os
-import secrets
+As nobody else may read the store, so nobody else may read what is written out of it (mode 0600).
+"""
+
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.log_show import records_of
 from accredit.cli.actions.output import say
 from accredit.cli.progress import Progress
-from accredit.errors import ConfigurationError
+from accredit.keys.files import write_lines
 from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.reading import LogReader
 
@@ -84,7 +85,7 @@ def _write(store: LogStore, out: Path | None, lines_of: Callable[[LogReader], It
     hidden = out is None and sys.stdout.isatty()
     with understood(), open_log(store) as log, Progress("exporting", unit="entries", hidden=hidden) as progress:
         lines = progress.over(lines_of(log))
-        written = _to_stdout(lines) if out is None else _to_file(out, lines)
+        written = _to_stdout(lines) if out is None else write_lines(out, (line + b"\n" for line in lines), private=True)
     if not written:
         typer.echo(nothing, err=True)
     elif out is not None:
@@ -98,26 +99,4 @@ def _to_stdout(lines: Iterable[bytes]) -> int:
         sys.stdout.buffer.write(line + b"\n")
         written += 1
     sys.stdout.flush()
-    return written
-
-
-def _to_file(path: Path, lines: Iterable[bytes]) -> int:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    written = 0
-    try:
-        try:
-            with temporary.open("xb") as file:
-                for line in lines:
-                    file.write(line + b"\n")
-                    written += 1
-                file.flush()
-                os.fsync(file.fileno())
-            if written:
-                path.hardlink_to(temporary)  # unlike a rename, this never replaces a file
-        finally:
-            temporary.unlink(missing_ok=True)
-    except FileExistsError:
-        raise ConfigurationError(f"{path} exists already", "name another file") from None
-    except OSError as error:
-        raise ConfigurationError(f"can't write {path}: {error.strerror}", "name a file that can be written") from None
     return written

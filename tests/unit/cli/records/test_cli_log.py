@@ -3,7 +3,9 @@
 import base64
 import hashlib
 import json
+import os
 import sqlite3
+import stat
 from contextlib import closing
 from typing import Any, get_args
 
@@ -179,6 +181,28 @@ def test_an_export_verifies_on_another_machine(run: Run) -> None:
         file.seek(0)
         file.write(data)
     assert run("log", "verify", "calls.jsonl", *KEY).code == 1
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize("of", ["all", "call", "bundle", "checkpoint"])
+def test_what_is_written_out_of_a_log_is_nobody_else_s_to_read_or_change(
+    of: str, umask: int, run: Run, folder: Folder
+) -> None:
+    call = ("--call", folder.denied.call.id)
+    more = {"call": call, "bundle": (*call, "--bundle")}.get(of, ())
+    before = os.umask(umask)
+    try:
+        done = run("log", "checkpoint" if of == "checkpoint" else "export", *STORE, *more, "--out", "out")
+    finally:
+        os.umask(before)
+    assert done.code == 0
+    assert stat.S_IMODE((folder.path / "out").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", ".."])
+def test_an_export_to_what_names_no_file_says_so(run: Run, name: str) -> None:
+    done = run("log", "export", *STORE, "--out", name)
+    assert (done.code, "names no file" in done.err) == (2, True)
 
 
 def test_the_log_is_the_one_of_the_configuration(run: Run, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
