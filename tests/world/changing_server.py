@@ -1,10 +1,10 @@
 """An MCP server that says of its tools whatever a file says at the time, both eras; else it is as honest as can be.
 
 The file is a JSON object: `tools`, what is listed, in two pages; `callers`, other tools for those with these values of
-`Authorization`; `instructions`; `told`, whether `list_changed` is sent before each answer to a call; `fails`, whether a
-list is answered with an error. As a program, `python -m tests.world.changing_server RECEIVED FILE`, it speaks stdio and
-writes each line that it reads to RECEIVED; with --legacy it knows nothing of the modern era. I/O: these two files,
-stdin and stdout.
+`Authorization`, or with these queries in the URL; `instructions`; `told`, whether `list_changed` is sent before each
+answer to a call; `fails`, whether a list is answered with an error. As a program,
+`python -m tests.world.changing_server RECEIVED FILE`, it speaks stdio and writes each line that it reads to RECEIVED;
+with --legacy it knows nothing of the modern era. I/O: these two files, stdin and stdout.
 """
 
 import json
@@ -56,8 +56,8 @@ def pins(tools: list[dict[str, Any]] = TOOLS, **more: Any) -> Pins:
     return Pins(tools=digests, instructions=digest_of_text(KIND), **more)
 
 
-def answers(message: Any, file: Path, authorization: str | None = None) -> list[Any]:
-    """What a message is answered with: notifications, and the response."""
+def answers(message: Any, file: Path, caller: str | None = None) -> list[Any]:
+    """What a message of one of the `callers` is answered with: notifications, and the response."""
     said = json.loads(file.read_text("utf-8"))
     method = message.get("method") if isinstance(message, dict) else ""
     answer = answer_to(message)
@@ -66,7 +66,7 @@ def answers(message: Any, file: Path, authorization: str | None = None) -> list[
     if method == "tools/list":
         if said.get("fails"):
             return [{"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "not now"}}]
-        tools = said.get("callers", {}).get(authorization, said["tools"])
+        tools = said.get("callers", {}).get(caller, said["tools"])
         first = "cursor" not in message.get("params", {})
         answer["result"] |= {"tools": tools[:2] if first else tools[2:]}
     if method in ("initialize", "server/discover"):
@@ -89,7 +89,8 @@ class ChangingServer:
                 continue
             message = json.loads(request.body)
             self.messages.append(message)
-            told = answers(message, self._file, request.header("authorization"))
+            caller = request.header("authorization") or request.target.partition("?")[2]
+            told = answers(message, self._file, caller)
             begins = isinstance(message, dict) and message.get("method") == "initialize"
             if not told:
                 await connection.send(http(b"", None, status="202 Accepted"))

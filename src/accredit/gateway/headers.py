@@ -159,9 +159,10 @@ class RequestHead:
             check_once(self.headers, SESSION_HEADER, b"last-event-id")
             self._is_good_post = True
 
-    def with_fields(self, fields: RawHeaders) -> "RequestHead":
-        """Return a head with these fields in place of its own."""
-        head = RequestHead(self.method, self.path, fields, query=self.query, root=self.root, raw_path=self.raw_path)
+    def with_fields(self, fields: RawHeaders, query: bytes | None = None) -> "RequestHead":
+        """Return a head with these fields, and this query, in place of its own."""
+        query = self.query if query is None else query
+        head = RequestHead(self.method, self.path, fields, query=query, root=self.root, raw_path=self.raw_path)
         head.replica = self.replica
         return head
 

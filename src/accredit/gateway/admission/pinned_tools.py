@@ -1,10 +1,11 @@
 """Holds the server's tools to the definitions that are pinned. Asks the server, as the caller at hand; logs.
 
 1. Before a call the gateway lists the tools itself: what a client was shown may be older, or was shown to it alone. It
-   asks with the call's own credentials, session and capabilities, so that what this caller would see is what counts.
-2. A look counts for `fresh_seconds`, for every call whose look would be sent in the same words: the same headers but
-   for tracing, the same `_meta` and, where the server is told in a header who calls, the same caller. Callers at the
-   same look wait for one and the same.
+   asks where the call goes, its query included, and with the call's own credentials, session and capabilities: what
+   this caller would see is what counts.
+2. A look counts for `fresh_seconds`, for every call whose look would be sent in the same words: the same query, the
+   same headers but for tracing, the same `_meta` and, where the server is told in a header who calls, the same caller.
+   Callers at the same look wait for one and the same.
 3. It counts no longer once the server has said that its tools have changed (`notifications/tools/list_changed`, on
    whatever stream), or a list on its way to this caller has shown another definition.
 4. A list that can't be had to its end in `LOOK_SECONDS`, or can't be read alike by all, is no look: nothing is known
@@ -61,13 +62,15 @@ _OF_ONE_REQUEST = frozenset(
 
 
 class Way(NamedTuple):
-    """How the gateway asks the server on behalf of the caller at hand, and the caller's headers that go there.
+    """How the gateway asks the server on behalf of the caller at hand, and what of its request goes there: headers, and
+    the query of its URL.
 
     Where the server is told in a header on whose authority a request comes, `speak` sets that for what is asked next.
     """
 
     ask: Ask
     headers: RawHeaders
+    query: bytes = b""
     speak: Callable[[Speaker], None] | None = None
 
 
@@ -225,7 +228,7 @@ def _speaker(authority: Authority | None, token: VerifiedToken | None) -> Speake
 
 def _key(call: Request, way: Way, speaker: Speaker | None) -> bytes:
     """Return what stands for all calls whose looks are the same (rule 2)."""
-    parts = [bytes(call.in_meta(name) or b"") for name in CARRIED]
+    parts = [way.query, *(bytes(call.in_meta(name) or b"") for name in CARRIED)]
     if way.speak is not None and speaker is not None:
         principal = speaker.authority.principal_id if speaker.authority is not None else ""
         issuer, subject = (speaker.token.issuer, speaker.token.subject) if speaker.token is not None else ("", "")

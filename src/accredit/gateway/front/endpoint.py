@@ -141,8 +141,9 @@ class Endpoint(Intake[Exchange]):
         headers = self._forwarding.to_upstream(client.head.raw_headers, body=False)
         if client.carried is not None:  # what the server shows depends on whose token is exchanged
             headers = [*headers, (b"authorization", client.carried.key)]
+        query = b"" if self._forwarding.listed_only else client.head.query
         speak = partial(setattr, client, "speaker") if self._settings.signs_identity else None
-        return Way(partial(self._backend.ask, client, inbound.era), headers, speak)
+        return Way(partial(self._backend.ask, client, inbound.era), headers, query, speak)
 
     async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:
         if admission.proved:

@@ -124,7 +124,7 @@ class HttpRelay:
         place: Place | None = None
         try:
             place = self.sender.place(reply, [request])
-            prepared = self.sender.client.prepare("POST", headers)
+            prepared = self.sender.client.prepare("POST", headers, target=self.sender.target(reply.head))
             answer = await self.sender.exchange(reply, prepared, request.text, route_of(reply.head, [request]))
             try:
                 return await whole_response(answer, era, request, self._settings, most)

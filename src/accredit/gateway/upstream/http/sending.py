@@ -80,6 +80,11 @@ class Sender:
             return self._own_token.exchange(self.client, reply, prepared, body, said, route)
         return self.client.exchange(prepared, body, said, route)
 
+    def target(self, head: RequestHead) -> bytes:
+        """Return the path and query for all that is sent on behalf of a request with this head: a server may have other
+        tools, or another tenant, for each query."""
+        return self.client.target(b"" if self.forwarding.listed_only else head.query)
+
     def for_post(self, head: RequestHead) -> Prepared:
         """Return what goes to the server for a POST with this head."""
         if isinstance(head.sent_as, Prepared):
@@ -89,7 +94,7 @@ class Sender:
         prepared = self._prepared.get(key)
         if prepared is None:
             headers = self._headers_for(head, body=True)
-            prepared = self.client.prepare(head.method, headers, target=self.client.target(self._query(head)))
+            prepared = self.client.prepare(head.method, headers, target=self.target(head))
             # What the client says and the server is not told is in the key as well.
             if max(len(prepared.head), _size(head)) <= MAX_REMEMBERED_HEAD_BYTES:
                 self._prepared.put(key, prepared)
@@ -100,8 +105,7 @@ class Sender:
         """Send a client's request that has no body. Raises like `client.send`."""
         head = reply.head
         headers = self._headers_for(head, body=False)
-        target = self.client.target(self._query(head))
-        prepared = self.client.prepare(head.method, headers, target=target)
+        prepared = self.client.prepare(head.method, headers, target=self.target(head))
         answer = await self.exchange(reply, prepared, route=route_of(head, []))
         reply.replica = answer.replica
         return answer
@@ -149,9 +153,6 @@ class Sender:
         codings = accepted_codings(head.headers.get(b"accept-encoding"))
         return [*self.forwarding.to_upstream(head.raw_headers, body=body), (b"accept-encoding", codings)]
 
-    def _query(self, head: RequestHead) -> bytes:
-        return b"" if self.forwarding.listed_only else head.query
-
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         if len(self._chores) >= MAX_CHORES:
             work.close()
@@ -164,7 +165,8 @@ class Sender:
         """Send what nobody waits for."""
         async with self._at_once:
             with contextlib.suppress(AccreditError):
-                (await self.exchange(reply, self.client.prepare(method, headers), text, route)).close()
+                prepared = self.client.prepare(method, headers, target=self.target(reply.head))
+                (await self.exchange(reply, prepared, text, route)).close()
 
 
 def _size(head: RequestHead) -> int:

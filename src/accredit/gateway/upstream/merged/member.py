@@ -1,7 +1,8 @@
 """One of several servers, as the merged endpoint asks it on a client's behalf. No own I/O.
 
 1. Of the client's headers only what MCP needs goes to a server, and what `[gateway] forward_headers` adds: a key or a
-   cookie that is meant for one would else be known to all. `Authorization` goes to none.
+   cookie that is meant for one would else be known to all. `Authorization` goes to none, nor does the query of the
+   client's URL, whether or not proofs or tokens are required.
 2. `Mcp-Name` is the server's own name for the target.
 3. Of an answer's headers only those that say how it is carried come back: a server's cookie or session is none of the
    others'. Its 401 is about the gateway, as a client has no credentials for it.
@@ -66,7 +67,7 @@ def member_head(head: RequestHead, added: frozenset[bytes] = frozenset(), own: s
     if own is not None and NAME_HEADER in head.headers:
         mirrored = NAME_HEADER, encode_header(own)
         goes = [mirrored if pair[0] == NAME_HEADER else pair for pair in goes]
-    return head.with_fields(goes)
+    return head.with_fields(goes, query=b"")
 
 
 @remembered(512)

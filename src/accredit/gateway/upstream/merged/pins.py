@@ -2,7 +2,7 @@
 
 A call is looked after by what does so at the server's own endpoint (`pinned_tools`), with the same bounds: the server
 that the tool's name says is asked for its list, as the caller at hand, and nobody else's is waited for. What one
-endpoint was shown says nothing of the other: from here fewer of the caller's headers go on.
+endpoint was shown says nothing of the other: from here fewer of the caller's headers go on, and no query.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,8 +60,9 @@ class MergedPins(PinnedTools):
 
 
 def _from_here(way: Way) -> Way:
-    """Return a way whose looks are those of no other endpoint: no header of a client's is without a name."""
-    return way._replace(headers=[*way.headers, (b"", b"merged")])
+    """Return a way whose looks are those of no other endpoint: no header of a client's is without a name. Its query
+    goes to no server from here."""
+    return way._replace(headers=[*way.headers, (b"", b"merged")], query=b"")
 
 
 async def _ask_one(ask: Ask, server: str, request: Request) -> bytes | None:
