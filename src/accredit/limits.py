@@ -279,6 +279,23 @@ MAX_CONNECTIONS = 3_200
 """Connections to the upstream in all, a file descriptor each: for `MAX_CALLS`, `MAX_STREAMS`, and the gateway's own
 requests, of which there are few at a time."""
 
+MAX_ANSWER_TO_NOTHING = 65_536
+"""Bytes of a body that a server sends in answer to a notification or a response, which are owed none: they are read, so
+that the connection can be reused. Real ones say `{}` or `Accepted`, or are a page of HTML."""
+
+ANSWER_TO_NOTHING_SECONDS = 5.0
+"""How long such a body may take. Nobody waits for it."""
+
+MAX_UNASKED_BODIES = 64
+"""Such bodies that are read at once, each with a connection, at all servers together. Most come with their head, and
+are not among them; what is saved is a new connection."""
+
+MIN_UNASKED_BODIES = 4
+"""The same at one of many servers."""
+
+UNASKED_LOG_SECONDS = 60.0
+"""The time between two lines of the log about such bodies of one server: it sends one for each notification."""
+
 MAX_CHORES = 256
 """Messages that wait to be sent to one server, and whose answer nobody waits for: ends of sessions, cancellations. They
 are a courtesy: what a server that does not take them makes too many of is left out."""

@@ -110,6 +110,16 @@ class MemoryAnswer:
             raise piece
         return piece
 
+    def rest(self) -> bytes:
+        """As `Answer.rest`."""
+        return b""
+
+    def handed_over(self) -> "MemoryAnswer":
+        """As `Answer.handed_over`."""
+        other = MemoryAnswer(self.status, self.headers, *self._pieces)
+        self._pieces = []
+        return other
+
     def close(self) -> None:
         """As `Answer.close`."""
         self.closed = True

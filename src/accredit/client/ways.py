@@ -91,10 +91,13 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
         async def say(item: SessionMessage) -> None:
             body = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
             request = http.build_request("POST", endpoint, json=body, headers={"accept": "application/json"})
-            response = await http.send(request)
-            if response.status_code >= 300 and isinstance(item.message, JSONRPCRequest):
-                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    await to_reader.send(SessionMessage(_refused(item.message, response)))
+            response = await http.send(request, stream=True)
+            try:
+                if response.status_code >= 300 and isinstance(item.message, JSONRPCRequest):
+                    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                        await to_reader.send(SessionMessage(_refused(item.message, response)))
+            finally:
+                await response.aclose()  # what a good one says is owed to nobody, and may never end
 
         async def say_all() -> None:
             async for item in to_write:
@@ -153,7 +156,8 @@ def _read(data: str) -> Incoming:
 
 def _refused(request: JSONRPCRequest, response: httpx2.Response) -> JSONRPCError:
     try:
-        answer = jsonrpc_message_adapter.validate_json(response.content, by_name=False)
+        said = response.content if response.status_code >= 400 else b""  # which `GatewayHttp` has read
+        answer = jsonrpc_message_adapter.validate_json(said, by_name=False)
     except ValidationError:
         answer = None
     error = answer.error if isinstance(answer, JSONRPCError) else ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE)

@@ -65,7 +65,9 @@ def create_app(
     if any(each.guards or each.observes for each in servers) and tasks is None:
         tasks = MemoryTasks()
     ports = (store, revocations, key_sets, records, tasks, on_tools, access_tokens)
-    counters = Counters(invalid=telemetry.invalid if telemetry is not None else None)
+    counters = Counters()
+    if telemetry is not None:
+        counters = Counters(invalid=telemetry.invalid, unasked=telemetry.unasked)
     return Gateway(servers, Shared(counters, *ports, Strangers(), telemetry))
 
 

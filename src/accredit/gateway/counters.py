@@ -17,6 +17,7 @@ from accredit.errors import (
     UpstreamError,
 )
 from accredit.gateway.trace import traced
+from accredit.limits import UNASKED_LOG_SECONDS
 from accredit.refusals import KINDS
 
 _log = logging.getLogger("accredit.gateway")
@@ -31,19 +32,22 @@ class Counters:
         counts: Counter[str] | None = None,
         server: str = "",
         invalid: Callable[[str], None] | None = None,
+        unasked: Callable[[str], None] | None = None,
     ) -> None:
         """`server` is the name of the one of several servers that this is about. `invalid` is told the name of each
-        that gives an invalid answer."""
+        that gives an invalid answer, `unasked` that of each that answers where nothing was asked."""
         self.counts: Counter[str] = Counter() if counts is None else counts
         self._server = server
         self._invalid = invalid
+        self._on_unasked = unasked
+        self._unasked_due = float("-inf")
         self.tool_list_changes = 0
         """How often the one server has said that its list of tools has changed, on whatever stream."""
 
     def of_server(self, name: str) -> "Counters":
         """Return what one of several servers counts with: of the same counts, but what it says of its tools is about
         its own, and what is logged names it."""
-        return Counters(self.counts, name, self._invalid)
+        return Counters(self.counts, name, self._invalid, self._on_unasked)
 
     def refused(
         self,
@@ -84,6 +88,17 @@ class Counters:
         """Count and log a client's notification that is not forwarded, as nothing names its method."""
         self.counts["notification_refused"] += 1
         log_event(_log, logging.WARNING, "notification_refused", method=excerpt(method), **traced())
+
+    def unasked(self, now: float, detail: str) -> None:
+        """Count a body that a server has sent in answer to what is owed none, and log it once in a while: a server that
+        does so does it for each of its clients' notifications. `now` is in the event loop's seconds."""
+        self.counts["answer_dropped"] += 1
+        if self._on_unasked is not None:
+            self._on_unasked(self._server)
+        if now >= self._unasked_due:
+            self._unasked_due = now + UNASKED_LOG_SECONDS
+            about: dict[str, Any] = {"server": self._server} if self._server else {}
+            log_event(_log, logging.WARNING, "answer_dropped", detail=detail, **about)
 
     def unrecorded(self, *, logged: bool) -> None:
         """Count a refusal that left no record, and log it if `logged`."""

@@ -51,6 +51,10 @@ INVALID = Family(
     "accredit_upstream_invalid_total", "counter", ("server",),
     "Answers of servers that were not valid, and so not forwarded (or only observed).",
 )  # fmt: skip
+UNASKED = Family(
+    "accredit_upstream_unasked_total", "counter", ("server",),
+    "Bodies that servers have sent in answer to notifications and responses, which are owed none: dropped.",
+)  # fmt: skip
 STORE_SECONDS = Family(
     "accredit_store_seconds", "histogram", ("op",), "Time that the store took for what a decision asks it.",
     SHORT_SECONDS,
@@ -83,6 +87,6 @@ SPANS = Family(
 )  # fmt: skip
 
 FAMILIES = (
-    SERVER_SECONDS, CLIENT_SECONDS, DECISIONS, INVALID, STORE_SECONDS, LOG_TURN_SECONDS, LOG_QUEUE, STORE_SKEW,
+    SERVER_SECONDS, CLIENT_SECONDS, DECISIONS, INVALID, UNASKED, STORE_SECONDS, LOG_TURN_SECONDS, LOG_QUEUE, STORE_SKEW,
     CONFIG_DIGEST, BREAKERS, STARTS, SINK_LAG, SPANS,
 )  # fmt: skip

@@ -111,6 +111,7 @@ class Metrics:
         self.slot = slot
         self.decisions = Number(slot, families.DECISIONS)
         self.invalid = Number(slot, families.INVALID)
+        self.unasked = Number(slot, families.UNASKED)
         self.store_seconds = Histogram[str](slot, families.STORE_SECONDS, lambda op: (op,))
         self.log_turn_seconds = partial(Histogram[Labels](slot, families.LOG_TURN_SECONDS, tuple).observe, ())
         self.log_queue = Number(slot, families.LOG_QUEUE)

@@ -370,6 +370,10 @@ class Telemetry(NamedTuple):
         """Count an invalid answer of a server's, by its name in the configuration."""
         self.metrics.invalid.add((server,))
 
+    def unasked(self, server: str) -> None:
+        """Count an answer of a server's where nothing was asked, by its name in the configuration."""
+        self.metrics.unasked.add((server,))
+
 
 def _in_trace(request: Request, context: TraceContext, above: _Traced) -> Request:
     """Return a request as it goes to a server: in the context of its span there."""

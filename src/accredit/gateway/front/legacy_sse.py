@@ -145,7 +145,8 @@ class LegacySse(Intake[Exchange]):
                     answer.close()
 
     async def message(self, exchange: Exchange) -> None:
-        """Serve `POST /messages?session_id=...`: the upstream's status is the answer, the rest comes on the stream."""
+        """Serve `POST /messages?session_id=...`: 202 is the answer if the upstream has taken it, the rest comes on the
+        stream."""
         await self.take(exchange, exchange)
 
     def _revision(self, client: Exchange) -> str:
@@ -222,7 +223,8 @@ class LegacySse(Intake[Exchange]):
                         raise AnswerError(f"status {answer.status}")
                     else:
                         accepted = True
-                        await exchange.reply(answer.status)
+                        self._relay.answers.unasked.drop(answer)
+                        await exchange.reply(202)
                 finally:
                     answer.close()
         finally:

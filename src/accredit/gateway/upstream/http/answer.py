@@ -88,6 +88,13 @@ class Answer:
             await self._connection.more(deadline)
         return response.take()
 
+    def handed_over(self) -> "Answer":
+        """Return this answer for somebody else to end: to close this one does nothing any more."""
+        other = Answer(self._connection, self._response, self.head)
+        self._response = Response()
+        self._response.complete = True
+        return other
+
     def close(self) -> None:
         """Give up the unread part: an unfinished answer closes its connection."""
         response = self._response

@@ -3,7 +3,8 @@
 1. A status of 400 and above passes with its body; one that claims to be JSON and is no JSON-RPC error of this
    exchange is replaced, with the same status, and `WWW-Authenticate` stays.
 2. A redirect is neither followed nor passed on, and no other status below 200 or above 299 means anything here.
-3. A notification or a response is answered without a body.
+3. A notification or a response is answered with 202 and no body as soon as the head of any good status has come. What
+   follows it is dropped (`unasked`); where it is not known that nothing does, the answer's headers are as well.
 4. A request is answered with JSON, one frame, or with an event stream, each event a frame.
 5. Where the gateway looks after the server itself (`HttpUpstream.looked_after`), or takes tokens off requests to one of
    several servers, a 401 is a server that is not available: it is about the gateway's credentials, and the client has
@@ -35,6 +36,7 @@ from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
 from accredit.gateway.upstream.http.representation import as_it_came, charset_problem, decoded, error_type
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.http.sse_relay import EventRelay, LongLivedStreams
+from accredit.gateway.upstream.http.unasked import UnaskedBodies
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Request, Success
 from accredit.jsonrpc.methods import LISTEN
@@ -56,9 +58,11 @@ class AnswerRelay:
         *,
         own_credentials: bool,
         large: LargeAnswers,
+        unasked: UnaskedBodies,
         standing: LongLivedStreams | None = None,
     ) -> None:
         self.large = large
+        self.unasked = unasked
         self._settings = settings
         self._max_bytes = settings.max_response_bytes
         self._patience = settings.patience
@@ -74,11 +78,18 @@ class AnswerRelay:
         """Answer a client's POST with the answer to it. Raises `AccreditError`."""
         if answer.status >= 400:
             return self.error(reply, answer, expected, requests)
-        if answer.head.is_stream and expected.waiting and 200 <= answer.status < 300:
+        if not expected.waiting and 200 <= answer.status < 300:
+            return self._accepted(reply, answer)
+        if answer.head.is_stream and 200 <= answer.status < 300:
             return self.stream(reply, answer, expected, requests)
         if answer.has_come and b"content-encoding" not in answer.head.fields:
             return self._whole(reply, answer, expected, requests, None)
         return self._growing(reply, answer, expected, requests)
+
+    async def _accepted(self, reply: Reply, answer: Answer) -> None:
+        """Apply rule 3."""
+        is_empty = self.unasked.drop(answer)
+        await reply.reply(202, b"", self._passed_on(answer) if is_empty else [])
 
     async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
         """Pass on an answer of status 400 and above (rules 1 and 5)."""
@@ -164,7 +175,7 @@ class AnswerRelay:
     async def _whole(
         self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request], grow: Grow | None
     ) -> None:
-        """Apply rules 2 to 4 to an answer with one body."""
+        """Apply rules 2 and 4 to an answer with one body."""
         problem = self._head_problem(answer, expected)
         if problem is not None and self._settings.enforce:
             raise problem
@@ -184,7 +195,7 @@ class AnswerRelay:
             text, coding = judged, []
             if judged is body.text and body.coding:
                 text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
-            headers = [*self._passed_on(answer), *([JSON] if expected.waiting else []), *coding]
+            headers = [*self._passed_on(answer), JSON, *coding]
         except AnswerError as error:
             self._observe(error)
             headers = self._forwarding.unread_to_client(answer.headers)
@@ -195,10 +206,6 @@ class AnswerRelay:
 
     async def _judged(self, text: bytes, expected: Expected) -> bytes:
         """Return a body as it is forwarded. Raises `AnswerError`."""
-        if not expected.waiting:
-            if text:
-                raise AnswerError("a body in answer to no request")
-            return text
         if len(text) <= SHORT_MESSAGE_BYTES:
             return expected.body(text)
         return (await in_turns(expected.judging(text, alone=True)))[0]
@@ -229,8 +236,8 @@ class AnswerRelay:
                     reply.negotiated(session, revision)
 
     def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
-        """Return what breaks rules 2 and 3 in the head of an answer, or None."""
-        if expected.waiting and answer.status == 200 and answer.head.is_json:
+        """Return what breaks rules 2 and 4 in the head of an answer, or None."""
+        if answer.status == 200 and answer.head.is_json:
             return None
         if answer.status in REDIRECTS:
             # For whoever runs the gateway; a client is told the status.
@@ -238,8 +245,6 @@ class AnswerRelay:
             log_event(_log, logging.WARNING, "upstream_redirects", detail=told, **traced())
         if not 200 <= answer.status < 300:
             return AnswerError(f"status {answer.status}")
-        if not expected.waiting:
-            return AnswerError("an event stream in answer to no request") if answer.head.is_stream else None
         if answer.status == 202:
             return AnswerError("status 202 in answer to a request")
         if answer.head.media_type.name != JSON_TYPE:

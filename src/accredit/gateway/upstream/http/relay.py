@@ -22,6 +22,7 @@ from accredit.gateway.upstream.http.own_calls import own_call, whole_response
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.gateway.upstream.http.replicas import route_of
 from accredit.gateway.upstream.http.sending import Sender
+from accredit.gateway.upstream.http.unasked import UnaskedBodies
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
@@ -57,6 +58,7 @@ class HttpRelay:
             counters,
             own_credentials=upstream.looked_after or (bool(settings.server) and settings.tokens is not None),
             large=before.answers.large if before is not None else LargeAnswers(settings, parts),
+            unasked=before.answers.unasked if before is not None else UnaskedBodies(counters, parts),
             standing=before.answers.standing if before is not None else None,
         )
         self._tools = tools
@@ -148,6 +150,7 @@ class HttpRelay:
     async def aclose(self) -> None:
         """Close idle connections, and end what is left to do."""
         self._cut_off.end_all()
+        await self.answers.unasked.aclose()
         await self.sender.aclose()
 
     async def _post(self, reply: Reply, text: bytes, expected: Expected, requests: Sequence[Request]) -> None:

@@ -1,0 +1,78 @@
+"""What a server says in answer to a notification or a response, to which nothing is owed. I/O through its connections.
+
+MCP asks for 202 and no body; servers send `{}`, JSON-RPC without an id, `Accepted`, a page, a stream. Clients that talk
+to them directly look at the status alone, so nobody waits for these bytes here:
+
+1. a body is read for `ANSWER_TO_NOTHING_SECONDS`, and up to `MAX_ANSWER_TO_NOTHING` bytes: then the connection serves
+   on. Of one that is longer, or takes longer, the connection is closed;
+2. it is read by the side of everything else, at most `MAX_UNASKED_BODIES` of one server at once. Past these its
+   connection is closed at once;
+3. what has come of it is dropped, unread; counted, and logged once a minute.
+"""
+
+import asyncio
+from contextlib import suppress
+
+from accredit.base.text import excerpt
+from accredit.errors import AnswerError, UpstreamError
+from accredit.gateway.counters import Counters
+from accredit.gateway.room import Parts
+from accredit.gateway.upstream.http.answer import Answer
+from accredit.limits import (
+    ANSWER_TO_NOTHING_SECONDS,
+    MAX_ANSWER_TO_NOTHING,
+    MAX_UNASKED_BODIES,
+    MIN_UNASKED_BODIES,
+)
+
+
+class UnaskedBodies:
+    """Those of one server."""
+
+    def __init__(self, counters: Counters, parts: Parts) -> None:
+        self._counters = counters
+        self._parts = parts
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def drop(self, answer: Answer) -> bool:
+        """Take an answer over whose status is good, and see to its body. Return whether it is known to have none."""
+        if answer.has_come:
+            size = len(answer.rest())
+            self._dropped(answer, size)
+            return not size
+        declared = answer.head.length or 0
+        has_room = len(self._tasks) < self._parts.of(MAX_UNASKED_BODIES, MIN_UNASKED_BODIES)
+        if declared > MAX_ANSWER_TO_NOTHING or not has_room:
+            self._close(answer, declared or len(answer.rest()))
+        else:
+            task = asyncio.create_task(self._read(answer.handed_over()))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return False
+
+    async def aclose(self) -> None:
+        """Close what is being read."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _read(self, answer: Answer) -> None:
+        """Apply rule 1."""
+        clock = asyncio.get_running_loop().time
+        due, size = clock() + ANSWER_TO_NOTHING_SECONDS, 0
+        try:
+            with suppress(UpstreamError, AnswerError):
+                while size <= MAX_ANSWER_TO_NOTHING and (chunk := await answer.chunk(timeout=due - clock())):
+                    size += len(chunk)
+        finally:
+            self._close(answer, size)
+
+    def _close(self, answer: Answer, size: int) -> None:
+        answer.close()
+        self._dropped(answer, size)
+
+    def _dropped(self, answer: Answer, size: int) -> None:
+        if size:
+            kind = excerpt((answer.header(b"content-type") or b"no type").decode("latin-1"))
+            detail = f"status {answer.status} and {size} bytes of {kind}, where nothing was asked"
+            self._counters.unasked(asyncio.get_running_loop().time(), detail)
