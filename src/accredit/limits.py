@@ -1219,6 +1219,10 @@ deleted meanwhile."""
 VERIFIED_ENTRIES, VERIFIED_BYTES = 128, 1_048_576
 """Entries of a log that a process verifies at a time (in 10 ms), and after how many of their bytes there are fewer."""
 
+MARKS_AT_ONCE, MARKS_CACHE_KIB = 4_096, 16_384
+"""Marks of records (some 60 bytes each) that a verification writes at once to its temporary file, and how much of that
+file is in memory: a log of 100,000 records fits."""
+
 CLOSE_RECORDS_SECONDS = 5.0
 """The time to write what is waiting when the log is closed. The rest is counted and reported."""
 

@@ -84,6 +84,12 @@ def record(number: int, writer: int = 2) -> str:
 TOMORROW = "(clock_timestamp() AT TIME ZONE 'UTC')::date + 1"
 COLUMNS = "day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members"
 
+UNBOUND = (
+    "ALTER TABLE log_entries DROP CONSTRAINT log_entries_pkey",
+    *(f"ALTER TABLE log_entries ALTER {column} DROP NOT NULL" for column in ("writer", "kind", "number")),
+)
+"""What a superuser does so that a row may lack what each has."""
+
 FOUND: dict[str, tuple[str | tuple[str, ...], str]] = {
     "a changed payload": (
         f"UPDATE log_entries SET payload = set_byte(payload, 300, get_byte(payload, 300) # 1) {record(3)}", "3: "),
@@ -121,6 +127,20 @@ FOUND: dict[str, tuple[str | tuple[str, ...], str]] = {
     "a record added again, on another day": (
         f"INSERT INTO log_entries ({COLUMNS}) SELECT {TOMORROW}, writer, kind, number, key, payload, ed25519,"
         f" ml_dsa_65, members FROM log_entries {record(4)}", "4: its number is 4, and 5 is expected"),
+    "a copy of a record under the least of all numbers": (
+        f"INSERT INTO log_entries ({COLUMNS}) SELECT day, writer, kind, -9223372036854775808, key, payload, zeroed,"
+        f" ml_dsa_65, members FROM log_entries, (SELECT decode(repeat('00', 64), 'hex') AS zeroed) z {record(4)}",
+        "-9223372036854775808: "),
+    "a record of no kind at all": ((*UNBOUND, f"UPDATE log_entries SET kind = NULL {record(2)}"), "2 is damaged"),
+    "a record of no writer at all": (
+        (*UNBOUND, f"UPDATE log_entries SET writer = NULL {record(4)}"), "4: its number is 4, and 3 is expected"),
+    "a record of no number": (
+        (*UNBOUND, f"UPDATE log_entries SET number = NULL {record(4)}"), "the next entry has no writer or number"),
+    "a record under no place in the list": (
+        ("ALTER TABLE log_entries ALTER entry DROP NOT NULL", f"UPDATE log_entries SET entry = NULL {record(4)}"),
+        "the next entry has no writer or number"),
+    "numbers that are texts": (
+        (*UNBOUND, "ALTER TABLE log_entries ALTER number TYPE text"), "the next entry has no writer or number"),
     "a checkpoint of somebody else's chain": (
         f"INSERT INTO log_entries ({COLUMNS}) SELECT day, 3, kind, 3, key, payload, ed25519, ml_dsa_65, members"
         " FROM log_entries WHERE kind = 1", "3: the record here is"),

@@ -190,7 +190,7 @@ def test_pruning_never_frees_the_newest_number__who_follows_the_log_would_miss_w
     assert pruned(path, NOW_MS + 1) == 0
     make_log(path, 1)
     with LogFile(path) as log_file:
-        assert [type(each.entry) for each in log_file.entries(after=newest)] == [Stored] * 3
+        assert [type(each.entry) for each in log_file.entries_after(newest)] == [Stored] * 3
     assert pruned(path, NOW_MS + 1) == 2
     assert verified(path).valid
 
@@ -328,9 +328,9 @@ def test_a_log_is_read_as_it_was_at_the_first_look__and_no_longer_once_it_is_clo
                 left_half_read = reading.newest_first()
                 newest = next(left_half_read).number
                 late = await log.call()
-                assert [each.number for each in reading.entries(after=newest)] == []
+                assert [each.number for each in reading.entries_after(newest)] == []
             with LogFile(path) as reading:
-                found = [record.call.id for each in reading.entries(after=newest) if (record := each.record())]
+                found = [record.call.id for each in reading.entries_after(newest) if (record := each.record())]
             assert found == [late.call.id] * 2
             with closing(sqlite3.connect(path)) as connection:
                 assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0

@@ -1,6 +1,7 @@
 """Attestations: calls as in-toto statements in DSSE envelopes, in hash-chained logs. No I/O."""
 
 from accredit.attest.bundles import CallBundle, decode_call_bundle, encode_call_bundle, verify_call_bundle
+from accredit.attest.calls import Mark, Marks
 from accredit.attest.canonical import (
     RecordedChain,
     RecordedParams,
@@ -57,6 +58,7 @@ from accredit.attest.verify import (
     Stored,
     WriterReport,
     examine,
+    misplaced,
     verify_envelope,
     verify_log,
 )
@@ -77,6 +79,8 @@ __all__ = [
     "LogKey",
     "LogReport",
     "LogSigner",
+    "Mark",
+    "Marks",
     "Outcome",
     "OutcomeStatus",
     "Place",
@@ -104,6 +108,7 @@ __all__ = [
     "encode_envelope",
     "encode_statement",
     "examine",
+    "misplaced",
     "outcome_payload",
     "pruning_payload",
     "record_params",

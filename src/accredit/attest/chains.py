@@ -20,9 +20,11 @@ from accredit.errors import AttestationError
 class Chain:
     """The state of one writer's chain: `sequence` records, the last of which has the SHA-256 `head`."""
 
-    __slots__ = ("_pruned", "checkpointed", "head", "pruned", "sequence")
+    __slots__ = ("_pruned", "checkpointed", "head", "index", "pruned", "sequence")
 
-    def __init__(self) -> None:
+    def __init__(self, index: int = 0) -> None:
+        self.index = index
+        """The chain's place among those of its log, in the order in which they began."""
         self.sequence = 0
         self.head = GENESIS
         self.checkpointed = 0

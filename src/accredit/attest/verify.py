@@ -7,7 +7,8 @@ Each entry of a log is checked in this order; the first failure ends the verific
 3. it is where, and what, the store says that it is;
 4. its chain continues with it (`chains`);
 5. the log passes through every checkpoint that was kept elsewhere, and every head that its store knows of: a chain that
-   has another record there, or ends before, was changed or cut.
+   has another record there, or ends before, was changed or cut;
+6. its records say of each call what can be (`calls`): that is judged when all chains have been read to their ends.
 
 The first two steps, which take nearly all the time, need nothing but the entry (`examine`): several processes may share
 them, as long as the results come in the order of the entries.
@@ -20,6 +21,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from accredit.attest.calls import Mark, Marks, MarksInMemory, Step, first_fault, step_of
 from accredit.attest.chains import Chain
 from accredit.attest.dsse import Envelope, decode_envelope
 from accredit.attest.signing import LogKey, RecordKey
@@ -56,6 +58,7 @@ class Examined(NamedTuple):
 
     `place` and `kind` are those of `Stored`. `says` is a record's place, or a summary's predicate; None if it can't be
     read. `sha256` is that of a record's payload, or of a summary's subject. `opened` is False if there was no envelope.
+    `step` is what a record says of its call.
     """
 
     place: str
@@ -64,6 +67,7 @@ class Examined(NamedTuple):
     sha256: str = ""
     fault: str | None = None
     opened: bool = True
+    step: Step | None = None
 
 
 Examiner = Callable[[Iterable[Entry | Envelope | bytes | str]], Iterable[Examined | Digest]]
@@ -125,18 +129,32 @@ def examine(entry: Entry | Envelope | bytes | str, keys: Mapping[str, LogKey | R
         stored = entry if isinstance(entry, Stored) else Stored(_opened(entry))
     except AttestationError as error:
         return Examined("", "", None, fault=str(error), opened=False)
-    place, kind, says, sha256 = stored.place, stored.kind, None, ""
+    place, kind, says, sha256, step = stored.place, stored.kind, None, "", None
     try:
         statement = decode_statement(stored.envelope.payload)
         match statement.predicate:
-            case CallRecord(log=says):
+            case CallRecord(log=says) as record:
                 sha256 = hashlib.sha256(stored.envelope.payload).hexdigest()
+                step = step_of(record)
             case Checkpoint() | Pruning() as says:
                 sha256 = statement.sha256
         _check_signatures(statement, stored.envelope, keys)
     except AttestationError as error:
         return Examined(place, kind, says, sha256, str(error))
-    return Examined(place, kind, says, sha256)
+    return Examined(place, kind, says, sha256, step=step)
+
+
+def misplaced(found: Examined) -> str | None:
+    """Return why an entry whose signatures are good is not what its store says that it is, or None."""
+    if found.says is None:
+        return None
+    kind, writer, number = _stated(found.says)
+    place = f"{writer}/{number}"
+    if found.place and found.place != place:
+        return f"the record here is {place}"
+    if found.kind and found.kind != kind:
+        return f"it is stored as a {found.kind}, and is a {kind}"
+    return None
 
 
 def verify_log(
@@ -146,15 +164,17 @@ def verify_log(
     examiner: Examiner | None = None,
     *,
     has_digests: bool = False,
+    marks: Marks | None = None,
 ) -> LogReport:
     """Verify a log as it streams by: a store's entries, envelopes, or the lines of an export.
 
     `kept` are checkpoints that were put aside before, and heads; a bad one is a fault as well. `examiner` is in place
     of `examine` with these keys. `has_digests` says that those of pruned records must be there, as they are in a store.
-    Raises nothing that depends on the log.
+    `marks` keeps what is to be known of each call to the end: by default the memory. Raises nothing that depends on the
+    log.
     """
     known = {key.id: key for key in keys}
-    log = _Log(known, has_digests=has_digests)
+    log = _Log(known, MarksInMemory() if marks is None else marks, has_digests=has_digests)
     try:
         for each in kept:
             log.keep(each if isinstance(each, Head) else log.head_of(each))
@@ -168,10 +188,13 @@ def verify_log(
 
 
 class _Log:
-    def __init__(self, keys: Mapping[str, LogKey | RecordKey], *, has_digests: bool) -> None:
+    def __init__(self, keys: Mapping[str, LogKey | RecordKey], marks: Marks, *, has_digests: bool) -> None:
         self.place = _FIRST
         self._keys = keys
         self._has_digests = has_digests
+        self._marks = marks
+        self._marked = 0
+        self._pruned_before = ""
         self._chains: dict[str, Chain] = {}
         self._kept: dict[str, dict[int, str]] = {}
 
@@ -198,29 +221,34 @@ class _Log:
             self.place = found.place or f"the entry after {before}"
         if found.says is None:
             raise AttestationError(found.fault or "")
-        kind, writer, number = _stated(found.says)
-        place = f"{writer}/{number}"
-        self.place = found.place or place
+        _, writer, number = _stated(found.says)
+        self.place = found.place or f"{writer}/{number}"
         if found.fault is not None:
             raise AttestationError(found.fault)
-        if found.place and found.place != place:
-            raise AttestationError(f"the record here is {place}, after {before}")
-        if found.kind and found.kind != kind:
-            raise AttestationError(f"it is stored as a {found.kind}, and is a {kind}")
+        wrong = misplaced(found)
+        if wrong is not None:
+            raise AttestationError(f"{wrong}, after {before}")
         chain = self._chain(writer)
         match found.says:
             case Place() as record:
                 chain.record(record, found.sha256)
+                if found.step is not None:
+                    self._mark(chain, found.step)
             case Checkpoint() as checkpoint:
                 chain.checkpoint(checkpoint, found.sha256)
             case Pruning() as note:
                 self._note(chain, note, found.sha256)
         self._pass(writer, chain.sequence, chain.head)
 
+    def _mark(self, chain: Chain, step: Step) -> None:
+        self._marked += 1
+        self._marks.add(Mark(step.call, self._marked, chain.index, chain.sequence, step.says, step.received))
+
     def _note(self, chain: Chain, note: Pruning, sha256: str) -> None:
         if self._has_digests and note.last > 1 and not chain.sequence:
             raise AttestationError("the digests of what was pruned are missing")
         chain.note(note, sha256)
+        self._pruned_before = max(self._pruned_before, note.before)
         self._forget(note.writer, note.last)
 
     def end(self) -> None:
@@ -232,6 +260,17 @@ class _Log:
             if counts:
                 self.place = f"{writer}/{min(counts)}"
                 raise AttestationError("it was there, and the log ends before it")
+        self._judge_calls()
+
+    def _judge_calls(self) -> None:
+        fault = first_fault(self._marks.by_call(), self._pruned_before)
+        if fault is not None:
+            self.place = self._place_of(fault.at)
+            other = "" if fault.other is None else f" (the other record is {self._place_of(fault.other)})"
+            raise AttestationError(f"{fault.reason}{other}")
+
+    def _place_of(self, mark: Mark) -> str:
+        return f"{[*self._chains][mark.chain]}/{mark.sequence}"
 
     def report(self, fault: Fault | None) -> LogReport:
         writers = tuple(
@@ -243,7 +282,7 @@ class _Log:
     def _chain(self, writer: str) -> Chain:
         chain = self._chains.get(writer)
         if chain is None:
-            chain = self._chains[writer] = Chain()
+            chain = self._chains[writer] = Chain(len(self._chains))
         return chain
 
     def _pass(self, writer: str, count: int, head: str) -> None:

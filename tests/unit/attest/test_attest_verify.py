@@ -165,7 +165,7 @@ def pruned(log: Sequence[Envelope], last: int, signer: LogSigner | None = None) 
     note = Pruning(
         writer=WRITER,
         last=last,
-        before=timestamp(NOW_MS),
+        before=timestamp(NOW_MS + 1_000),
         digests_sha256=sha256_hex(b"".join(digests)),
         time=timestamp(NOW_MS),
     )

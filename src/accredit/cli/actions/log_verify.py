@@ -19,10 +19,12 @@ from accredit.attest import (
 from accredit.cli.actions.log_place import checkpoints, lines, log_store, public_keys, understood
 from accredit.cli.actions.log_show import print_record
 from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
+from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.stores import open_log
+from accredit.stores.audit_log.marks import MarksInFile
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
 
@@ -40,9 +42,9 @@ def verify_store(
     """
     place = log_store(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
-    with understood(), Verifiers(trusted) as examiner, open_log(place) as log:
+    with understood(), Verifiers(trusted) as examiner, MarksInFile() as marks, open_log(place) as log:
         progress = Progress("verifying", unit="entries", total=_count(log))
-        report = log.verify(trusted, kept, partial(_watched, progress), examiner)
+        report = log.verify(trusted, kept, partial(_watched, progress), examiner, marks)
     return _tell(report, kept, as_json=as_json)
 
 
@@ -54,9 +56,9 @@ def verify_file(path: Path, keys: Sequence[Path], since: Sequence[Path], *, conf
     every = found if first is None else chain((first,), found)
     if first is not None and (b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{"):
         return _verify_bundle(_whole(path, every), trusted, as_json=as_json)
-    with understood(), Verifiers(trusted) as examiner:
+    with understood(), Verifiers(trusted) as examiner, MarksInFile() as marks:
         progress = Progress("verifying", unit="entries")
-        report = verify_log(_watched(progress, every), trusted, kept, examiner)
+        report = verify_log(_watched(progress, every), trusted, kept, examiner, marks=marks)
     return _tell(report, kept, as_json=as_json)
 
 
@@ -108,7 +110,7 @@ def _tell(report: LogReport, kept: Sequence[Envelope | Head], *, as_json: bool) 
         )
     elif report.fault:
         say(f"BAD: {report.fault.place}: {report.fault.reason}", BAD)
-        say(f"{report.records} records before it are good")
+        say(f"read until then, in chains that are good so far: {several(report.records, 'record')}")
     else:
         writers = len(report.writers)
         say(f"ok: {report.records} records of {writers} writer{'' if writers == 1 else 's'} verify", GOOD)

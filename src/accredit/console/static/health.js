@@ -97,7 +97,7 @@ async function verified(button, told) {
   try {
     const found = await askDesk("/api/health/verify");
     told.className = found.valid ? "good" : "bad";
-    told.textContent = found.valid ? `${several(found.records, "record")} verify, as of ${moment(found.at)}.` : `BAD: ${found.fault}. ${several(found.records, "record")} before it are good.`;
+    told.textContent = found.valid ? `${several(found.records, "record")} verify, as of ${moment(found.at)}.` : `BAD: ${found.fault}. Read until then, in chains that are good so far: ${several(found.records, "record")}.`;
   } catch (error) {
     told.textContent = `${error.message}.`;
   }

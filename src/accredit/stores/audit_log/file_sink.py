@@ -78,7 +78,7 @@ class FileSink(Sink):
         if self._log.newest() < before:
             note, start = f"{self._path} has lost entries, and is sent from its beginning", 0
         filling, entry = Filling(), start
-        for each in readable(self._log.entries(start), filling):
+        for each in readable(self._log.entries_after(start), filling):
             if filling.is_full:
                 break
             entry = each.number

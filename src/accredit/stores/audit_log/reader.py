@@ -1,5 +1,8 @@
 """Reading the log in an SQLite file. Blocking I/O; nothing is written.
 
+`entries`, which is what is verified, has no condition: whatever else is read here is a part of it. Where `entry` is no
+whole number, as it can be in a table that somebody made anew, the row is damage for everybody who comes to it.
+
 Closing the log ends all its cursors, so that none keeps the file in an old state.
 """
 
@@ -47,8 +50,8 @@ WHERE entry IN (
 ORDER BY entry"""  # noqa: S608 - of constants
 _COLUMNS = "SELECT name FROM pragma_table_info('log_entries')"
 _INDEX = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = 'log_calls'"
-_BEFORE_ALL = -(1 << 63)  # so that an entry that was moved before the first one (number 1) is read, too
 _NO_SUCH_TABLE = "no such table"
+_NO_NUMBER = "the file is damaged: the next entry is under no number"
 _DAMAGED = (sqlite3.Error, UnicodeDecodeError)  # an error's own text may quote what is damaged
 
 
@@ -104,8 +107,7 @@ class LogFile(LogReader):
 
     def position(self) -> object:
         """Return which file it is, and its newest entry."""
-        newest = next((entry.number for entry in self.newest_first()), 0)
-        return _Position(self.file, newest)
+        return _Position(self.file, self.newest())
 
     def after(self, position: object) -> Iterator[Numbered] | None:
         """Yield the entries after it; None for another file, or one that has lost entries."""
@@ -114,7 +116,7 @@ class LogFile(LogReader):
             return None
         if position.file != now.file or position.newest > now.newest:
             return None
-        return self.entries(position.newest)
+        return self.entries_after(position.newest)
 
     def identity(self) -> tuple[int, int]:
         """Return which file has the name now. Raises `LogAway`."""
@@ -146,7 +148,7 @@ class LogFile(LogReader):
 
     def unsent(self, sink: str) -> Numbered | None:
         """Return the first entry that a sink does not have."""
-        return next(self.entries(self._sent(sink)), None)
+        return next(self.entries_after(self._sent(sink)), None)
 
     def _sent(self, sink: str) -> int:
         sent = self.shipped(sink) or 0
@@ -166,9 +168,14 @@ class LogFile(LogReader):
         rows = self._rows("SELECT name, records, head FROM log_writers WHERE records <> 0")
         return [head_in(*row) for row in rows]
 
-    def entries(self, after: int = _BEFORE_ALL) -> Iterator[Numbered]:
-        """Yield the entries after number `after`, in order."""
-        for row in self._rows(f"{self._read} WHERE entry > ? ORDER BY entry", after):
+    def entries(self) -> Iterator[Numbered]:
+        """Yield all entries, in order: each row that there is."""
+        for row in self._rows(f"{self._read} ORDER BY entry"):
+            yield _numbered(row)
+
+    def entries_after(self, number: int) -> Iterator[Numbered]:
+        """Yield the entries after a number, in order."""
+        for row in self._rows(f"{self._read} WHERE entry > ? ORDER BY entry", number):
             yield _numbered(row)
 
     def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
@@ -225,6 +232,8 @@ class LogFile(LogReader):
     def _ends(self) -> tuple[int, int]:
         """Return the numbers of the first and the last entry; 1 and 0 if there is none."""
         ((oldest, newest),) = self._rows(_ENDS)
+        if not isinstance(oldest, int) or not isinstance(newest, int):
+            raise AttestationError(_NO_NUMBER)
         return oldest, newest
 
     def _backwards(self) -> Iterator[tuple[int, int]]:
@@ -258,6 +267,8 @@ class LogFile(LogReader):
 
 def _numbered(row: tuple[Any, ...]) -> Numbered:
     entry, writer, number, key_id, payload, ed25519, ml_dsa_65, digest, members = row
+    if not isinstance(entry, int):
+        raise AttestationError(_NO_NUMBER)
     if payload is not None:
         if digest is not None:
             members = ""  # of a kind that no entry has

@@ -20,6 +20,7 @@ from accredit.attest import (
     Head,
     LogKey,
     LogReport,
+    Marks,
     RecordKey,
     Signature,
     Statement,
@@ -185,14 +186,16 @@ class LogReader(ABC):
         kept: Sequence[Envelope | Head] = (),
         watch: Callable[[Iterator[Numbered]], Iterable[Numbered]] = iter,
         examiner: Examiner | None = None,
+        marks: Marks | None = None,
     ) -> LogReport:
-        """Verify the whole log. `watch` is given the entries and yields them on, to show progress."""
+        """Verify the whole log. `watch` is given the entries and yields them on, to show progress; the others are
+        those of `attest.verify_log`."""
         try:
             heads = self.heads()
         except AttestationError as error:
             return LogReport(0, (), Fault("the writers", str(error)))
         entries = (each.entry for each in watch(self.entries()))
-        return verify_log(entries, keys, [*kept, *heads], examiner, has_digests=True)
+        return verify_log(entries, keys, [*kept, *heads], examiner, has_digests=True, marks=marks)
 
 
 def windows(first: int, last: int) -> Iterator[tuple[int, int]]:

@@ -56,7 +56,7 @@ _READ_ONE = (
     f" AND {_SIZE.format('')} <= {MAX_ATTESTATION_BYTES}"
 )
 _OF_KIND = f"{_READ} WHERE e.kind = {{}} ORDER BY e.writer, e.number"
-_OF_NO_KIND = f"{_READ} WHERE e.kind NOT IN ({RECORD}, {CHECKPOINT}, {NOTE}) LIMIT 1"
+_OF_NO_KIND = f"{_READ} WHERE e.kind IS NULL OR e.kind NOT IN ({RECORD}, {CHECKPOINT}, {NOTE}) LIMIT 1"
 _PRUNED = (
     "SELECT writer, first, CASE WHEN last < first + 32768 AND octet_length(digests) = 32 * (last - first + 1)"
     " THEN digests END FROM log_pruned ORDER BY writer, first"
@@ -293,6 +293,8 @@ class LogDatabase(LogReader):
     def _of_kind(self, kind: int) -> Iterator[_Ordered]:
         rank = _IN_ORDER[kind]
         for row in self._snapshot.rows(_OF_KIND.format(kind)):
+            if not isinstance(row[2], int) or not isinstance(row[4], int):
+                raise AttestationError(NO_PLACE)  # of columns that somebody made anew
             place = (row[2], row[4], rank)
             try:
                 entry = self._numbered(row)
@@ -303,6 +305,8 @@ class LogDatabase(LogReader):
 
     def _digests(self) -> Iterator[_Ordered]:
         for writer, first, digests in self._snapshot.rows(_PRUNED, at_a_time=8):
+            if not isinstance(writer, int) or not isinstance(first, int):
+                raise AttestationError(NO_PLACE)
             name = self._names.get(writer)
             if not isinstance(name, str) or not isinstance(digests, bytes):
                 error = damaged(f"{name}/{first}") if isinstance(name, str) else AttestationError(NO_PLACE)
@@ -319,6 +323,8 @@ class LogDatabase(LogReader):
 
     def _numbered(self, row: Row) -> Numbered:
         entry, day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members = row
+        if not isinstance(entry, int):
+            raise AttestationError(NO_PLACE)
         if payload is None:
             payload, ed25519, ml_dsa_65, members = self._alone(writer, kind, number, day)
         if kind not in _KINDS:

@@ -1,0 +1,128 @@
+"""The rules of calls, over all chains of a log. No I/O.
+
+1. A call has one decision at most, and one outcome at most.
+2. An outcome is that of a decision that goes on. Of one chain, it comes after that decision; how the records of several
+   chains follow one another is nowhere signed, so there it may be read first.
+3. An outcome whose decision is not there is good if that can have been pruned: the call came before the time of the
+   latest note of pruning.
+
+They are judged at the end, by a mark of each record. Of a log of any length these need a place of the reader's choice
+(`Marks`), which gives them back in the order of calls.
+"""
+
+from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple, Protocol
+
+from accredit.attest.statements import CallRecord
+
+REFUSED, GOES_ON, OUTCOME = range(3)
+"""What a record says of its call: a decision by which it does not go on, one by which it does, its outcome."""
+
+
+class Step(NamedTuple):
+    """What a record says of its call, and when that came, as it says."""
+
+    call: str
+    says: int
+    received: str
+
+
+class Mark(NamedTuple):
+    """A record of a call: it is the `order`-th that was read, and `sequence` of its chain (by a number)."""
+
+    call: str
+    order: int
+    chain: int
+    sequence: int
+    says: int
+    received: str
+
+
+class Marks(Protocol):
+    """Keeps marks, and gives them back: those of one call together, in the order in which they were read."""
+
+    def add(self, mark: Mark) -> None:
+        """Keep a mark."""
+        ...
+
+    def by_call(self) -> Iterable[Mark]:
+        """Yield all of them."""
+        ...
+
+
+class MarksInMemory:
+    """Marks of a log that is not long."""
+
+    def __init__(self) -> None:
+        self._marks: list[Mark] = []
+
+    def add(self, mark: Mark) -> None:
+        """Keep a mark."""
+        self._marks.append(mark)
+
+    def by_call(self) -> Iterable[Mark]:
+        """Yield all of them."""
+        return sorted(self._marks)
+
+
+class CallFault(NamedTuple):
+    """What is wrong with a call: at which record, and why; `other` is the record of it that the reason is about."""
+
+    at: Mark
+    reason: str
+    other: Mark | None = None
+
+
+def step_of(record: CallRecord) -> Step:
+    """Return what a record says of its call."""
+    decision = record.decision
+    says = OUTCOME if decision is None else GOES_ON if decision.goes_on else REFUSED
+    return Step(record.call.id, says, record.times.received)
+
+
+def first_fault(marks: Iterable[Mark], pruned_before: str) -> CallFault | None:
+    """Return the fault whose record was read first, or None. `marks` are in the order of `Marks.by_call`;
+    `pruned_before` is the time of the latest note of pruning, "" if there is none."""
+    first: CallFault | None = None
+    for _, of_call in groupby(marks, attrgetter("call")):
+        first = _earlier(first, _fault_of(of_call, pruned_before))
+    return first
+
+
+def _fault_of(marks: Iterable[Mark], pruned_before: str) -> CallFault | None:
+    """Return the first fault of one call."""
+    first: CallFault | None = None
+    decision: Mark | None = None
+    outcome: Mark | None = None
+    for mark in marks:
+        if mark.says == OUTCOME:
+            if outcome is not None:
+                first = first or CallFault(mark, "a second outcome of its call", outcome)
+            outcome = outcome or mark
+        else:
+            if decision is not None:
+                first = first or CallFault(mark, "a second decision on its call", decision)
+            decision = decision or mark
+    return _earlier(first, _of_both(decision, outcome, pruned_before))
+
+
+def _of_both(decision: Mark | None, outcome: Mark | None, pruned_before: str) -> CallFault | None:
+    """Return what is wrong with an outcome (rules 2 and 3)."""
+    if outcome is None:
+        return None
+    if decision is None:
+        gone = outcome.received < pruned_before
+        return None if gone else CallFault(outcome, "an outcome, and the decision on its call is not there")
+    if decision.says == REFUSED:
+        return CallFault(outcome, "an outcome of a call that did not go on", decision)
+    if decision.chain == outcome.chain and outcome.sequence < decision.sequence:
+        return CallFault(outcome, "an outcome before the decision on its call", decision)
+    return None
+
+
+def _earlier(one: CallFault | None, other: CallFault | None) -> CallFault | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda fault: fault.at.order)

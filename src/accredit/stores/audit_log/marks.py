@@ -1,0 +1,69 @@
+"""Marks of the records of a log of any length, while it is verified. Blocking I/O: a temporary file.
+
+It is SQLite's own: a database without a name, in a cache of `MARKS_CACHE_KIB` until it is larger, then in a file in the
+folder for such (`SQLITE_TMPDIR`, `TMPDIR`), which has no name there and is gone with the process.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from accredit.attest import Mark
+from accredit.errors import StoreUnavailable
+from accredit.limits import MARKS_AT_ONCE, MARKS_CACHE_KIB
+
+_BEGIN = (
+    "PRAGMA journal_mode = OFF",
+    "PRAGMA synchronous = OFF",
+    "PRAGMA temp_store = FILE",
+    f"PRAGMA cache_size = -{MARKS_CACHE_KIB}",
+    "CREATE TABLE marks (call BLOB, place INTEGER, chain INTEGER, sequence INTEGER, says INTEGER, received TEXT)",
+    "BEGIN",
+)
+_IN_ORDER = "SELECT lower(hex(call)), place, chain, sequence, says, received FROM marks ORDER BY call, place"
+
+
+class MarksInFile:
+    """`with MarksInFile() as marks`: an `attest.Marks`. All of it may raise `StoreUnavailable`."""
+
+    def __init__(self) -> None:
+        self._new: list[Mark] = []
+
+    def __enter__(self) -> Self:
+        self._connection = sqlite3.connect("", isolation_level=None)
+        for statement in _BEGIN:
+            self._connection.execute(statement)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def add(self, mark: Mark) -> None:
+        """Keep a mark."""
+        self._new.append(mark)
+        if len(self._new) >= MARKS_AT_ONCE:
+            self._write()
+
+    def by_call(self) -> Iterator[Mark]:
+        """Yield all of them."""
+        self._write()
+        try:
+            for row in self._connection.execute(_IN_ORDER):
+                yield Mark(*row)
+        except sqlite3.Error as error:
+            raise _no_room(error) from None
+
+    def _write(self) -> None:
+        rows = [(bytes.fromhex(mark.call), *mark[1:]) for mark in self._new]
+        self._new.clear()
+        try:
+            self._connection.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?)", rows)
+        except sqlite3.Error as error:
+            raise _no_room(error) from None
+
+
+def _no_room(error: sqlite3.Error) -> StoreUnavailable:
+    return StoreUnavailable(f"the temporary file for what is known of each call can't be used (TMPDIR): {error}")
