@@ -79,7 +79,10 @@ def test_the_bytes_at_a_servers_path_are_those_of_the_single_case(road: str, era
     run(main())
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/other", "/mcp/mail/", "/mcp/mail/x", "/sse", "/messages"])
+NOBODY_S = ["/mcp", "/mcp/", "/mcp/other", "/mcp/other/", "/mcp/mail//", "/mcp//mail", "/mcp/mail/x"]
+
+
+@pytest.mark.parametrize("path", [*NOBODY_S, "/sse", "/messages"])
 def test_there_is_nothing_at_another_path__nor_at_that_of_the_single_case(path: str, trust: Trust) -> None:
     async def main() -> None:
         async with Several(trust) as several, RawClient(several.port) as client:

@@ -366,7 +366,14 @@ def test_a_proof_is_bound_to_the_call_without_the_token_argument(trust: Trust, w
     on("http-modern", world, trust, tmp_path, steps, proofs=True)
 
 
-@pytest.mark.parametrize("path", ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"])
+METADATA_PATHS = [
+    "/.well-known/oauth-protected-resource",
+    "/.well-known/oauth-protected-resource/mcp",
+    "/.well-known/oauth-protected-resource/mcp/",  # of whoever was given the endpoint with a slash
+]
+
+
+@pytest.mark.parametrize("path", METADATA_PATHS)
 def test_the_metadata_is_for_everybody(path: str, trust: Trust, world: Tokened, tmp_path: Path) -> None:
     async def steps(way: Route) -> None:
         async with RawClient(way.port) as client:

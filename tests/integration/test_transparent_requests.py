@@ -113,9 +113,10 @@ def test_a_method_that_mcp_does_not_use_is_refused(method: str) -> None:
     run(case())
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/mcp/", "/mcp/x", "/MCP", "//mcp", "/admin", "/.well-known/x", "/%2fmcp", "/mcp%00"]
-)
+NEAR = ["/mcp//", "//mcp/", "/mcp%2f", "/mcp/%2f", "/mcp/x/", "/mcp/x", "/MCP", "//mcp", "/%2fmcp", "/mcp%00"]
+
+
+@pytest.mark.parametrize("path", ["/", "/admin", "/.well-known/x", *NEAR])
 def test_another_path_is_nobody_s(path: str) -> None:
     async def case() -> None:
         async with World(sends(http(response()))) as world, world.client() as client:

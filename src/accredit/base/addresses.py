@@ -1,4 +1,4 @@
-"""What an address identifies, and from where it can be reached. No I/O: no name is looked up."""
+"""What an address identifies, from where it can be reached, and which paths are one. No I/O: no name is looked up."""
 
 import ipaddress
 import re
@@ -45,3 +45,8 @@ def is_address(authority: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def without_slash(path: str) -> str:
+    """Return a path without the slash at its end: `/mcp/` is `/mcp`. The root stays, and so does what ends with two."""
+    return path[:-1] if len(path) > 1 and path.endswith("/") and not path.endswith("//") else path

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
+from accredit.base.addresses import without_slash
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import read_file, write_file
@@ -134,7 +135,7 @@ def _place(url: str) -> tuple[object, ...]:
     except ValueError:
         return (url,)
     host = "localhost" if host in _LOOPBACK else host
-    return (parts.scheme, host, port or _PORTS.get(parts.scheme), parts.path.rstrip("/"), parts.query)
+    return (parts.scheme, host, port or _PORTS.get(parts.scheme), without_slash(parts.path) or "/", parts.query)
 
 
 @contextmanager

@@ -9,7 +9,9 @@ from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from msgspec import Meta, Struct, field, to_builtins
+from msgspec.structs import force_setattr
 
+from accredit.base.addresses import without_slash
 from accredit.config.values import (
     AbsoluteUri,
     Bytes,
@@ -129,6 +131,10 @@ class Gateway(Section, frozen=True):
     ] = GRACE_SECONDS
     tls_cert_file: Annotated[Name | None, "a PEM file with the endpoint's certificate chain"] = None
     tls_key_file: Annotated[Name | None, "a PEM file with its private key, mode 0600"] = None
+
+    def __post_init__(self) -> None:
+        Section.__post_init__(self)
+        force_setattr(self, "path", without_slash(self.path))
 
 
 class Auth(Section, frozen=True):

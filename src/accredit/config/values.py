@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, to_builtins
 
-from accredit.base.addresses import is_loopback_host
+from accredit.base.addresses import is_loopback_host, without_slash
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added, can_name_caller
 from accredit.limits import MAX_QUOTAS
@@ -130,8 +130,10 @@ def _path(value: str) -> None:
 
 def check_endpoint(value: str) -> None:
     """Refuse a path that can't be an endpoint's. Raises `ValueError`."""
-    if value in ("/healthz", "/readyz", "/.well-known/accredit/jwks.json"):
+    if without_slash(value) in ("/healthz", "/readyz", "/.well-known/accredit/jwks.json"):
         raise ValueError("should not be a path that the gateway itself answers")
+    if value.endswith("//"):
+        raise ValueError("should not end with two slashes")
     _path(value)
 
 

@@ -199,7 +199,7 @@ class Routes:
         self.servers = [*self._servers, *merged]
         """All of them, at last that of all as one, if there is one."""
         self._endpoints = {each.settings.path: each for each in self.servers}
-        self.targets = frozenset(path.encode("utf-8") for path in self._endpoints)
+        self.targets = frozenset(each.encode("utf-8") for path in self._endpoints for each in (path, f"{path}/"))
         """The paths whose POSTs are MCP's."""
         self._beside = {path: each for each in reversed(self.servers) for path in each.paths}
         self._check_paths()
@@ -231,6 +231,8 @@ class Routes:
         If its answer can't be brought to an end, its carrier has to show that: by closing the connection.
         """
         path = exchange.head.path
+        if path.endswith("/"):
+            path = self._without_slash(exchange)
         server = self._endpoints.get(path)
         try:
             if self.settings.tokens is not None:
@@ -254,6 +256,14 @@ class Routes:
             await self._refuse(exchange, gone, server)
         finally:
             exchange.over()
+
+    def _without_slash(self, exchange: Exchange) -> str:
+        """Return the path that is meant: one slash more at the end of one of MCP's is none, and everything that is
+        compared, recorded or told from here on names it without. Clients and people write both."""
+        head = exchange.head.without_slash
+        if head.path in self._endpoints or head.path in self._beside:
+            exchange.head = head
+        return exchange.head.path
 
     async def _refuse(self, exchange: Exchange, error: AccreditError, server: Server | None) -> None:
         self._counters.refused(error, server=server.name if server is not None else "")

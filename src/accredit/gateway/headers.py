@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from accredit.base.addresses import without_slash
 from accredit.base.caching import Once, remembered
 from accredit.errors import RequestError
 from accredit.gateway.media_types import is_json_request
@@ -129,6 +130,17 @@ class RequestHead:
     def repeats(self) -> bool:
         """Whether it has any header twice."""
         return any(DUPLICATED in value for value in self.headers.values())
+
+    @Once
+    def without_slash(self) -> "RequestHead":
+        """The head for the path without the one slash at its end; itself, where there is none."""
+        path = without_slash(self.path)
+        if path == self.path or not self.raw_path.endswith(b"/"):  # one that was encoded is no end of a path
+            return self
+        raw_path = self.raw_path[:-1]
+        head = RequestHead(self.method, path, self.raw_headers, query=self.query, root=self.root, raw_path=raw_path)
+        head.replica = self.replica
+        return head
 
     @Once
     def credentials(self) -> RawHeaders:

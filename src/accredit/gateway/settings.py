@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from accredit.base.addresses import without_slash
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added
 from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
@@ -321,6 +322,7 @@ class GatewaySettings:
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for a passthrough pattern or a header by which MCP could go around the checks."""
+        object.__setattr__(self, "path", without_slash(self.path))
         for name in self.forward_headers:
             if not can_be_added(name):
                 what = f"gateway.forward_headers: {name!a} can't be added"

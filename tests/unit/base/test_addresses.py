@@ -2,7 +2,13 @@
 
 import pytest
 
-from accredit.base.addresses import is_address, is_loopback_address, is_loopback_host, peer_of
+from accredit.base.addresses import (
+    is_address,
+    is_loopback_address,
+    is_loopback_host,
+    peer_of,
+    without_slash,
+)
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "127.9.9.9", "::1"])
@@ -45,3 +51,14 @@ def test_only_an_address_and_a_port_are_an_address__so_that_no_name_of_a_page_s_
     authority: str, is_one: bool
 ) -> None:
     assert is_address(authority) is is_one
+
+
+@pytest.mark.parametrize(
+    ("path", "same"),
+    [
+        *(("/mcp/", "/mcp"), ("/mcp/mail/", "/mcp/mail"), ("/mcp", "/mcp")),
+        *((each, each) for each in ("/mcp//", "/", "//", "")),
+    ],
+)
+def test_one_slash_more_is_the_same_path__and_two_are_not(path: str, same: str) -> None:
+    assert without_slash(path) == same

@@ -140,7 +140,7 @@ def test_another_spelling_of_a_url_is_that_url(one: str, other: str, tmp_path: P
     [
         "http://gw.example:8443/mcp", "http://gw.example/mcp", "https://gw.example/other", "https://gw.example/mcp?t=1",
         "https://gw.example.evil/mcp", "https://gw.example@evil.example/mcp", "https://gw.example:x/mcp",
-        "https://gw.example/MCP",
+        "https://gw.example/MCP", "https://gw.example/mcp//",
     ],
 )  # fmt: skip
 def test_what_leads_elsewhere_is_another_url(other: str, tmp_path: Path) -> None:

@@ -71,7 +71,15 @@ def test_urls_that_do_not(url: str) -> None:
     assert "pass" not in refused.value.text.replace("password", "")
 
 
-@pytest.mark.parametrize("path", ["", "mcp", "/a b", "/a?b", "/a#b", "/ä", "/a\n", "/healthz", "/readyz"])
+def test_a_slash_at_the_end_of_the_endpoint_s_path_is_none__whatever_names_it_says_the_same() -> None:
+    assert Gateway(path="/mcp/").path == "/mcp"
+    assert Gateway(path="/").path == "/"
+
+
+TAKEN = ("/healthz", "/readyz", "/healthz/")
+
+
+@pytest.mark.parametrize("path", ["", "mcp", "/a b", "/a?b", "/a#b", "/ä", "/a\n", "/mcp//", *TAKEN])
 def test_paths_that_no_request_has_or_that_are_taken(path: str) -> None:
     with pytest.raises(WrongValue):
         Gateway(path=path)
