@@ -17,6 +17,14 @@ from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 
+
+def moved(status: str, location: str, told: str) -> tuple[bytes, str]:
+    """A redirect, and what is told of it."""
+    return http(b"", None, status=status, headers=(("Location", location),)), f"status {status[:3]}{told}"
+
+
+NAME_IT = "(upstream.url has to name it): a redirect to"
+AWAY = ", a redirect to another server: upstream.url has to name it, if it is meant"
 NO_TYPE = "neither JSON nor an event stream"
 
 
@@ -50,15 +58,16 @@ ANSWERS = {
     "204": (b"HTTP/1.1 204 No Content\r\nSet-Cookie: a=b\r\n\r\n", NO_TYPE),
     "205": (http(b"", None, status="205 Reset Content"), NO_TYPE),
     "300": (http(response(), status="300 Multiple Choices"), "status 300"),
-    "301": (http(b"", None, status="301 Moved", headers=(("Location", "http://127.0.0.1:1/"),)), "status 301"),
-    "302_with_an_answer": (http(response(), status="302 Found", headers=(("Location", "/mcp"),)), "status 302"),
-    "303": (http(b"", None, status="303 See Other", headers=(("Location", "/other"),)), "status 303"),
+    "301": moved("301 Moved", "http://127.0.0.1:1/", AWAY),
+    "302": moved("302 Found", "/mcp", f" to /mcp {NAME_IT} the same path"),
+    "302_with_an_answer": (http(response(), status="302 Found"), "status 302, a redirect that leads nowhere"),
+    "303": moved("303 See Other", "/other", f" to /* {NAME_IT} another path of the server"),
     "304": (b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n', "status 304"),
-    "307": (http(b"", None, status="307 Temporary Redirect", headers=(("Location", "//evil/"),)), "status 307"),
-    "308": (http(b"", None, status="308 Permanent Redirect", headers=(("Location", "/mcp/"),)), "status 308"),
+    "307": moved("307 Temporary Redirect", "//evil/", AWAY),
+    "308": moved("308 Permanent Redirect", "/mcp/", f" to /mcp/ {NAME_IT} the same path with a slash at its end"),
     "a_redirect_in_the_dress_of_a_stream": (
         http(response(), "text/event-stream", status="302 Found"),
-        "status 302",
+        "status 302, a redirect that leads nowhere",
     ),
 }
 
@@ -87,9 +96,9 @@ def test_a_redirect_is_not_followed__the_upstream_would_choose_where_the_gateway
 
     async def case() -> None:
         async with RawServer(serve) as other:
-            moved = http(b"", None, status="307 Temporary Redirect", headers=(("Location", other.url),))
-            async with World(sends(moved)) as world:
-                check_refused(await world.ask(post(Era.LEGACY)), 502, refused("status 307"))
+            away, told = moved("307 Temporary Redirect", other.url, AWAY)
+            async with World(sends(away)) as world:
+                check_refused(await world.ask(post(Era.LEGACY)), 502, refused(told))
                 await world.recovered(Era.LEGACY)
             assert other.accepted == 0
 
@@ -270,7 +279,7 @@ def test_a_notification_is_answered_with_202_and_nothing__whatever_a_server_says
 def test_a_notification_that_is_redirected_has_reached_nobody(era: Era) -> None:
     async def case() -> None:
         async with World(sends(http(b"", None, status="302 Found", headers=LEAKS))) as world:
-            check_refused(await world.ask(notification(era)), 502, refused("status 302"))
+            check_refused(await world.ask(notification(era)), 502, refused("status 302, a redirect that leads nowhere"))
             await world.recovered(era)
 
     run(case())

@@ -161,7 +161,7 @@ def test_a_redirect_of_the_upstream_is_in_the_gateways_log_in_words(door: str, t
     with Serving(f"{door}/mcp", folder=tmp_path) as gateway:
         done = accredit("check", gateway.url, folder=tmp_path)
         assert done.returncode == 2
-        assert "status 307" in done.stderr
+        assert "status 307 to /mcp/ (upstream.url has to name it)" in done.stderr
         wait_until(lambda: "a redirect to the same path with a slash at its end" in gateway.stderr)
 
 

@@ -245,6 +245,12 @@ class GatewaySettings:
         return f"servers.{self.server}" if self.server else "upstream"
 
     @property
+    def key_of_url(self) -> str:
+        """The key by which the configuration has the server's URL."""
+        several = isinstance(self.upstream, HttpUpstream) and bool(self.upstream.others)
+        return f"{self.place}.url{'s' if several else ''}"
+
+    @property
     def patience(self) -> float:
         """The number of seconds of silence about a request after which no answer is expected."""
         if self.upstream_timeout_seconds is not None:

@@ -124,6 +124,8 @@ class LegacySse(Intake[Exchange]):
                     if answer.status >= 400:
                         await self._relay.answers.error(exchange, answer, expected, [])
                         return
+                    if answer.status >= 300:
+                        raise self._relay.answers.unusable(answer)
                     if answer.status != 200 or not answer.head.is_stream:
                         raise AnswerError("no event stream in answer to GET")
                     stream = EventRelay(
@@ -220,7 +222,7 @@ class LegacySse(Intake[Exchange]):
                             exchange.calls.add(session.stream.calls.take(message.id))
                         await self._relay.answers.error(exchange, answer, expected, [])
                     elif answer.status >= 300:
-                        raise AnswerError(f"status {answer.status}")
+                        raise self._relay.answers.unusable(answer)
                     else:
                         accepted = True
                         self._relay.answers.unasked.drop(answer)

@@ -2,7 +2,8 @@
 
 1. A status of 400 and above passes with its body; one that claims to be JSON and is no JSON-RPC error of this
    exchange is replaced, with the same status, and `WWW-Authenticate` stays.
-2. A redirect is neither followed nor passed on, and no other status below 200 or above 299 means anything here.
+2. A redirect is neither followed nor passed on, but told in words (`redirects`), and no other status below 200 or above
+   299 means anything here.
 3. A notification or a response is answered with 202 and no body as soon as the head of any good status has come. What
    follows it is dropped (`unasked`); where it is not known that nothing does, the answer's headers are as well.
 4. A request is answered with JSON, one frame, or with an event stream, each event a frame.
@@ -20,7 +21,6 @@ from functools import partial
 from typing import Any
 
 from accredit.attest import Outcome
-from accredit.base.log_events import log_event
 from accredit.errors import AnswerError, FrameError, UpstreamRefuses
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
@@ -28,7 +28,6 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.trace import traced
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.answer import Answer, Grow
 from accredit.gateway.upstream.http.large_answers import LargeAnswers
@@ -223,6 +222,13 @@ class AnswerRelay:
             raise error
         self._counters.refused(error, observed=True)
 
+    def unusable(self, answer: Answer) -> AnswerError:
+        """Return what is wrong with a status that answers nothing: of a redirect, where it leads (rule 2)."""
+        if answer.status not in REDIRECTS:
+            return AnswerError(f"status {answer.status}")
+        url, location = self._sender.client.url_of(answer.replica), answer.header(b"location")
+        return AnswerError(words_for(answer.status, url, location, self._settings.key_of_url))
+
     def _learn(self, reply: Reply, answer: Answer, requests: Sequence[Request], frame: Frame) -> None:
         """Note the revision of the session that an `initialize` answer begins. Raises `AnswerError`."""
         if not isinstance(frame, Success) or len(frame.result) > LONG_ANSWER_BYTES:
@@ -239,12 +245,8 @@ class AnswerRelay:
         """Return what breaks rules 2 and 4 in the head of an answer, or None."""
         if answer.status == 200 and answer.head.is_json:
             return None
-        if answer.status in REDIRECTS:
-            # For whoever runs the gateway; a client is told the status.
-            told = words_for(answer.status, self._sender.client.url_of(answer.replica), answer.header(b"location"))
-            log_event(_log, logging.WARNING, "upstream_redirects", detail=told, **traced())
         if not 200 <= answer.status < 300:
-            return AnswerError(f"status {answer.status}")
+            return self.unusable(answer)
         if answer.status == 202:
             return AnswerError("status 202 in answer to a request")
         if answer.head.media_type.name != JSON_TYPE:

@@ -1,8 +1,20 @@
-"""Describing an upstream's redirect for the log, without its URL or path, which may hold a key."""
+"""What an upstream's redirect is called, in the log and in an answer: a gateway follows none.
 
+Its URL, path and query may hold a key, those of the configuration as well as where it leads. So of a path only words
+are quoted that many servers have in theirs (`_PLAIN`); any other segment is `*`.
+"""
+
+import re
 from urllib.parse import urljoin, urlsplit
 
+from accredit.base.text import excerpt
+
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+_PLAIN = re.compile(
+    r"|v[0-9]{1,2}|api|app|auth|authorize|en|error|events?|home|http|https|index\.html|log-?in|maintenance|mcp|messages?"
+    r"|oauth2?|open|public|rpc|servers?|session|sign-?in|sse|sso|stream|streamable|streamable-http|tools?|users?|www"
+)
 
 
 def target_of(url: str, location: bytes | None) -> str | None:
@@ -21,21 +33,31 @@ def same_origin(one: str, other: str) -> bool:
     return _origin(one) == _origin(other)
 
 
-def words_for(status: int, url: str, location: bytes | None) -> str:
-    """Return the words for an answer that redirects."""
+def words_for(status: int, url: str, location: bytes | None, key: str = "upstream.url") -> str:
+    """Return the words for an answer that redirects. `key` is where the configuration has the server's URL."""
     target = target_of(url, location)
     if target is None:
         return f"status {status}, a redirect that leads nowhere"
-    if not same_origin(url, target):
-        return f"status {status}, a redirect to another server, which is not followed"
-    here, there = urlsplit(url).path, urlsplit(target).path
+    here, there = urlsplit(url), urlsplit(target)
+    if same_origin(url, target):
+        to = _shown(there.path)  # what to change comes first: whoever passes this on may cut it
+        return f"status {status} to {to} ({key} has to name it): a redirect to {_way(here.path, there.path)}"
+    way = "another server"
+    if here.hostname == there.hostname and here.scheme != there.scheme:
+        way = f"the same host {'by https' if there.scheme == 'https' else 'without TLS'}"
+    return f"status {status}, a redirect to {way}: {key} has to name it, if it is meant"
+
+
+def _way(here: str, there: str) -> str:
     if there == f"{here}/":
-        where = "the same path with a slash at its end"
-    elif here == f"{there}/":
-        where = "the same path without the slash at its end"
-    else:
-        where = "another path of the server"
-    return f"status {status}, a redirect to {where}: the gateway's upstream.url has to name it"
+        return "the same path with a slash at its end"
+    if here == f"{there}/":
+        return "the same path without the slash at its end"
+    return "the same path" if here == there else "another path of the server"
+
+
+def _shown(path: str) -> str:
+    return excerpt("/".join(each if _PLAIN.fullmatch(each) else "*" for each in path.split("/")) or "/")
 
 
 def _origin(url: str) -> tuple[str, str | None, int]:

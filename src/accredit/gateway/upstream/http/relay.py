@@ -96,6 +96,8 @@ class HttpRelay:
                 if answer.status >= 400:
                     await self.answers.error(reply, answer, Expected(Era.LEGACY), [])
                     return
+                if not 200 <= answer.status < 300:
+                    raise self.answers.unusable(answer)
                 if answer.status != 200 or not answer.head.is_stream:
                     raise AnswerError("neither an event stream nor an error in answer to GET")
                 resumed = b"last-event-id" in reply.head.headers
@@ -112,7 +114,7 @@ class HttpRelay:
             if answer.status >= 400:
                 await self.answers.error(reply, answer, Expected(Era.LEGACY), [])
             elif not 200 <= answer.status < 300:
-                raise AnswerError(f"status {answer.status}")
+                raise self.answers.unusable(answer)
             else:
                 self._cut_off.end(_session_of(reply.head))
                 await reply.reply(answer.status)
@@ -129,6 +131,8 @@ class HttpRelay:
             prepared = self.sender.client.prepare("POST", headers, target=self.sender.target(reply.head))
             answer = await self.sender.exchange(reply, prepared, request.text, route_of(reply.head, [request]))
             try:
+                if 300 <= answer.status < 400:
+                    raise self.answers.unusable(answer)
                 return await whole_response(answer, era, request, self._settings, most)
             finally:
                 answer.close()
