@@ -1,8 +1,14 @@
 """The `accredit` command; `python -m accredit` is the same.
 
 As a module it imports nothing from the current folder, which `-m` puts first: somebody else may have filled it.
+
+What no part of a command has looked after - too little memory, a folder that is gone, what is nested too deep for
+Python - ends it with two lines and the exit code for a wrong use (2). Other errors are defects, and show where they
+were. Tests run what is inside: nothing is kept from them.
 """
 
+import contextlib
+import os
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
@@ -10,6 +16,11 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 
 INTERRUPTED = 130
 """The exit code that shells give a program ended by Ctrl-C."""
+_WRONG_USE = 2
+_NO_MEMORY = ("can't start new thread", "failed to map segment")
+"""What Python and the loader say where there is no room for a thread, or for a library."""
+_MAX_SHOWN = 200
+"""Characters of a name that is quoted."""
 
 
 def main() -> int:
@@ -20,7 +31,36 @@ def main() -> int:
         return run()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except (MemoryError, RecursionError, OSError) as error:
+        return _end(error)
+    except (RuntimeError, ImportError) as error:
+        if not any(each in str(error) for each in _NO_MEMORY):
+            raise
+        return _end(error)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _end(error: Exception) -> int:
+    """Say what has ended a command. It needs no import: there may be no memory for one."""
+    what, remedy = _said(error)
+    place, trace = "", error.__traceback__
+    while trace is not None:  # to where it was raised
+        place, trace = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}", trace.tb_next
+    with contextlib.suppress(OSError, ValueError):  # nobody can be told
+        print(f"error: {what} ({place})\nhelp: {remedy}", file=sys.stderr, flush=True)  # noqa: T201 - as typer would
+    return _WRONG_USE
+
+
+def _said(error: Exception) -> tuple[str, str]:
+    if not isinstance(error, OSError | RecursionError):
+        return "there is too little memory for this", "free some, or allow this process more (ulimit -v)"
+    if isinstance(error, RecursionError):
+        return "something that was read is nested too deep", "name another file"
+    try:
+        os.getcwd()
+    except OSError:
+        return "the current folder is gone", "go to one that is there"
+    named = f": {ascii(error.filename)[:_MAX_SHOWN]}" if error.filename is not None else ""
+    return (
+        f"{ascii(error.strerror or str(error))[1:-1][:_MAX_SHOWN]}{named}",
+        "see that what is named can be used, by you",
+    )

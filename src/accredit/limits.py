@@ -785,6 +785,9 @@ most 131,072 of a variable."""
 MAX_POLICY_BYTES = 1_048_576
 """Bytes of a configuration whose digest a session token names. One with 500 tools has 60 KB."""
 
+MAX_TOML_NAME_PARTS = 16
+"""Parts of a dotted name in TOML. The deepest of a configuration has six; parsing one takes the square of its parts."""
+
 MAX_PEM_BYTES = 16_384
 """Bytes of a file with one key, in PEM or as JSON of securesystemslib. An RSA key of 8,192 bits has 6.4 KB."""
 

@@ -139,7 +139,7 @@ def serving(configuration: Path) -> Found | None:
     """Return what the gateway of this user says that serves a configuration; None where none does. Raises
     `ConfigurationError`, also where another configuration of that folder is served, or whoever says so may be somebody
     else."""
-    for folder in dict.fromkeys((configuration.parent, configuration.resolve().parent)):
+    for folder in dict.fromkeys((configuration.parent, Path(os.path.realpath(configuration)).parent)):
         found = find(folder)
         if found is None:
             continue

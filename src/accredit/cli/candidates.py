@@ -35,16 +35,15 @@ def host_names() -> list[str]:
 
 
 def _servers(file: Path) -> list[str]:
-    import tomllib
-
     from accredit.base.files import open_file
+    from accredit.base.toml import read_toml
 
     try:
         with open_file(file) as opened:
             if os.fstat(opened.fileno()).st_size > MAX_COMPLETED_FILE_BYTES:
                 return []
-            found: Any = tomllib.loads(opened.read(MAX_COMPLETED_FILE_BYTES).decode())
-    except (OSError, ValueError, RecursionError):
+            found: Any = read_toml(opened.read(MAX_COMPLETED_FILE_BYTES))
+    except (OSError, ValueError):
         return []
     servers = found.get("servers")
     return list(cast("dict[str, Any]", servers)) if isinstance(servers, dict) else []

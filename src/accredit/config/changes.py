@@ -4,10 +4,10 @@ Some things are decided once, when the gateway starts: where it listens, where i
 its log, and how it is watched. A file that changes one of them is refused as a whole.
 """
 
-import tomllib
 from collections.abc import Iterator, Sequence
 
 from accredit.base.text import one_line
+from accredit.base.toml import read_toml
 from accredit.config.attest import build_log_signer, gateway_id
 from accredit.config.load import Loaded
 from accredit.config.schema import SECTIONS, Gateway
@@ -68,7 +68,7 @@ def in_short(names: Sequence[str]) -> str:
 
 def _said(loaded: Loaded, name: str) -> object:
     """Return a key of `[gateway]` as the file has it, or its default."""
-    gateway: dict[str, object] = tomllib.loads(loaded.content.decode()).get("gateway", {})
+    gateway: dict[str, object] = read_toml(loaded.content).get("gateway", {})
     return gateway.get(name, getattr(Gateway(), name))
 
 

@@ -14,7 +14,6 @@ In this order, each overriding the ones before:
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Literal, NamedTuple, cast
 
 from accredit.base.standard import STDIN
 from accredit.base.text import one_line
+from accredit.base.toml import read_toml
 from accredit.config.conversion import converted
 from accredit.config.problems import PREFIX, check_environment_name, problem
 from accredit.config.schema import FILES, LISTED, Config
@@ -156,9 +156,9 @@ def _content(file: Path) -> bytes:
 def _read(file: Path, content: bytes) -> Values:
     shown = one_line(str(file))
     try:
-        tables: dict[str, dict[str, object]] = tomllib.loads(content.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        detail = "not UTF-8" if isinstance(error, UnicodeDecodeError) else one_line(str(error))
+        tables: dict[str, dict[str, object]] = read_toml(content)
+    except ValueError as error:
+        detail = one_line(str(error))
         raise ConfigurationError(f"{shown} is not TOML: {detail}", "correct that place in the file") from None
     try:
         for section in LISTED & tables.keys():
@@ -204,5 +204,5 @@ def _several(text: str) -> object:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text  # such as an IPv6 address in brackets; if a list is required, the schema refuses this

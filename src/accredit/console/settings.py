@@ -2,7 +2,6 @@
 files of that folder."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from accredit.base.toml import read_toml
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key, read_file
 from accredit.keys.places import config_folder, home_folder
@@ -68,7 +68,7 @@ def _path(text: str, folder: Path, environ: Mapping[str, str]) -> Path | None:
 def _read(path: Path) -> _Desk:
     remedy = "its [desk] may have key_file, store, revocation_list, unlock and start"
     try:
-        tree: dict[str, Any] = tomllib.loads(read_file(path, MAX_DESK_FILE_BYTES).data.decode())
+        tree: dict[str, Any] = read_toml(read_file(path, MAX_DESK_FILE_BYTES).data)
         return msgspec.convert(tree, _DeskFile).desk
     except (ValueError, RecursionError) as error:  # of any of the three
         raise ConfigurationError(f"{path}: {error}", remedy) from None

@@ -7,9 +7,9 @@ one line, in a string) is refused there.
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 
+from accredit.base.toml import read_toml
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_HOST_TEXT_CHARS
 
@@ -25,10 +25,9 @@ def parse(text: str) -> object:
     if len(text) > MAX_HOST_TEXT_CHARS:
         raise ConfigurationError(f"the file has more than {MAX_HOST_TEXT_CHARS} characters", "edit it by hand")
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        words = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it can't be read"
-        raise ConfigurationError(f"the file is no TOML: {words}", "correct the file first") from None
+        return read_toml(text)
+    except ValueError as error:
+        raise ConfigurationError(f"the file is no TOML: {error}", "correct the file first") from None
 
 
 def put(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:

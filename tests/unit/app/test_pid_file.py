@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from accredit.app.pid_file import PID_FILE, PidFile, Reloads, find, place
+from accredit.app.pid_file import PID_FILE, PidFile, Reloads, find, place, serving
 from accredit.cli.actions.reload import reload_gateway
 from accredit.errors import ConfigurationError
 
@@ -85,3 +85,10 @@ def test_a_file_that_another_user_has_made_is_not_taken__and_has_nobody_of_other
             assert again.is_its_owners
         assert bystander.poll() is None
         bystander.kill()
+
+
+def test_a_loop_of_links_in_the_configuration_s_place_is_served_by_nobody(tmp_path: Path) -> None:
+    loop = tmp_path / "accredit.toml"
+    loop.symlink_to(loop)
+    assert serving(loop) is None
+    assert reload_gateway(loop, {}) == 1

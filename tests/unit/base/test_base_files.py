@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.base.files import PRIVATE_FOLDER, SHARED_FOLDER, make_folder, open_file
+from accredit.base.files import PRIVATE_FOLDER, SHARED_FOLDER, beside, make_folder, open_file
 from accredit.cli.actions.own_keys import own_config_folder
 from accredit.console.journal import Journal
 from accredit.console.names import set_name
@@ -109,3 +109,13 @@ def test_names_that_no_file_has_and_folders_without_end_are_refused_or_made__and
     make_folder(Path("a/" * 1_200))
     os.removedirs("a/" * 1_200)  # which fails if it is not there; what clears up after tests goes less deep
     assert not Path("a").exists()
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", "..", "a/.."])
+def test_what_names_no_file_has_nothing_beside_it(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="names no file"):
+        beside(Path(name), "other")
+
+
+def test_what_lies_beside_a_file_is_in_its_folder() -> None:
+    assert beside(Path("a/b.key"), "b.key.pub") == Path("a/b.key.pub")

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file, replace_file, write_file
+from accredit.keys.files import write_lines
 
 pytestmark = pytest.mark.holds("keys/files")
 
@@ -151,3 +153,31 @@ def test_it_keeps_its_owner__who_has_to_go_on_reading_it(tmp_path: Path) -> None
     os.chown(path, 12345, 54321)
     replace_file(path, b"new", old=b"old")
     assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (12345, 54321, 0o600)
+
+
+def test_reading_takes_as_much_memory_as_there_is_to_read__not_as_there_may_be(tmp_path: Path) -> None:
+    """A process with little memory reads a small file, whatever its bound."""
+    (tmp_path / "file").write_bytes(b"small")
+    tracemalloc.start()
+    try:
+        assert read_file(tmp_path / "file", 1 << 40).data == b"small"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (3 << 20) + 7])
+def test_what_comes_in_pieces_is_whole__and_one_byte_too_many_is_refused(size: int, tmp_path: Path) -> None:
+    data = os.urandom(size)
+    (tmp_path / "file").write_bytes(data)
+    assert read_file(tmp_path / "file", size).data == data
+    if size:
+        with pytest.raises(ConfigurationError, match="has more than"):
+            read_file(tmp_path / "file", size - 1)
+
+
+def test_lines_without_one_make_no_file(tmp_path: Path) -> None:
+    assert write_lines(tmp_path / "file", iter(()), private=True) == 0
+    assert os.listdir(tmp_path) == []
+    assert write_lines(tmp_path / "file", iter((b"a", b"b")), private=True) == 2
+    assert ((tmp_path / "file").read_bytes(), mode(tmp_path / "file")) == (b"ab", 0o600)

@@ -65,7 +65,7 @@ def set_up(plan: Plan, *, as_json: bool) -> int:
     for each in plan.files:
         if os.path.lexists(each):
             raise ConfigurationError(f"{each} exists already", "name another folder with --dir, or move it away")
-    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if os.path.exists(each))
     if not nearest.is_dir():
         raise _no_folder(folder, f"{nearest} is a file")
     made = Prepared.asked(plan)
@@ -148,7 +148,7 @@ def placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream
     """Return the upstream as it is to be written: a command goes on running in this folder, wherever its configuration
     is."""
     here = Path.cwd()
-    if isinstance(upstream, HttpUpstream) or folder.resolve() == here.resolve():
+    if isinstance(upstream, HttpUpstream) or os.path.realpath(folder) == os.path.realpath(here):
         return upstream
     return replace(upstream, cwd=str(here))
 

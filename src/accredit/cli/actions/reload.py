@@ -87,7 +87,7 @@ def _outcome(file: Path, before: Found) -> Found:
 
 def _running(file: Path) -> Found:
     """Return what the gateway that serves a file says. Raises `ConfigurationError`."""
-    folders = dict.fromkeys((file.parent, file.resolve().parent))
+    folders = dict.fromkeys((file.parent, Path(os.path.realpath(file)).parent))
     found = next((found for folder in folders if (found := find(folder)) is not None), None)
     if found is None:
         raise ConfigurationError(

@@ -68,7 +68,7 @@ def revoke_certificate(
         if found is None or not _agreed(found, agreed=agreed):
             return _NEGATIVE
         cert_id = found.cert_id
-    is_new = isinstance(database, SqliteFile) and not database.path.exists()
+    is_new = isinstance(database, SqliteFile) and not os.path.lexists(database.path)
     change = revoke(cert_id, key, Path(where) if database is None else database, where)
     _warn(cert_id, key, store, is_new=is_new)
     kind = "file" if store is None else "store"

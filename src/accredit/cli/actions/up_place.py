@@ -61,7 +61,7 @@ class UpPlace(NamedTuple):
 def named_place(config: Path) -> UpPlace:
     """Return the place of a file that was named. Raises `ConfigurationError`."""
     file = config.absolute()
-    if not file.exists():
+    if not os.path.exists(file):
         raise ConfigurationError(f"there is no {file}", "accredit up URL makes one, for the server at this URL")
     _check_file(file)
     return UpPlace(file, None)

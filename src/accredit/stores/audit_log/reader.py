@@ -29,6 +29,7 @@ from accredit.stores.audit_log.reading import (
     windows,
 )
 from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL
+from accredit.stores.sqlite.database import check_regular
 
 _READ = (
     "SELECT entry, name, number, id, payload, ed25519, ml_dsa_65, digest, {members}"
@@ -80,6 +81,7 @@ class LogFile(LogReader):
             raise
 
     def _open(self) -> None:
+        check_regular(self._path)
         self.file = self.identity()  # SQLite does not say why it can't open a file
         address = f"file:{quote(str(self._path.absolute()))}?{self._how}"
         try:

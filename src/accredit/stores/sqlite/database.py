@@ -2,7 +2,8 @@
 
 Each time it is opened, in this order:
 
-1. a missing file is created, private to its owner;
+1. a missing file is created, private to its owner; what is there and no regular file is refused, as opening a pipe
+   would wait for somebody;
 2. WAL, so that readers and writers do not wait for each other, and the requested level of synchronization;
 3. its schema's version: an older one is upgraded, a newer one is refused.
 
@@ -15,6 +16,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -117,6 +119,7 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         if self._identity is None:
             _make(self._path)
+            check_regular(self._path)
         elif _identity(self._path) != self._identity:
             raise StoreUnavailable(
                 f"{self._path} was replaced or taken away while it was in use: put it back, or restart"
@@ -145,6 +148,16 @@ class Database:
             connection.execute("COMMIT")
         if _version(connection) > len(SCHEMA):
             raise StoreUnavailable(f"{self._path} was made by a newer accredit (schema {_version(connection)})")
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is no file to SQLite, which would wait for a pipe, or read a device. Raises `StoreUnavailable`."""
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return  # SQLite says what is wrong with it
+    if not is_file:
+        raise StoreUnavailable(f"{path} can't be used: it is no regular file")
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -100,7 +100,9 @@ window = "1m"
 calls = 60
 """
 WELL = DatabaseCondition(schema=VERSION, is_synced=True, standbys="ANY 1 (db2, db3)", powers=(), clock_off=0.01)
-DATABASE = PostgresDatabase((Host("db", 5432),), "accredit", "gw", replicas="required")
+_HOSTS = (Host("db", 5432),)
+DATABASE = PostgresDatabase(_HOSTS, "accredit", "gw", tls=(("sslmode", "verify-full"),), replicas="required")
+UNENCRYPTED = PostgresDatabase(_HOSTS, "accredit", "gw", tls=(("sslmode", "prefer"),), replicas="required")
 PLACE: dict[str, Any] = {
     "is_synchronised": True,
     "health": Health("ok", {"store": True}),
@@ -215,6 +217,68 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("tls", "no", "is not a regular file", pipe("cert.pem"), {}),
     ("tls", "no", "without TLS", replaced('tls_cert_file = "cert.pem"\ntls_key_file = "key.pem"', ""), {}),
     ("tls", "no", "from outside", lambda folder: unsecured(folder), {"listens_outside": True}),
+    (
+        "keys",
+        "no",
+        "upstream.headers.X-Team",
+        lambda folder: (told(folder, "headers"), mode("accredit.toml", 0o644)(folder)),
+        {},
+    ),
+    (
+        "keys",
+        "no",
+        "upstream.env.API_KEY",
+        lambda folder: (told(folder, "env"), mode("accredit.toml", 0o644)(folder)),
+        {},
+    ),
+    (
+        "outgoing",
+        "no",
+        "upstream.url is plain http to mcp.example.com",
+        replaced("//127.0.0.1:9", "//mcp.example.com"),
+        {},
+    ),
+    (
+        "outgoing",
+        "no",
+        "upstream.urls",
+        replaced('url = "http://127.0.0.1:9/mcp"', 'urls = ["http://10.0.0.5/mcp"]'),
+        {},
+    ),
+    ("outgoing", "no", "servers.mail.url is plain", lambda folder: several(folder), {}),
+    (
+        "outgoing",
+        "no",
+        "telemetry.endpoint",
+        replaced("[store]", '[telemetry]\nendpoint = "http://otel:4318"\n[store]'),
+        {},
+    ),
+    (
+        "outgoing",
+        "no",
+        "tokens.issuers[0].issuer",
+        lambda folder: issued(folder, "http://a.example", "https://a.example"),
+        {},
+    ),
+    ("outgoing", "no", "sslmode=verify-full", nothing, {**in_database(), "store": UNENCRYPTED}),
+    (
+        "hosts",
+        "no",
+        "http://evil.example",
+        replaced("drain_seconds = 10", 'allowed_origins = ["http://evil.example"]'),
+        {},
+    ),
+    (
+        "proofs",
+        "no",
+        "is shown what all",
+        replaced('binding = "required"', 'binding = "required"\nfilter_tools = false'),
+        {},
+    ),
+    ("outgoing", "unknown", "passthrough", lambda folder: (several(folder), passing(folder)), {}),
+    ("scopes", "unknown", "passthrough", lambda folder: (several(folder), passing(folder)), {}),
+    ("scopes", "unknown", "who may call one may call all", lambda folder: alike(folder), {}),
+    ("answers", "unknown", "vendor/run", replaced("drain_seconds = 10", 'methods = ["vendor/run"]'), {}),
     ("hosts", "no", "name what clients put", replaced('allowed_hosts = ["mcp.example.org"]', ""), {}),
     ("admin", "unknown", "--except", replaced("port = 9464", 'port = 9464\nhost = "0.0.0.0"'), {}),
     ("proofs", "no", '"observe"', replaced('[proofs]\nmode = "required"', '[proofs]\nmode = "observe"'), {}),
@@ -264,6 +328,36 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("stopping", "no", "drain_seconds = 10", replaced("drain_seconds = 10", ""), in_database()),
     ("metrics", "no", "admin.port", replaced("port = 9464", ""), {}),
 ]
+
+
+def told(folder: Path, section: str) -> None:
+    """A value that stands in the configuration itself."""
+    if section == "headers":
+        replaced('{ file = "api.key" }', '{ file = "api.key" }, "X-Team" = "mail"')(folder)
+    else:
+        replaced('url = "http://127.0.0.1:9/mcp"', 'command = ["true"]\nenv = { API_KEY = "1" }')(folder)
+        replaced('headers = { "X-Api-Key" = { file = "api.key" } }', "")(folder)
+
+
+def several(folder: Path) -> None:
+    """Two servers in the place of one."""
+    replaced("[upstream]", "[servers.mail]")(folder)
+    replaced("http://127.0.0.1:9/mcp", "http://mcp.example.com/mcp")(folder)
+    replaced("[tools.send]", '[servers.files]\nurl = "https://mcp.example.com/mcp"\n[servers.mail.tools.send]')(folder)
+
+
+def issued(folder: Path, issuer: str, keys: str) -> None:
+    """Tokens of somebody."""
+    table = f'issuer = "{issuer}"\naudience = "https://mcp.example.org/mcp"\njwks_url = "{keys}"\n'
+    replaced("[store]", f'[tokens]\nmode = "required"\n[[tokens.issuers]]\n{table}[store]')(folder)
+
+
+passing = replaced("drain_seconds = 10", 'passthrough = ["/admin/*"]')
+
+
+def alike(folder: Path) -> None:
+    """A second tool, which the delegation for the first one allows, too."""
+    replaced("[tools.send]", '[tools.drop]\nscope = "mcp:tool"\n[tools.send]')(folder)
 
 
 def anyones(folder: Path) -> Path:
@@ -345,7 +439,7 @@ def test_the_command_of_a_line_mends_it(folder: Path, file: str, bits: int, line
 
 
 def test_each_line_has_a_harm_that_it_finds() -> None:
-    assert {f"production.{name}" for name, state, *_ in BROKEN if state == "no" or name == "admin"} | {
+    assert {f"production.{name}" for name, state, *_ in BROKEN if state == "no" or name in ("admin", "scopes")} | {
         "production.stopping"
     } == set(LINES)
 
@@ -426,6 +520,7 @@ def in_manifest(overlay: str, folder: Path, made: Path) -> Facts:
 THEIRS = {
     "production.definitions": "what is pinned is what your server says",
     "production.quotas": "how much is enough is yours to say",
+    "production.outgoing": "whether the cluster's network encrypts is not seen from inside",
     "production.admin": "the NetworkPolicy lets in who reads metrics, and nobody sees that from inside",
 }
 

@@ -17,6 +17,8 @@ from tests.world.stores import NOW, challenge, request
 from accredit.errors import StoreUnavailable
 from accredit.ports import RateLimit, Spending
 from accredit.stores import SqliteStore
+from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.sqlite.database import Database
 
 pytestmark = pytest.mark.holds("stores/sqlite/database")
 
@@ -246,3 +248,18 @@ def test_a_closed_store_says_so(file: Path) -> None:
             await spend(store, 1)
 
     run(main())
+
+
+@pytest.mark.holds("stores/sqlite/database", 1)
+@pytest.mark.parametrize("what", ["pipe", "folder", "device"])
+def test_what_is_no_file_is_opened_by_nobody__a_pipe_would_keep_them_waiting(what: str, file: Path) -> None:
+    if what == "pipe":
+        os.mkfifo(file)
+    elif what == "folder":
+        file.mkdir()
+    else:
+        file.symlink_to("/dev/zero")
+    with pytest.raises(StoreUnavailable, match="no regular file"):
+        Database(file).transact([lambda _: None], writes=False)
+    with pytest.raises(StoreUnavailable, match="no regular file"):
+        LogFile(file).renew()

@@ -21,6 +21,7 @@ from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.limits import DOCTOR_STORE_SECONDS
 from accredit.stores import InMemory, PostgresDatabase, SqliteFile
 from accredit.stores.postgres import migration
+from accredit.stores.sqlite.database import check_regular
 from accredit.stores.sqlite.schema import SCHEMA
 
 _STEPS_BETWEEN_LOOKS = 10_000
@@ -95,7 +96,7 @@ def _sqlite(path: Path) -> Iterator[Finding]:
     aside = command_line("mv", str(path), f"{path}.damaged")
     try:
         version = _version(path)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, StoreUnavailable) as error:
         what = f"{path} can't be read: {error}"
         remedy = "restore it from a backup; or begin a new one, and keep this: what was recorded is in it"
         yield bad("store", what, remedy, aside)
@@ -108,7 +109,7 @@ def _sqlite(path: Path) -> Iterator[Finding]:
 
 def _version(path: Path) -> int:
     """Return the version of the file's tables, once it has been checked for as long as is good. Raises
-    `sqlite3.Error`."""
+    `sqlite3.Error`, and `StoreUnavailable`."""
     late_at = time.monotonic() + DOCTOR_STORE_SECONDS
     with reading_only(path) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -125,7 +126,9 @@ def _version(path: Path) -> int:
 
 @contextmanager
 def reading_only(path: Path) -> Generator[sqlite3.Connection]:
-    """Open a store's file so that nothing is made beside it, for as long as is good. Raises `sqlite3.Error`."""
+    """Open a store's file so that nothing is made beside it, for as long as is good. Raises `sqlite3.Error`, and
+    `StoreUnavailable` for what is no file."""
+    check_regular(path)
     late_at = time.monotonic() + DOCTOR_STORE_SECONDS
     how = "immutable=1" if is_still(path) else "mode=ro"
     connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=DOCTOR_STORE_SECONDS)

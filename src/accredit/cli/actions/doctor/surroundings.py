@@ -60,7 +60,7 @@ class Surroundings(NamedTuple):
 def surroundings(config: Path | None, environ: Mapping[str, str]) -> Surroundings:
     """Return what is there. Raises `ConfigurationError` for a configuration that is named and not there."""
     named = config or (Path(environ["ACCREDIT_CONFIG"]) if environ.get("ACCREDIT_CONFIG") else None)
-    if named is not None and not named.exists():
+    if named is not None and not os.path.exists(named):
         raise ConfigurationError(f"there is no {named}", "name a configuration that is there: --config FILE")
     here = Path.cwd()
     file = named.absolute() if named is not None else here / DEFAULT_FILE

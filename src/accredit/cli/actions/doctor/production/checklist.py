@@ -36,8 +36,9 @@ LINES: Mapping[str, _Line] = {
     f"production.{line.__name__}": line
     for line in (
         *(configured.configuration, configured.files, configured.keys),
-        *(configured.tls, configured.hosts, configured.admin, configured.tokens),
-        *(configured.proofs, configured.definitions, configured.answers, configured.revocation, configured.quotas),
+        *(configured.tls, configured.outgoing, configured.hosts, configured.admin, configured.tokens),
+        *(configured.proofs, configured.scopes, configured.definitions, configured.answers),
+        *(configured.revocation, configured.quotas),
         *(configured.store, there.schema, there.synchronous, there.role, there.room, there.clock),
         *(configured.sealing, configured.records, there.shipping, there.drill),
         *(there.ready, there.user, there.descriptors, configured.stopping, configured.metrics),
@@ -148,6 +149,6 @@ def found_by(looks: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str
 def _take(name: str, look: Callable[[], Any], told: "queue.SimpleQueue[tuple[str, Any]]") -> None:
     try:
         value = look()
-    except (AccreditError, OSError, ValueError, RecursionError) as error:
+    except (AccreditError, OSError, ValueError, RecursionError, MemoryError) as error:
         value = Unknown(f"this look has failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
     told.put((name, value))

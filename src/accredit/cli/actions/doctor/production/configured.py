@@ -3,16 +3,24 @@
 Each is a function of the facts, and its name is that of the line: `production.NAME`.
 """
 
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
 from accredit.base.addresses import is_loopback_host
 from accredit.cli.actions.doctor.findings import command_line
-from accredit.cli.actions.doctor.production.facts import Facts, Unknown
+from accredit.cli.actions.doctor.production.facts import Facts, Found, Unknown
 from accredit.cli.actions.doctor.production.results import Result, no, ok, unknown
+from accredit.config import Loaded
 from accredit.config.servers import views
+from accredit.errors import ConfigurationError
 from accredit.limits import PRODUCTION_CERTIFICATE_DAYS, PRODUCTION_KILLED_SECONDS
 from accredit.policy.merging import merged_name
 from accredit.stores import InMemory, PostgresDatabase
 
 _DAY = 86_400
+_ENCRYPTED = ("require", "verify-ca", "verify-full")
+"""The values of `sslmode` with which nothing goes to a database as it is: the others let whoever is between them
+choose."""
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 
 
@@ -71,10 +79,63 @@ def tls(facts: Facts) -> Result:
     return ok(f"the certificate is good for {left} days")
 
 
+def outgoing(facts: Facts) -> Result:
+    """What the gateway itself connects to, or sends clients to, is reached over TLS, or is on this machine."""
+    servers = _servers(facts)
+    if isinstance(servers, Unknown):
+        return unknown(servers)
+    plain = [*_plain(facts, servers)]
+    if not plain:
+        return unknown(facts.store) if isinstance(facts.store, Unknown) else ok("over TLS, or on this machine")
+    more = f" (and {len(plain) - 1} more)" if len(plain) > 1 else ""
+    remedy = "use TLS there; where nobody else can listen (a mesh that encrypts): --except production.outgoing"
+    return no(f"{plain[0]}: whoever is on the way reads and changes it{more}", remedy)
+
+
+def _servers(facts: Facts) -> Found[Sequence[Loaded]]:
+    """Return what the configuration says of each server, whether or not a gateway takes all of it."""
+    try:
+        return views(facts.loaded)
+    except ConfigurationError as error:
+        return Unknown(error.what)
+
+
+def _plain(facts: Facts, servers: Sequence[Loaded]) -> Iterator[str]:
+    """Yield what is reached over plain http, or what may be without TLS. No URL is quoted: a key may be in it."""
+    config = facts.loaded.config
+    urls: list[tuple[str, str | None]] = [("telemetry.endpoint", config.telemetry.endpoint)]
+    for each in servers:
+        upstream, place = each.config.upstream, each.place("upstream")
+        urls += [(f"{place}.url", upstream.url), *((f"{place}.urls", url) for url in upstream.urls)]
+    for number, issuer in enumerate(config.tokens.issuers):
+        urls += [(f"tokens.issuers[{number}].{key}", getattr(issuer, key)) for key in ("issuer", "jwks_url")]
+    for place, url in urls:
+        if url is not None and _is_plain(url):
+            yield f"{place} is plain http to {urlsplit(url).hostname}"
+    store = facts.store
+    if isinstance(store, PostgresDatabase) and dict(store.tls).get("sslmode") not in _ENCRYPTED:
+        outside = [each.name for each in store.hosts if not (each.name.startswith("/") or is_loopback_host(each.name))]
+        if outside:
+            yield f"store.url goes to {outside[0]} without sslmode=verify-full, so perhaps without TLS"
+
+
+def _is_plain(url: str) -> bool:
+    """Return whether a URL is plain http to another machine."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False  # the name of an issuer, which need be no URL
+    return parts.scheme == "http" and not is_loopback_host(parts.hostname or "")
+
+
 def hosts(facts: Facts) -> Result:
     """The names by which clients come are named, so that no page of somebody else's can make a browser come by
-    another."""
+    another; and no page that came over plain http may."""
     gateway = facts.loaded.config.gateway
+    plain = next((each for each in gateway.allowed_origins if _is_plain(each)), None)
+    if plain is not None:
+        what = f"gateway.allowed_origins lets pages of {plain} in, and whoever is on their way can change them"
+        return no(what, "write its https:// origin, or take it out")
     if is_loopback_host(gateway.host) or not all(map(is_loopback_host, gateway.allowed_hosts)):
         return ok(f"allowed_hosts: {', '.join(gateway.allowed_hosts)}")
     return no("gateway.allowed_hosts has only this machine's own names", "name what clients put into Host")
@@ -105,8 +166,26 @@ def proofs(facts: Facts) -> Result:
     if found.default_tool_scope:
         what = f"proofs.default_tool_scope is {found.default_tool_scope}: it allows tools that no table names"
         return no(what, "name each tool that may be called under [tools], and take it out")
+    if not found.filter_tools:
+        what = "proofs.filter_tools is false: who may call one tool is shown what all the others are"
+        return no(what, "take it out")
     count = len(found.roots)
     return ok(f"required and bound, by {count} root{'s' if count != 1 else ''}")
+
+
+def scopes(facts: Facts) -> Result:
+    """Tools are told apart: a delegation for one is not a delegation for all, and what does harm asks for more."""
+    servers = _servers(facts)
+    if isinstance(servers, Unknown):
+        return unknown(servers)
+    tools = [tool for view in servers for tool in view.config.tools.by_name.values()]
+    found = {tool.scope for tool in tools}
+    sensitive = sum(tool.sensitive for tool in tools)
+    if len(tools) > 1 and len(found) == 1 and not sensitive:
+        what = f"all {len(tools)} tools are of the scope {min(found)}, none is sensitive: who may call one may call all"
+        remedy = "give what does harm another scope, and sensitive = true; if none does: --except production.scopes"
+        return unknown(what, remedy)
+    return ok(f"tools: {len(tools)}; their scopes: {len(found)}; sensitive: {sensitive}")
 
 
 def definitions(facts: Facts) -> Result:
@@ -143,6 +222,9 @@ def answers(facts: Facts) -> Result:
     if unread:
         what = f"gateway.passthrough: what goes to {unread[0]} passes unread, whoever sends it"
         return unknown(what, "see that nothing is called or told there; then --except production.answers")
+    if facts.loaded.config.gateway.methods:
+        what = f"gateway.methods: {facts.loaded.config.gateway.methods[0]} passes without a proof, and unread"
+        return unknown(what, "see that nothing is called or told by it; then --except production.answers")
     return ok("answers that are not valid are withheld")
 
 

@@ -1,7 +1,8 @@
 """What the files of a configuration are like. I/O: looks at files, and reads the endpoint's certificate.
 
 1. What nobody else may write: what decides who may do what, and secrets, by which sessions and records are believed.
-   What nobody else may read: secrets. Only their rights are looked at, not what is in them.
+   What nobody else may read: secrets. Only their rights are looked at, not what is in them. A header or a variable
+   whose value stands in the configuration may be one, so the configuration is one then.
 2. What is no regular file is a fault: whoever opens a pipe waits.
 3. Links are followed, as the gateway follows them.
 4. A private key that lies beside a public one that decides is a fault, whoever may read it: it is named as by
@@ -109,6 +110,15 @@ def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str,
     if config.tokens.bootstrap is not None:
         folder = folder_of(loaded, ("tokens", "bootstrap"))
         yield "tokens.bootstrap.key_file", folder / config.tokens.bootstrap.key_file
+    yield from _of_upstreams(loaded)
+    if isinstance(store, SqliteFile) and os.path.lexists(store.path):
+        yield "the store", store.path
+
+
+def _of_upstreams(loaded: Loaded) -> Iterator[tuple[str, Path]]:
+    held = next(_held(loaded), None)
+    if held is not None and loaded.file is not None:
+        yield f"the configuration, which holds {held}", loaded.file
     for each in views(loaded):
         upstream, place = each.config.upstream, each.place("upstream")
         given = {"headers": upstream.headers, "env": upstream.env}
@@ -118,8 +128,17 @@ def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str,
                     yield f"{place}.{section}.{name}", folder_of(each, ("upstream", section)) / value.file
         if upstream.auth is not None and upstream.auth.client_secret.file:
             yield f"{place}.auth", folder_of(each, ("upstream", "auth")) / upstream.auth.client_secret.file
-    if isinstance(store, SqliteFile) and os.path.lexists(store.path):
-        yield "the store", store.path
+
+
+def _held(loaded: Loaded) -> Iterator[str]:
+    """Yield the headers and variables whose values stand in the file itself."""
+    for each in views(loaded):
+        upstream = each.config.upstream
+        for section, values in {"headers": upstream.headers, "env": upstream.env}.items():
+            origin = each.origins.get(("upstream", section))
+            if origin is not None and origin.kind == "file":
+                literal = (name for name, value in values.items() if isinstance(value, str))
+                yield from (f"{each.place('upstream')}.{section}.{name}" for name in literal)
 
 
 def _found(what: str, path: Path, *, is_secret: bool) -> FileFound:

@@ -8,10 +8,8 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from hashlib import sha256
-from pathlib import Path
 from typing import TypeVar
 
 from accredit.attest import CallRecord, Checkpoint, Statement
@@ -57,16 +55,10 @@ def file_found(store: StoreUrl) -> Found[FileStore | None]:
     if not os.path.lexists(store.path):
         return FileStore(None)
     try:
-        with _regular(store.path) as connection:
+        with reading_only(store.path) as connection:
             return FileStore(int(connection.execute("PRAGMA user_version").fetchone()[0]))
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, StoreUnavailable) as error:
         return Unknown(f"{store.path} can't be read: {error}")
-
-
-def _regular(path: Path) -> AbstractContextManager[sqlite3.Connection]:
-    if not path.is_file():
-        raise OSError(f"{path} is no file")
-    return reading_only(path)
 
 
 def room_found(store: StoreUrl) -> Found[Room]:
@@ -130,7 +122,7 @@ def _stored(store: LogStore) -> Sequence[bytes]:
         return stored_lists(store)
     if not os.path.lexists(store.path):
         return ()
-    with _regular(store.path) as connection:
+    with reading_only(store.path) as connection:
         if connection.execute("PRAGMA user_version").fetchone() == (0,):
             return ()  # the gateway makes its tables when it opens it
         return [bytes(data) for (data,) in connection.execute("SELECT list FROM revocations")]
