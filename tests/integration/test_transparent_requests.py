@@ -21,21 +21,37 @@ def from_host(host: str, *origin: str) -> Posted:
     return Posted([("Host", host), *[("Origin", name) for name in origin], *asked.headers], asked.body)
 
 
+NO_HOST, NO_ORIGIN = "Forbidden: this Host is not allowed", "Forbidden: this Origin is not allowed"
+
+
+def add_host(name: str) -> bytes:
+    return told(INVALID, f'{NO_HOST}: if that is a name of this gateway, add "{name}" to gateway.allowed_hosts')
+
+
+def add_origin(name: str) -> bytes:
+    return told(INVALID, f'{NO_ORIGIN}: if the page is yours, add "{name}" to gateway.allowed_origins')
+
+
 @pytest.mark.parametrize(
-    "host",
+    ("host", "name"),
     [
-        "evil.example",
-        "evil.example:80",
-        "127.0.0.1.evil.example",
-        "localhost.evil.example",
-        "[::2]",
-        "0.0.0.0",
-        "127.0.0.2",
-        "",
+        ("evil.example", "evil.example"),
+        ("Evil.example:80", "evil.example"),
+        ("127.0.0.1.evil.example", "127.0.0.1.evil.example"),
+        ("localhost.evil.example", "localhost.evil.example"),
+        ("[::2]", "[::2]"),
+        ("[::2]:80", "[::2]"),
+        ("0.0.0.0", "0.0.0.0"),
+        ("127.0.0.2", "127.0.0.2"),
     ],
 )
-def test_a_host_that_is_not_ours_is_refused__a_rebound_name_would_reach_a_private_server(host: str) -> None:
-    is_refused(from_host(host), 403, told(INVALID, "Forbidden: this Host is not allowed"))
+def test_a_host_that_is_not_ours_is_refused__a_rebound_name_would_reach_a_private_server(host: str, name: str) -> None:
+    is_refused(from_host(host), 403, add_host(name))
+
+
+@pytest.mark.parametrize("host", ["", "a b", 'a"b', "a/b", "-", "a:b", "[::2", "a" * 101, "\xe4", "a@b"])
+def test_what_is_no_host_is_not_quoted__it_would_be_copied_into_a_configuration(host: str) -> None:
+    is_refused(from_host(host), 403, told(INVALID, NO_HOST))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:1", "localhost", "LOCALHOST:8484", "[::1]", "[::1]:99"])
@@ -46,7 +62,7 @@ def test_a_loopback_host_may_ask(host: str) -> None:
 def test_a_configured_host_may_ask() -> None:
     assert passes(from_host("mcp.example:443"), allowed_hosts=("mcp.example",)).status == 200
     allowed = ("mcp.example", "127.0.0.1")
-    is_refused(from_host("localhost"), 403, told(INVALID, "Forbidden: this Host is not allowed"), allowed_hosts=allowed)
+    is_refused(from_host("localhost"), 403, add_host("localhost"), allowed_hosts=allowed)
 
 
 @pytest.mark.parametrize(
@@ -54,21 +70,39 @@ def test_a_configured_host_may_ask() -> None:
     [
         "http://evil.example",
         "https://127.0.0.1.evil.example",
-        "null",
         "http://localhost:1",
+        "http://localhost:6274",  # the Inspector's
         "http://127.0.0.1:1",
+        "http://[::1]:6274",
+        "vscode-webview://1a2b3c",
+    ],
+)
+def test_an_origin_that_is_not_ours_is_refused__any_page_could_use_a_local_server(origin: str) -> None:
+    is_refused(from_host("127.0.0.1:2", origin), 403, add_origin(origin))
+    assert passes(from_host("127.0.0.1:2", origin), allowed_origins=(origin,)).status == 200
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
         "file://",
         "",
         "http://[::1",
         "x",
+        'http://a"b',
+        "http://a/b",
+        "http://a@b",
+        f"http://{'a' * 100}",
+        "http://ä",
     ],
 )
-def test_an_origin_that_is_not_ours_is_refused__any_page_could_use_a_local_server(origin: str) -> None:
-    is_refused(from_host("127.0.0.1:2", origin), 403, told(INVALID, "Forbidden: this Origin is not allowed"))
+def test_what_is_no_origin_is_not_quoted(origin: str) -> None:
+    is_refused(from_host("127.0.0.1:2", origin), 403, told(INVALID, NO_ORIGIN))
 
 
 def test_two_origins_are_none() -> None:
-    body = told(INVALID, "Forbidden: this Origin is not allowed")
+    body = told(INVALID, NO_ORIGIN)
     is_refused(from_host("127.0.0.1:2", "http://127.0.0.1:2", "http://evil.example"), 403, body)
 
 
@@ -80,8 +114,17 @@ def test_a_page_of_the_same_loopback_origin_may_ask(host: str) -> None:
 def test_a_configured_origin_may_ask() -> None:
     allowed = ("https://app.example/",)
     assert passes(from_host("127.0.0.1", "https://app.example"), allowed_origins=allowed).status == 200
-    body = told(INVALID, "Forbidden: this Origin is not allowed")
-    is_refused(from_host("127.0.0.1", "http://app.example"), 403, body, allowed_origins=allowed)
+    is_refused(
+        from_host("127.0.0.1", "http://app.example"), 403, add_origin("http://app.example"), allowed_origins=allowed
+    )
+
+
+def test_the_log_says_it_too__who_runs_the_gateway_sees_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "accredit.gateway")
+    is_refused(from_host("127.0.0.1:2", "http://localhost:6274"), 403, add_origin("http://localhost:6274"))
+    assert (
+        'add "http://localhost:6274" to gateway.allowed_origins' in vars(caplog.records[0])["accredit_fields"]["detail"]
+    )
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS", "PUT"])

@@ -26,7 +26,7 @@ from accredit.errors import AccreditError, ClientGone, RequestError
 from accredit.gateway.app import Gateway
 from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.health import ALIVE, READY
-from accredit.gateway.headers import JSON, host_allowed, origin_allowed
+from accredit.gateway.headers import JSON, host_allowed, host_refused, origin_allowed, origin_refused
 from accredit.gateway.replies import refusal
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.limits import MAX_ADMIN_CONNECTIONS, SCRAPE_SHARE
@@ -65,9 +65,9 @@ class AdminApp:
         head, routes = exchange.head, self._gateway.routes
         host, origin = head.headers.get(b"host"), head.headers.get(b"origin")
         if not (_is_address(host) or host_allowed(host, (self._host, *routes.settings.allowed_hosts))):
-            raise RequestError(INVALID_REQUEST, "Forbidden: this Host is not allowed", status=403)
+            raise host_refused(host)
         if origin is not None and not origin_allowed(origin, host, ()):
-            raise RequestError(INVALID_REQUEST, "Forbidden: this Origin is not allowed", status=403)
+            raise origin_refused(origin, key="")
         if head.path in (ALIVE, READY):
             if routes.settings.tokens is not None:
                 exchange.take_credentials()

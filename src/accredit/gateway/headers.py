@@ -19,6 +19,7 @@ from accredit.errors import RequestError
 from accredit.gateway.media_types import is_json_request
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, names_modern, routing_headers
+from accredit.limits import MAX_QUOTED
 from accredit.tokens import without_authorization
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -32,6 +33,9 @@ EVENT_STREAM: RawHeaders = [
     (b"cache-control", b"no-cache, no-transform"),
 ]
 
+_HOST = r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?::[0-9]{1,5})?"
+_HOSTS = re.compile(_HOST)
+_ORIGINS = re.compile(rf"[a-z][a-z0-9+.-]{{0,30}}://{_HOST}")
 _OF_UNJUDGED = frozenset({b"content-type", b"date", b"server", b"vary", b"x-accel-buffering"})
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
@@ -243,3 +247,23 @@ def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str,
         return False
     same = host is not None and netloc == host.decode("latin-1").lower()
     return same and host_allowed(netloc.encode("latin-1"), tuple(_LOOPBACK_HOSTS))
+
+
+def host_refused(host: bytes | None) -> RequestError:
+    """Return the refusal of a `Host` that is not allowed. It says what would allow it, where that is a host at all."""
+    found = _HOSTS.fullmatch(_short(host))
+    what = f': if that is a name of this gateway, add "{found[1]}" to gateway.allowed_hosts' if found else ""
+    return RequestError(INVALID_REQUEST, f"Forbidden: this Host is not allowed{what}", status=403)
+
+
+def origin_refused(origin: bytes, *, key: str = "gateway.allowed_origins") -> RequestError:
+    """Return the refusal of an `Origin` that is not allowed. It says what would allow it, where that is the origin of a
+    page at all and there is a `key` for it."""
+    text = _short(origin)
+    what = f': if the page is yours, add "{text}" to {key}' if key and _ORIGINS.fullmatch(text) else ""
+    return RequestError(INVALID_REQUEST, f"Forbidden: this Origin is not allowed{what}", status=403)
+
+
+def _short(value: bytes | None) -> str:
+    """Return a header's value for a comparison, "" if it is too long to be quoted."""
+    return value.decode("latin-1").lower() if value is not None and len(value) <= MAX_QUOTED else ""

@@ -21,8 +21,10 @@ from accredit.gateway.headers import (
     SESSION_HEADER,
     check_once,
     host_allowed,
+    host_refused,
     origin_allowed,
     origin_listed,
+    origin_refused,
 )
 from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
@@ -84,9 +86,9 @@ class Endpoint(Intake[Exchange]):
         headers = exchange.head.headers
         host, origin = headers.get(b"host"), headers.get(b"origin")
         if not host_allowed(host, self._settings.allowed_hosts):
-            raise RequestError(INVALID_REQUEST, "Forbidden: this Host is not allowed", status=403)
+            raise host_refused(host)
         if origin is not None and not origin_allowed(origin, host, self._settings.allowed_origins):
-            raise RequestError(INVALID_REQUEST, "Forbidden: this Origin is not allowed", status=403)
+            raise origin_refused(origin)
 
     async def _get(self, exchange: Exchange) -> None:
         session = exchange.head.session  # as the client knows it
