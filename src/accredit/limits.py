@@ -931,8 +931,8 @@ REVOCATION_CHECK_SECONDS = 0.5
 """The interval between checks whether a revocation list has changed. A change takes effect within 2 s."""
 
 SEEN_LISTS = 1_024
-"""Revocation lists, by their places and issuers, of which all workers know how new they are: 16 KiB. Of more, two that
-share a place make a new worker refuse rather than forget."""
+"""Issuers of revocation lists of which all workers know how new their newest list is: 16 KiB. Of more, two that share a
+place make a new worker refuse rather than forget."""
 
 # --- the agent's side -------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The real `accredit` command: what it prints, what it refuses, and that a refusal starts nothing."""
 
 import json
+import re
 import socket
 import ssl
 import stat
@@ -306,15 +307,20 @@ def test_check_says_it_as_json(text: str, upstream: str | None, exposed: bool, t
     assert found == {"ok": True, "file": f"{tmp_path}/accredit.toml", "upstream": upstream, **modes}
 
 
-def test_check_tells_of_a_revocation_list_that_is_not_there_yet(tmp_path: Path) -> None:
+def test_a_gateway_does_not_start_without_a_list_that_it_names__and_does_with_the_one_that_the_remedy_makes(
+    tmp_path: Path,
+) -> None:
     write_key(tmp_path / "owner.key", make_key("human", "Owner", 1_800_000_000))
     proofs = '[gateway]\nid = "mail"\n[proofs]\nmode = "required"\n'
     write(tmp_path, URL + proofs + ROOT + '[proofs.revocation]\nfiles = ["revoked.json"]\n')
-    done = accredit("config", "check", folder=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"note: {tmp_path}/revoked.json: there is no list yet" in done.stdout
-    found = json.loads(accredit("config", "check", "--json", folder=tmp_path).stdout)
-    assert found["awaited"].startswith(f"{tmp_path}/revoked.json: ")
+    for command in (("config", "check"), ("serve",)):
+        done = accredit(*command, folder=tmp_path)
+        assert done.returncode == 2
+        assert f"{tmp_path}/revoked.json: can't be read" in done.stderr
+        remedy = re.search(r"`accredit (revoke --list \S+ --empty --issuer) KEY`", done.stderr)
+        assert remedy is not None, done.stderr
+    assert accredit(*remedy[1].split(), "owner.key", folder=tmp_path).returncode == 0
+    assert accredit("config", "check", folder=tmp_path).returncode == 0
 
 
 def test_show_masks_secrets_and_names_origins(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Por
     """Return `ports` with what answers the questions of decisions. What they have remembered stays, needed or not."""
     _load_libraries(loaded, proofs)
     tokens, judged = loaded.config.tokens.mode, proofs is not None and proofs.judged
-    key_sets, revocations = _key_sets(loaded, ports.key_sets) if tokens != "off" else None, None
+    key_sets, revocations = _key_sets(loaded, ports.key_sets) if tokens != "off" else None, ports.revocations
     opened, tasks, store = ports.store, ports.tasks, store_of(loaded)
     if loaded.config.quotas.by_number and opened is None:
         check_store(store)

@@ -36,6 +36,7 @@ from accredit.gateway import GatewaySettings
 from accredit.gateway.settings import RoundsSettings
 from accredit.keys import ReadFiles, reading
 from accredit.rounds import KeyRing
+from accredit.stores import RevocationLists
 
 _logger = logging.getLogger("accredit.app")
 
@@ -109,7 +110,10 @@ def warn_of_observing(servers: Sequence[GatewaySettings]) -> None:
 def first_ports(now: Configured) -> Ports:
     """Return the adapters of a gateway that starts. Raises `ConfigurationError`."""
     with reading(now.files):
-        return assemble(now.loaded, now.servers[0].proofs)
+        ports = assemble(now.loaded, now.servers[0].proofs)
+        if isinstance(ports.revocations, RevocationLists):
+            ports.revocations.remember()
+        return ports
 
 
 def next_ports(now: Configured, ports: Ports) -> Ports:

@@ -6,6 +6,8 @@ I/O.
 2. Whoever extends a list waits for whoever does so already, so that neither's entry is lost.
 3. All that a list has stays in it, and its time never goes back, also if it is later than this machine's: an older list
    would not count.
+4. A list that is begun without entries has the lowest time there is: it is older than any that was lost, so that no
+   gateway takes it for what came after that one.
 """
 
 import contextlib
@@ -25,8 +27,11 @@ from accredit.stores.postgres.revocation_lists import change_list as change_list
 from accredit.stores.rules import ListChange
 from accredit.stores.sqlite.revocation_lists import change_list
 
+_BEGINNING = 0
+"""The time of a list without entries, in unix seconds (rule 4)."""
+
 _Extend = Callable[[bytes | None], bytes]
-"""Takes a list's bytes (None if there is none yet) and returns those of the list with the new entry."""
+"""Takes a list's bytes (None if there is none yet) and returns those of the list that is to be there."""
 
 
 def revoke(cert_id: str, key: SigningKey, place: Path | LogStore, where: str) -> ListChange:
@@ -36,6 +41,28 @@ def revoke(cert_id: str, key: SigningKey, place: Path | LogStore, where: str) ->
     def extend(old: bytes | None) -> bytes:
         return _extended(old, cert_id, key, where)
 
+    return _changed(place, key, extend)
+
+
+def begin_list(key: SigningKey, place: Path | LogStore, where: str) -> ListChange:
+    """Make the key's list, without entries; one that has none already stays as it is. Raises `ConfigurationError`, also
+    for a list that has entries: then nothing is changed."""
+
+    def begin(old: bytes | None) -> bytes:
+        if old is None:
+            return issue_revocation_list(key.signer, (), _BEGINNING).encode() + b"\n"
+        held = len(_verified(old, key, where).revoked_certs)
+        if held:
+            raise ConfigurationError(
+                f"{where} is there, and holds {held} in all: an empty list would take that back",
+                "leave it as it is, or name another file",
+            )
+        return old
+
+    return _changed(place, key, begin)
+
+
+def _changed(place: Path | LogStore, key: SigningKey, extend: _Extend) -> ListChange:
     return _in_file(place, extend) if isinstance(place, Path) else _in_store(place, key, extend)
 
 

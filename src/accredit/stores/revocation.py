@@ -5,15 +5,21 @@ A list is in force if, in this order:
 1. it can be read and decodes strictly;
 2. its issuer's public key is among those that were given;
 3. that key signed it;
-4. it is not older than the one in force; if it is of the same second, it has all ids of the one in force;
-5. no worker that shares memory with this one has had a newer one in force (`seen_lists`): else there is no answer.
+4. it is not older than the one in force at its place; if it is of the same second, it has all ids of that one;
+5. no worker that shares memory with this one has had a newer one of its issuer in force (`seen_lists`), wherever that
+   lay: else there is no answer.
 
-At the start, a list that is not valid is an error. A file that is not there yet, in a folder that is, holds no list:
-`problem` says so until `accredit revoke` makes it. Later, the last good list of its issuer stays in force, and so it
-does if the list disappears; `problem` says so. If this process has no file descriptors left to look with, there is no
-answer: otherwise whoever can use them up could hide a revocation. Nor is there one while a database can't be asked. An
-id counts for all certificates, whoever listed it.
-Not checked: whether the list's issuer has issued that certificate.
+At the start, a list that is not valid is an error, and so is a file that is not there: an empty list is a signed one.
+Later, the last good list of its issuer stays in force, and so it does if the list disappears; `problem` says so. Lists
+are compared by their issuers: whoever takes another one's place (`before`) needs for each list that was in force one of
+the same issuer that may replace it by rule 4, in any place. An SQLite store remembers the newest list of each issuer
+that was in force: at the next start that one counts as well, until one that is as new is there.
+
+If this process has no file descriptors left to look with, there is no answer: otherwise whoever can use them up could
+hide a revocation. Nor is there one while a database can't be asked. An id counts for all certificates, whoever listed
+it, and in whatever place.
+Not checked: whether the list's issuer has issued that certificate; at a start, what was in force where the store
+remembers nothing of it.
 """
 
 import asyncio
@@ -21,53 +27,20 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from accredit.base.files import open_file
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
-from accredit.limits import (
-    MAX_STATEMENT_BYTES,
-    REVOCATION_CHECK_SECONDS,
-    STORE_WAIT_SECONDS,
-)
+from accredit.limits import REVOCATION_CHECK_SECONDS, STORE_WAIT_SECONDS
 from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
+from accredit.stores.list_sources import FileOfList, KnownLists, ListSource, NotThere, RemoteLists, StoredLists
 from accredit.stores.seen_lists import SeenLists
-from accredit.stores.sqlite.revocation_lists import list_versions, read_lists
+from accredit.stores.sqlite.revocation_lists import remember_list
 
 _REMEDY = "restore the list, or make it anew with `accredit revoke`"
 _LATE = "the revocation lists can't be read in time"
-
-
-class ListSource(Protocol):
-    """A place of lists. Both methods raise `StoreUnavailable`."""
-
-    @property
-    def name(self) -> str:
-        """The place, for people."""
-        ...
-
-    def stamp(self) -> object:
-        """Return a value that changes when the lists do, and is fast to get."""
-        ...
-
-    def read(self) -> Sequence[bytes]:
-        """Return the present lists."""
-        ...
-
-
-class RemoteLists(ListSource, Protocol):
-    """A place that has to be asked first. Both methods raise `StoreUnavailable`."""
-
-    async def fetch(self) -> None:
-        """Ask for what is new: `stamp` and `read` return that."""
-        ...
-
-    def fetch_once(self) -> None:
-        """Do the same without an event loop, and leave nothing open."""
-        ...
 
 
 class RevocationLists:
@@ -85,18 +58,19 @@ class RevocationLists:
         on_problem: Callable[[str], None] | None = None,
         before: "RevocationLists | None" = None,
     ) -> None:
-        """`before` is who looked until now: what it has seen in one of these places is in force here, too, and an older
-        list is none."""
+        """`before` is who looked until now: what was in force there is in force here, too, and an older list is
+        none."""
         self._keys = keys
         self._on_problem = on_problem
+        self._before = before
         self._seen = SeenLists() if before is None else before._seen
-        self._watched = [_Watched(_File(path)) for path in files]
+        self._watched = [_Watched(FileOfList(path)) for path in files]
         self._remote = None if isinstance(store, Path) else store
+        self._memory = store if isinstance(store, Path) else None
         if store is not None:
-            self._watched.append(_Watched(_Stored(store) if isinstance(store, Path) else store))
-        seen = {each.name: each for each in before._watched} if before is not None else {}
-        for each in self._watched:
-            each.go_on(seen.get(each.name), keys)
+            self._watched.append(_Watched(StoredLists(store) if isinstance(store, Path) else store))
+        self._known = _Watched(KnownLists(store)) if isinstance(store, Path) else None
+        """What the store remembers, as far as nothing that is there replaces it."""
         self._told: str | None = None
         self._unseen: str | None = None
         """Why the last attempt could not even look at the lists, or None."""
@@ -104,35 +78,51 @@ class RevocationLists:
         self._looking: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Read all lists for the first time. Raises `ConfigurationError` for one that is not valid, or is gone.
+        """Read all lists for the first time. Raises `ConfigurationError` for one that is not valid or not there, or if
+        one that was in force `before` is replaced by none.
 
-        A file that is not there yet is a problem, which the next look tells. A database that does not answer is asked
-        again when it is needed.
+        A database that does not answer is asked again when it is needed.
         """
         if self._remote is not None:
             with contextlib.suppress(StoreUnavailable):
                 self._remote.fetch_once()
+        if self._known is not None:
+            with contextlib.suppress(StoreUnavailable):  # the look at the store itself says so
+                self._known.look(self._keys)
+        self._look_at_all()
         for each in self._watched:
-            each.look(self._keys)
-            each.note(self._seen)
-            if each.problem is not None and not each.awaited:
+            if each.problem is not None:
                 raise ConfigurationError(f"proofs.revocation: {each.problem.what}", each.problem.remedy)
+        before, self._before = self._before, None
+        for issuer_id, old in [] if before is None else before._lists():
+            if issuer_id in self._keys and (fault := self._unreplaced(issuer_id, old)) is not None:
+                raise ConfigurationError(f"proofs.revocation: the list of {issuer_id} does not count: {fault}", _REMEDY)
+        missed = self._missed()
+        if missed is not None:
+            raise ConfigurationError(f"proofs.revocation: {missed}", _REMEDY)
+
+    def remember(self) -> None:
+        """Have an SQLite store remember what was loaded, if it can be written now: else the next look does it.
+        Blocking."""
+        with contextlib.suppress(StoreUnavailable):
+            if self._memory is not None:
+                self._remember(self._memory)
 
     async def is_revoked(self, cert_id: str) -> bool:
         """Return whether a list in force has this id. Raises `StoreUnavailable` if the lists could not be looked at
         lately."""
         await self.check()
-        return any(cert_id in each.revoked for each in self._watched)
+        return any(cert_id in each.revoked for each in self._places())
 
     def size(self) -> tuple[int, int]:
         """Return how many lists are in force, and how many certificates are in them, as of the last look."""
-        return sum(len(each.digests) for each in self._watched), len(
-            frozenset[str]().union(*(each.revoked for each in self._watched))
+        return sum(len(each.digests) for each in self._places()), len(
+            frozenset[str]().union(*(each.revoked for each in self._places()))
         )
 
     def has_list(self, sha256: str) -> bool:
         """Return whether a list with this SHA-256 is in force, as of the last look."""
-        return any(sha256 in each.digests for each in self._watched)
+        return any(sha256 in each.digests for each in self._places())
 
     def problem(self) -> str | None:
         """Return why a list may be out of date, as of the last look, or None."""
@@ -164,13 +154,11 @@ class RevocationLists:
     async def _look(self) -> None:
         begun = time.monotonic()
         try:
-            if self._remote is not None:
-                await self._remote.fetch()
-            for each in self._watched:
-                await asyncio.to_thread(each.look, self._keys)
-                each.note(self._seen)
-            for each in self._watched:
-                each.check_seen(self._seen, self._keys)
+            missed = await self._look_once() and await self._look_once()  # it may have come behind the first look
+            if missed is not None:
+                raise StoreUnavailable(missed)
+            if self._memory is not None and any(each.new_ones() for each in self._watched):
+                await asyncio.to_thread(self._remember, self._memory)
         except StoreUnavailable as error:
             self._unseen = str(error)
         else:
@@ -179,6 +167,56 @@ class RevocationLists:
         finally:
             self._looking = None
             self._tell()
+
+    async def _look_once(self) -> str | None:
+        """Return whose list was newer elsewhere, or None. Raises `StoreUnavailable`."""
+        if self._remote is not None:
+            await self._remote.fetch()
+        await asyncio.to_thread(self._look_at_all)
+        return self._missed()
+
+    def _look_at_all(self) -> None:
+        """Blocking. Raises `StoreUnavailable`."""
+        for each in self._watched:
+            each.look(self._keys)
+        for each in self._places():
+            each.leave(self._is_replaced)
+        for _, revoked in self._lists():
+            self._seen.note(revoked)
+
+    def _places(self) -> "list[_Watched]":
+        return self._watched if self._known is None else [*self._watched, self._known]
+
+    def _lists(self) -> list[tuple[str, RevocationList]]:
+        """Return all lists in force, with their issuers."""
+        return [(issuer_id, held.list) for each in self._places() for issuer_id, held in each.in_force.items()]
+
+    def _is_replaced(self, issuer_id: str, old: RevocationList) -> bool:
+        """Return whether a list that is there may stand for one that is gone from its place."""
+        return any(
+            _rollback(old, each.in_force[issuer_id].list) is None for each in self._watched if each.has(issuer_id)
+        )
+
+    def _unreplaced(self, issuer_id: str, old: RevocationList) -> str | None:
+        """Return why nothing in force here may stand for a list that was, or None."""
+        faults = [_rollback(old, revoked) for issuer, revoked in self._lists() if issuer == issuer_id]
+        return None if None in faults else faults[0] if faults else "it is in none of the places that are named"
+
+    def _missed(self) -> str | None:
+        """Return whose list was newer elsewhere (rule 5), or None."""
+        for issuer_id in self._keys:
+            here = [revoked for issuer, revoked in self._lists() if issuer == issuer_id]
+            if self._seen.misses(issuer_id, here):
+                return f"the list of {issuer_id} was newer: {_REMEDY}"
+        return None
+
+    def _remember(self, store: Path) -> None:
+        """Have the store remember what is in force. Blocking. Raises `StoreUnavailable`."""
+        for each in self._watched:
+            for issuer_id, held in each.new_ones():
+                key = self._keys[issuer_id]
+                remember_list(store, issuer_id, held.text, lambda old, held=held, key=key: _replaces(held, old, key))
+            each.remembered()
 
     def _tell(self) -> None:
         problem = self.problem()
@@ -192,8 +230,11 @@ class _Problem(NamedTuple):
     remedy: str
 
 
-class _NotThere(StoreUnavailable):
-    """A file that does not exist, in a folder that does."""
+class _Held(NamedTuple):
+    list: RevocationList
+    text: bytes
+    sha256: str
+    """In lower-case hex."""
 
 
 class _Watched:
@@ -203,24 +244,25 @@ class _Watched:
         self.revoked: frozenset[str] = frozenset()
         self.digests: frozenset[str] = frozenset()
         """The SHA-256 of the lists in force, in lower-case hex."""
-        self.problem: _Problem | None = None
-        self.awaited = False
-        """Whether the source is a file that is not there, and none of its lists was ever seen."""
+        self.in_force: dict[str, _Held] = {}
+        """By issuer."""
         self._source = source
         self._stamp: object = None
-        self._in_force: dict[str, RevocationList] = {}
-        self._digests: dict[str, str] = {}
+        self._fault: _Problem | None = None
+        self._gone: set[str] = set()
+        """The issuers whose lists are in force, and not there any more."""
+        self._remembered: dict[str, _Held] = {}
 
     @property
-    def name(self) -> str:
-        """The place, for people."""
-        return self._source.name
+    def problem(self) -> _Problem | None:
+        """What is wrong with this place, if anything is."""
+        if self._fault is None and self._gone:
+            return self._named(f"the list of {min(self._gone)} is gone")
+        return self._fault
 
-    def go_on(self, before: "_Watched | None", keys: Mapping[str, HybridPublicKey]) -> None:
-        """Begin with what was in force until now, as far as its issuers are known."""
-        if before is not None:
-            self._in_force = {issuer: each for issuer, each in before._in_force.items() if issuer in keys}
-            self._digests = {issuer: before._digests[issuer] for issuer in self._in_force}
+    def has(self, issuer_id: str) -> bool:
+        """Return whether an issuer's list was there when the place was last read."""
+        return issuer_id in self.in_force and issuer_id not in self._gone
 
     def look(self, keys: Mapping[str, HybridPublicKey]) -> None:
         """Read what is new. A list that is not valid changes only `problem`. Raises `StoreUnavailable`."""
@@ -231,57 +273,62 @@ class _Watched:
             texts = self._source.read()
         except StoreUnavailable as error:
             self._stamp = None  # so that the next look reads again
-            self.awaited = isinstance(error, _NotThere) and not self._in_force
-            what = (
-                f"{self._source.name}: there is no list yet; `accredit revoke` makes it" if self.awaited else str(error)
-            )
-            self.problem = _Problem(what, "see to it that it can be read")
+            remedy = error.remedy if isinstance(error, NotThere) else "see to it that it can be read"
+            self._fault = _Problem(str(error), remedy)
             _check_descriptors()
             return
-        self._stamp, self.awaited = stamp, False
-        missing = dict(self._in_force)
+        self._stamp = stamp
+        gone = set(self.in_force)
         problem = None
         for text in texts:
             issuer_id, fault = self._admit(text, keys)
-            missing.pop(issuer_id, None)
+            gone.discard(issuer_id)
             problem = problem or fault
-        for issuer_id in missing:
-            problem = problem or self._fault(f"the list of {issuer_id} is gone")
-        self.problem = problem
-        self.revoked = frozenset(cert_id for each in self._in_force.values() for cert_id in each.revoked_certs)
-        self.digests = frozenset(self._digests.values())
+        self._gone, self._fault = gone, problem
+        self._count()
 
-    def note(self, seen: SeenLists) -> None:
-        """Say what is in force here."""
-        for each in self._in_force.values():
-            seen.note(self.name, each)
+    def leave(self, is_replaced: Callable[[str, RevocationList], bool]) -> None:
+        """Let go of lists that are gone from here and that others replace."""
+        if isinstance(self._source, KnownLists):  # a memory of lists: that one is there says nothing
+            self._gone = set(self.in_force)
+        replaced = {each for each in self._gone if is_replaced(each, self.in_force[each].list)}
+        if replaced and self._fault is None:
+            self._gone -= replaced
+            self.in_force = {issuer_id: held for issuer_id, held in self.in_force.items() if issuer_id not in replaced}
+            self._count()
 
-    def check_seen(self, seen: SeenLists, keys: Iterable[str]) -> None:
-        """Apply rule 5. Raises `StoreUnavailable`."""
-        for issuer_id in keys:
-            if seen.misses(self.name, issuer_id, self._in_force.get(issuer_id)):
-                raise StoreUnavailable(f"{self.name}: the list of {issuer_id} was newer: {_REMEDY}")
+    def new_ones(self) -> list[tuple[str, _Held]]:
+        """Return the lists that came into force since `remembered`, with their issuers."""
+        return [each for each in self.in_force.items() if self._remembered.get(each[0]) != each[1]]
+
+    def remembered(self) -> None:
+        """Note that there is a memory of all that is in force."""
+        self._remembered = dict(self.in_force)
+
+    def _count(self) -> None:
+        self.revoked = frozenset(cert_id for held in self.in_force.values() for cert_id in held.list.revoked_certs)
+        self.digests = frozenset(held.sha256 for held in self.in_force.values())
 
     def _admit(self, text: bytes, keys: Mapping[str, HybridPublicKey]) -> tuple[str, _Problem | None]:
         """Return a list's issuer, and why it is not valid, or None: then it is in force."""
         try:
             revoked = RevocationList.decode(text)
         except WireError as error:
-            return "", self._fault(f"not a revocation list: {str(error).removeprefix('wire: ')}")
+            return "", self._named(f"not a revocation list: {str(error).removeprefix('wire: ')}")
         key = keys.get(revoked.issuer_id)
         if key is None:
-            return revoked.issuer_id, self._fault(
+            return revoked.issuer_id, self._named(
                 f"its issuer {excerpt(revoked.issuer_id)} is not known here",
                 "name the issuer's public key in the configuration, or take the list out",
             )
-        fault = revocation_list_fault(revoked, key) or _rollback(self._in_force.get(revoked.issuer_id), revoked)
+        old = self.in_force.get(revoked.issuer_id)
+        fault = revocation_list_fault(revoked, key) or _rollback(old.list if old is not None else None, revoked)
         if fault:
-            return revoked.issuer_id, self._fault(f"the list of {revoked.issuer_id} does not count: {fault}")
-        self._in_force[revoked.issuer_id] = revoked
-        self._digests[revoked.issuer_id] = hashlib.sha256(text).hexdigest()
+            return revoked.issuer_id, self._named(f"the list of {revoked.issuer_id} does not count: {fault}")
+        self.in_force[revoked.issuer_id] = _Held(revoked, text, hashlib.sha256(text).hexdigest())
         return revoked.issuer_id, None
 
-    def _fault(self, what: str, remedy: str = _REMEDY) -> _Problem:
+    def _named(self, what: str, remedy: str = _REMEDY) -> _Problem:
         return _Problem(f"{self._source.name}: {what}", remedy)
 
 
@@ -307,52 +354,12 @@ def _rollback(old: RevocationList | None, new: RevocationList) -> str | None:
     return None if set(old.revoked_certs) <= set(new.revoked_certs) else "it leaves out what one of the same second has"
 
 
-class _File:
-    """A file that holds one list."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.name = str(path)
-
-    def stamp(self) -> object:
-        """Return its device, inode, size and time of change."""
-        try:
-            status = self._path.stat()
-        except OSError as error:
-            raise self._unreadable(error) from None
-        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-    def read(self) -> Sequence[bytes]:
-        """Return the one list."""
-        try:
-            with open_file(self._path) as file:
-                # One byte more than may be decoded, so that a longer list is refused as too long.
-                return [file.read(MAX_STATEMENT_BYTES + 1)]
-        except OSError as error:
-            raise self._unreadable(error) from None
-
-    def _unreadable(self, error: OSError) -> StoreUnavailable:
-        away = not os.path.lexists(self._path) and self._path.parent.is_dir()
-        return (_NotThere if away else StoreUnavailable)(f"{self._path}: can't be read: {error.strerror}")
-
-
-class _Stored:
-    """An SQLite store with one list per issuer. It need not exist yet."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.name = str(path)
-
-    def stamp(self) -> object:
-        """Return the file's inode, and the lists' versions."""
-        try:
-            inode = self._path.stat().st_ino
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise StoreUnavailable(f"{self._path}: can't be read: {error.strerror}") from None
-        return inode, list_versions(self._path)
-
-    def read(self) -> Sequence[bytes]:
-        """Return all lists."""
-        return read_lists(self._path) if self._path.exists() else ()
+def _replaces(held: _Held, old: bytes | None, key: HybridPublicKey) -> bool:
+    """Return whether a list is to be remembered in the place of what is. What its issuer has not signed is nothing."""
+    if old is None:
+        return True
+    try:
+        remembered = RevocationList.decode(old)
+    except WireError:
+        return True
+    return revocation_list_fault(remembered, key) is not None or _rollback(remembered, held.list) is None

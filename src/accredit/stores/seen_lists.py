@@ -4,14 +4,15 @@ memory, mapped before workers are forked.
 A worker that takes another one's place may find a list gone, or an older one in its place. By this it knows that there
 was a newer one, so that it does not take what the others refuse.
 
-There is one place for each source and issuer, and what is in it only grows. Workers write without a lock: what one
-writes over another one's is written again at that one's next look, half a second later. A place that two would have
-when all are taken is shared, and the older list of the two does not count as read then: no answer is a refusal.
+There is one place for each issuer, wherever its lists lie, and what is in it only grows. Workers write without a lock:
+what one writes over another one's is written again at that one's next look, half a second later. A place that two would
+have when all are taken is shared, and the older list of the two does not count as read then: no answer is a refusal.
 """
 
 import hashlib
 import mmap
 import struct
+from collections.abc import Iterable
 
 from accredit.limits import SEEN_LISTS
 from accredit.ratify import RevocationList
@@ -30,20 +31,20 @@ class SeenLists:
         """Map the memory: processes that are forked from now on share it."""
         self._memory = mmap.mmap(-1, SEEN_LISTS * _PLACE.size)
 
-    def note(self, source: str, revoked: RevocationList) -> None:
+    def note(self, revoked: RevocationList) -> None:
         """Say that a list is in force here."""
-        start, name, seen = self._place(source, revoked.issuer_id)
+        start, name, seen = self._place(revoked.issuer_id)
         newest = _age(revoked)
         if seen < newest:
             _PLACE.pack_into(self._memory, start, name, newest)
 
-    def misses(self, source: str, issuer_id: str, revoked: RevocationList | None) -> bool:
-        """Return whether somebody has seen a newer list of an issuer than what is in force here, if anything is."""
-        _, _, seen = self._place(source, issuer_id)
-        return seen > (_age(revoked) if revoked is not None else 0)
+    def misses(self, issuer_id: str, here: Iterable[RevocationList]) -> bool:
+        """Return whether somebody has seen a newer list of an issuer than those of it that are in force here."""
+        _, _, seen = self._place(issuer_id)
+        return seen > max(map(_age, here), default=0)
 
-    def _place(self, source: str, issuer_id: str) -> tuple[int, bytes, int]:
-        name = hashlib.sha256(f"{len(source)} {source} {issuer_id}".encode("utf-8", "surrogatepass")).digest()[:8]
+    def _place(self, issuer_id: str) -> tuple[int, bytes, int]:
+        name = hashlib.sha256(issuer_id.encode("utf-8", "surrogatepass")).digest()[:8]
         first = int.from_bytes(name, "big") % SEEN_LISTS
         for step in range(SEEN_LISTS):
             start = (first + step) % SEEN_LISTS * _PLACE.size

@@ -24,7 +24,12 @@ from accredit.stores import RevocationLists
 from accredit.stores.revocation import _Watched
 from accredit.stores.sqlite.revocation_lists import change_list, list_versions, read_lists
 
-pytestmark = pytest.mark.holds("stores/revocation")
+pytestmark = [
+    pytest.mark.holds("stores/revocation"),
+    pytest.mark.holds("stores/list_sources"),
+    pytest.mark.holds("stores/seen_lists"),
+    pytest.mark.holds("stores/sqlite/revocation_lists"),
+]
 
 WORLD = World()
 KEYS = {key.id: key.public_key for key in (WORLD.owner, WORLD.agent)}
@@ -126,35 +131,15 @@ def test_a_list_that_can_not_be_there_stops_the_start(file: Path, tmp_path: Path
             loaded(path)
 
 
-def test_a_list_that_is_not_there_yet_is_told__and_counts_as_soon_as_it_is(file: Path) -> None:
-    told: list[str] = []
-
-    async def main() -> None:
-        lists = loaded(file, told=told.append)
-        problem = lists.problem()
-        assert problem is not None
-        assert str(file) in problem
-        assert "there is no list yet" in problem
-        assert await revoked(lists, "one") == []
-        assert told == [problem]
-        file.write_bytes(signed("one"))
-        assert await revoked(lists, "one") == ["one"]
-        assert lists.problem() is None
-
-    run(main())
-
-
-@pytest.mark.parametrize(("data", "word"), NO_LISTS.values(), ids=NO_LISTS)
-def test_what_comes_in_the_place_of_a_list_that_was_awaited_and_does_not_count_revokes_nothing_and_is_told(
-    data: bytes, word: str, file: Path
-) -> None:
-    async def main() -> None:
-        lists = loaded(file)
-        put(file, data)
-        assert await revoked(lists, "one") == []
-        assert word in (lists.problem() or "")
-
-    run(main())
+def test_a_list_that_is_named_and_not_there_stops_the_start__and_the_remedy_makes_an_empty_one(file: Path) -> None:
+    for path in (file, file.parent / "not mounted" / file.name):
+        with pytest.raises(ConfigurationError, match="can't be read") as refused:
+            loaded(path)
+        assert f"accredit revoke --list {path} --empty --issuer KEY" in refused.value.remedy
+    put(file, signed())
+    lists = loaded(file)
+    assert run(revoked(lists, "one")) == []
+    assert lists.problem() is None
 
 
 def test_a_list_that_was_in_force_and_is_gone_stops_a_reload(file: Path) -> None:
@@ -457,6 +442,115 @@ def test_a_reload_takes_no_list_back_to_an_older_one__and_reads_a_newer_one_at_o
         after({})
 
 
+def succeeded(before: RevocationLists, *files: Path, store: Path | None = None, keys: Any = KEYS) -> RevocationLists:
+    """Who takes its place after a reload."""
+    lists = RevocationLists(files, keys, store=store, before=before)
+    lists.load()
+    return lists
+
+
+@pytest.mark.parametrize("ids", [(), ("two",), ("one", "two")])
+@pytest.mark.parametrize("at", [NOW - 1, NOW])
+def test_a_reload_that_names_the_list_anew_takes_no_revocation_back(ids: tuple[str, ...], at: int, file: Path) -> None:
+    put(file, signed("one"))
+    before = loaded(file)
+    other = file.with_name("other.json")
+    put(other, signed(*ids, at=at))
+    if at == NOW and "one" in ids:
+        assert run(revoked(succeeded(before, other), "one", "two")) == ["one", "two"]
+        return
+    with pytest.raises(ConfigurationError, match=f"the list of {WORLD.owner.id} does not count: it "):
+        succeeded(before, other)
+
+
+def test_a_reload_that_names_no_list_any_more_takes_no_revocation_back(file: Path, store: Path) -> None:
+    put(file, signed("one"))
+    before = loaded(file, store=store)
+    with pytest.raises(ConfigurationError, match="in none of the places"):
+        succeeded(before, store=store)
+    assert run(revoked(succeeded(before, keys={}), "one")) == []  # nor is its issuer anybody's any more
+
+
+@pytest.mark.parametrize("direction", ["file to store", "store to file"])
+def test_a_list_may_move_by_a_reload__and_is_compared_with_what_it_was(direction: str, file: Path, store: Path) -> None:
+    put_into_store(store, signed(by=WORLD.agent), WORLD.agent.id)
+    if direction == "file to store":
+        put(file, signed("one"))
+        before = loaded(file, store=store)
+        put_into_store(store, signed("one", "two", at=NOW + 1))
+        lists = succeeded(before, store=store)
+        file.unlink()
+    else:
+        put_into_store(store, signed("one"))
+        before = loaded(store=store)
+        put(file, signed("one", "two", at=NOW + 1))
+        with closing(sqlite3.connect(store, isolation_level=None)) as other:
+            other.execute("DELETE FROM revocations WHERE issuer_id = ?", (WORLD.owner.id,))
+        lists = succeeded(before, file, store=store)
+    assert run(revoked(lists, "one", "two")) == ["one", "two"]
+    assert lists.problem() is None
+
+
+def test_of_two_places_the_older_list_is_no_fault__and_neither_is_forgotten(file: Path, store: Path) -> None:
+    put(file, signed("one", at=NOW - 5))
+    put_into_store(store, signed("two"))
+    lists = loaded(file, store=store)
+    assert run(revoked(lists, "one", "two")) == ["one", "two"]
+    assert lists.problem() is None
+    assert run(revoked(succeeded(lists, file, store=store), "one", "two")) == ["one", "two"]
+
+
+@pytest.mark.parametrize("left", ["older", "deleted", "empty"])
+def test_a_start_takes_no_revocation_back_that_its_store_remembers(left: str, file: Path, store: Path) -> None:
+    put(file, signed(at=NOW - 10))
+    if left == "deleted":
+        put_into_store(store, signed("one"))
+    else:
+        put(file, signed("one"))
+
+    async def main() -> None:
+        first = loaded(file, store=store)
+        assert await revoked(first, "one", "two") == ["one"]
+        if left == "deleted":
+            with closing(sqlite3.connect(store, isolation_level=None)) as other:
+                other.execute("DELETE FROM revocations")
+        else:
+            put(file, signed(at=NOW - 10) if left == "older" else signed(at=0))
+        started = loaded(file, store=store)
+        assert await revoked(started, "one", "two") == ["one"]
+        put(file, signed("one", "two", at=NOW + 1))
+        assert await revoked(started, "one", "two") == ["one", "two"]
+        put(file, signed("two", at=NOW + 2))  # the issuer's own word, and newer
+        assert await revoked(started, "one", "two") == ["two"]
+        assert await revoked(loaded(file, store=store), "one", "two") == ["two"]
+
+    run(main())
+
+
+def test_what_a_store_remembers_and_its_issuer_did_not_sign_counts_for_nothing(file: Path, store: Path) -> None:
+    put(file, signed("one"))
+
+    async def main() -> None:
+        await revoked(loaded(file, store=store), "one")
+        later = replace(issue_revocation_list(WORLD.owner.signer(), ["x"], NOW + 9), revoked_certs=("two",)).encode()
+        for text in (later, b"garbage", signed("two", by=WORLD.sub)):
+            with closing(sqlite3.connect(store, isolation_level=None)) as other:
+                other.execute("UPDATE known_lists SET list = ?", (text,))
+            lists = loaded(file, store=store)
+            assert await revoked(lists, "one", "two") == ["one"]
+            assert lists.problem() is None
+        put(file, signed(at=NOW - 1))
+        assert await revoked(loaded(file, store=store), "one") == ["one"]  # it was put right
+
+    run(main())
+
+
+def test_nobody_remembers_a_list_in_a_store_that_only_looked(file: Path, store: Path) -> None:
+    put(file, signed("one"))
+    loaded(file, store=store)
+    assert not store.exists()
+
+
 def test_who_has_a_list_learns_whether_it_is_in_force__and_not_from_one_that_does_not_count(
     file: Path, store: Path
 ) -> None:
@@ -484,31 +578,36 @@ def test_who_has_a_list_learns_whether_it_is_in_force__and_not_from_one_that_doe
 
 
 @pytest.mark.holds("stores/revocation", 5)
+@pytest.mark.parametrize("renamed", [False, True])
 @pytest.mark.parametrize("left", [None, signed("old", at=NOW - 9), signed(at=NOW)], ids=["gone", "older", "shorter"])
 def test_a_worker_that_takes_a_dead_ones_place_takes_no_revocation_back_that_the_others_know(
-    left: bytes | None, file: Path
+    left: bytes | None, renamed: bool, file: Path
 ) -> None:
-    parent = loaded(file)  # there is no list yet
+    put(file, signed(at=NOW - 10))
+    parent = loaded(file)
+    watched = file.with_name("other.json") if renamed else file
 
-    def forked(*asked: str) -> int:
+    def forked() -> int:
         """Ask in a process that is forked from the parent: 0 is that one is revoked, 1 none, 2 that nobody knows."""
         pid = os.fork()
         if pid:
             return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         code = 9
         try:
-            code = 0 if run(revoked(parent, *asked)) else 1
-        except StoreUnavailable:
+            lists = succeeded(parent, watched) if renamed else parent
+            code = 0 if run(revoked(lists, "one")) else 1
+        except (StoreUnavailable, ConfigurationError):
             code = 2
         finally:
             os._exit(code)
 
-    assert forked("one") == 1
-    put(file, signed("one"))
-    assert forked("one") == 0
-    file.unlink()
+    put(watched, signed(at=NOW - 10))
+    assert forked() == 1
+    put(watched, signed("one"))
+    assert forked() == 0
+    watched.unlink()
     if left is not None:
-        put(file, left)
-    assert forked("one") == 2
-    put(file, signed("one"))
-    assert forked("one") == 0
+        put(watched, left)
+    assert forked() == 2
+    put(watched, signed("one"))
+    assert forked() == 0

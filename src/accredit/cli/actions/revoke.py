@@ -1,4 +1,5 @@
-"""What `accredit revoke` runs: makes or extends an issuer's signed list, in a file or in a gateway's store.
+"""What `accredit revoke` runs: makes or extends an issuer's signed list, in a file or in a gateway's store, or begins
+one without entries.
 
 Of an id that some call came with the beginning will do. So that none but the certificate that is meant is revoked:
 
@@ -22,6 +23,7 @@ from accredit.base.standard import STDIN, STDOUT
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import check_out, find_by_prefix, print_facts, print_json, say, tell, write_out
 from accredit.cli.progress import Progress
+from accredit.console.revoking import begin_list as begin
 from accredit.console.revoking import revoke
 from accredit.errors import AccreditError, ConfigurationError
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key
@@ -55,14 +57,8 @@ def revoke_certificate(
         raise ConfigurationError(
             f"CERT_ID: {cert_id} is a file", f"name a certificate's id; `accredit inspect {cert_id}` shows those in it"
         )
-    list_file, store = place
-    if (list_file is None) == (store is None):
-        raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
-    out = STDOUT if list_file == STDIN else None
-    check_out(out, as_json=as_json)
+    where, out, database = _looked_at(place, as_json=as_json)
     key = load_signing_key(issuer, ask)
-    where = str(list_file or store)
-    database = None if store is None else _store(store)
     if database is not None and _BEGINNING.fullmatch(cert_id):
         found = _presented(database, cert_id, key)
         if found is None or not _agreed(found, agreed=agreed):
@@ -70,12 +66,37 @@ def revoke_certificate(
         cert_id = found.cert_id
     is_new = isinstance(database, SqliteFile) and not os.path.lexists(database.path)
     change = revoke(cert_id, key, Path(where) if database is None else database, where)
-    _warn(cert_id, key, store, is_new=is_new)
-    kind = "file" if store is None else "store"
+    if not _OWN_ID.fullmatch(cert_id):
+        tell(f"warning: {cert_id} is no id that accredit gives (32 hex digits); `accredit inspect FILE` shows them")
+    _warn(key, place.store, is_new=is_new)
     if out is not None:
         write_out(out, change.after)
-    _report(change, cert_id, (kind, where), key, as_json=as_json)
+    _report(change, cert_id, place, key, as_json=as_json)
     return 0
+
+
+def begin_list(issuer: Path, place: Place, *, ask: AskPassphrase, as_json: bool) -> int:
+    """Make a list without entries; return the exit code. Raises `ConfigurationError`."""
+    where, out, database = _looked_at(place, as_json=as_json)
+    key = load_signing_key(issuer, ask)
+    is_new = isinstance(database, SqliteFile) and not database.path.exists()
+    change = begin(key, Path(where) if database is None else database, where)
+    _warn(key, place.store, is_new=is_new)
+    if out is not None:
+        write_out(out, change.after)
+    _report(change, None, place, key, as_json=as_json)
+    return 0
+
+
+def _looked_at(place: Place, *, as_json: bool) -> tuple[str, Path | None, LogStore | None]:
+    """Return the place for people, where the list is written to if that is no file, and the store if it is one. Raises
+    `ConfigurationError`."""
+    list_file, store = place
+    if (list_file is None) == (store is None):
+        raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
+    out = STDOUT if list_file == STDIN else None
+    check_out(out, as_json=as_json)
+    return str(list_file or store), out, None if store is None else _store(store)
 
 
 def _store(url: str) -> LogStore:
@@ -129,10 +150,8 @@ def _agreed(cert: DelegationCert, *, agreed: bool) -> bool:
     return typer.confirm("Revoke it?", default=False, err=True)
 
 
-def _warn(cert_id: str, key: SigningKey, store: str | None, *, is_new: bool) -> None:
+def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:
     """Warn of what may keep a revocation from counting: whoever revokes relies on it, and nothing else would tell."""
-    if not _OWN_ID.fullmatch(cert_id):
-        tell(f"warning: {cert_id} is no id that accredit gives (32 hex digits); `accredit inspect FILE` shows them")
     if is_new:
         tell(f"warning: {store} was not there and has been made: no gateway that runs reads it")
     if key.about.kind != "human":
@@ -142,30 +161,29 @@ def _warn(cert_id: str, key: SigningKey, store: str | None, *, is_new: bool) -> 
         )
 
 
-def _report(change: ListChange, cert_id: str, place: tuple[str, str], key: SigningKey, *, as_json: bool) -> None:
+def _report(change: ListChange, cert_id: str | None, place: Place, key: SigningKey, *, as_json: bool) -> None:
+    """Say what there is now; a list that was begun is about no `cert_id`."""
     revoked = RevocationList.decode(change.after)
     is_new = change.after != change.before
-    kind, where = place
+    kind, where = ("file", place.file) if place.store is None else ("store", place.store)
     updated = words.timestamp(revoked.updated_at)
     if as_json:
         print_json(
             {
-                kind: where,
+                kind: str(where),
                 "issuer_id": revoked.issuer_id,
                 "updated_at": updated,
-                "added": is_new,
+                "made" if cert_id is None else "added": is_new,
                 "revoked_certs": list(revoked.revoked_certs),
             }
         )
         return
-    show, streamed = (tell, True) if where == str(STDIN) else (say, False)
-    show(f"revoked {cert_id}" if is_new else f"{cert_id} was revoked before: nothing is changed")
-    print_facts(
-        [
-            ("list", where),
-            ("signed by", f"{key.about.name} ({key.about.id})"),
-            ("as of", updated),
-            ("holds", f"{len(revoked.revoked_certs)} in all"),
-        ],
-        err=streamed,
-    )
+    show, streamed = (tell, True) if where == STDIN else (say, False)
+    if cert_id is None:
+        show("made a list without entries" if is_new else "there is such a list already: nothing is changed")
+    else:
+        show(f"revoked {cert_id}" if is_new else f"{cert_id} was revoked before: nothing is changed")
+    facts = [("list", str(where)), ("signed by", f"{key.about.name} ({key.about.id})")]
+    if cert_id is not None:
+        facts.append(("as of", updated))
+    print_facts([*facts, ("holds", f"{len(revoked.revoked_certs)} in all")], err=streamed)

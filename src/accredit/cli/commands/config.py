@@ -70,8 +70,6 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 def _notes(parts: dict[str, object], loaded: "Loaded") -> "Iterator[str]":
     if parts["exposed"]:
         yield f"{parts['exposed']}; `accredit serve` needs --insecure"
-    if "awaited" in parts:
-        yield f"{parts['awaited']}"
     if parts["proofs"] == "observe":
         yield "proofs are only observed: no call is refused for want of authority"
         if parts["records"] == "off":
@@ -105,7 +103,7 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
     build_records(loaded)
     build_tokens(loaded)
     build_rounds(loaded)
-    lists = assemble(loaded, proofs).revocations
+    assemble(loaded, proofs)
     build_watching(loaded)
     tls = tls_context(config.gateway) is not None
     try:
@@ -123,7 +121,6 @@ def _examined(loaded: "Loaded") -> dict[str, object]:
         "signer": signer,
         "tls": tls,
         "exposed": exposed,
-        **({"awaited": awaited} if (awaited := lists.problem() if lists is not None else None) else {}),
     }
 
 

@@ -10,16 +10,20 @@ import typer
 from accredit.cli.options import JsonOption
 from accredit.cli.passphrases import PassphraseFileOption, passphrase_source
 from accredit.cli.standard import reads, reads_secret
+from accredit.errors import ConfigurationError
 
 
 def revoke(
-    cert_id: Annotated[
-        str, typer.Argument(metavar="CERT_ID", help="The certificate's id, which `accredit inspect` shows.")
-    ],
     issuer: Annotated[
         Path,
         typer.Option("--issuer", metavar="KEY", callback=reads_secret, help="The private key that signs the list."),
     ],
+    cert_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CERT_ID", show_default=False, help="The certificate's id, which `accredit inspect` shows."
+        ),
+    ] = None,
     list_file: Annotated[
         Path | None,
         typer.Option(
@@ -33,6 +37,10 @@ def revoke(
         str | None,
         typer.Option("--store", metavar="URL", help="The gateway's store, in place of a file: sqlite:///FILE."),
     ] = None,
+    empty: Annotated[
+        bool,
+        typer.Option("--empty", help="Name no certificate: make a signed list without entries, if there is none."),
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Revoke without asking where only the beginning of the id is given.")
     ] = False,
@@ -45,14 +53,24 @@ def revoke(
     proofs.revocation.files. With --store, of an id that some call came with the beginning will do (8 characters): what
     it belongs to is shown, and you are asked.
 
+    A gateway does not start while a list that it names is not there: --empty makes a first one.
+
     Example:
 
     accredit revoke 0123456789abcdef0123456789abcdef --issuer owner.key --list revoked.json
 
     accredit revoke 0123456789abcdef0123456789abcdef --issuer owner.key --store sqlite:///accredit.db
-    """
-    from accredit.cli.actions.revoke import Place, revoke_certificate
 
+    accredit revoke --list revoked.json --empty --issuer owner.key
+    """
+    from accredit.cli.actions.revoke import Place, begin_list, revoke_certificate
+
+    if empty and cert_id is not None:
+        raise ConfigurationError("CERT_ID and --empty are given", "name a certificate, or make a list without entries")
+    if not empty and cert_id is None:
+        raise ConfigurationError("CERT_ID is missing", "name a certificate; --empty makes a list without entries")
     ask = passphrase_source(passphrase_file)
     place = Place(list_file, store)
+    if cert_id is None:
+        return begin_list(issuer, place, ask=ask, as_json=as_json)
     return revoke_certificate(cert_id, issuer, place, ask=ask, agreed=yes, as_json=as_json)

@@ -1,4 +1,5 @@
-"""Signed revocation lists in an SQLite file, one per issuer, as on the wire. Blocking I/O; nothing is verified."""
+"""Signed revocation lists in an SQLite file, one per issuer, as on the wire, and which ones its gateways have had in
+force. Blocking I/O; nothing is verified."""
 
 import contextlib
 import sqlite3
@@ -40,6 +41,25 @@ def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], byt
     return _once(path, job, writes=True)
 
 
+def known_lists(path: Path) -> list[bytes]:
+    """Return the newest list of each issuer that was in force, as far as that is remembered. Raises
+    `StoreUnavailable`."""
+    return _once(path, _known, writes=False)
+
+
+def remember_list(path: Path, issuer_id: str, text: bytes, replaces: Callable[[bytes | None], bool]) -> None:
+    """Remember that an issuer's list is in force, if it `replaces` what is remembered of that issuer (None: nothing).
+    Raises `StoreUnavailable`."""
+
+    def job(connection: sqlite3.Connection) -> None:
+        row = connection.execute("SELECT list FROM known_lists WHERE issuer_id = ?", (issuer_id,)).fetchone()
+        known = row[0] if row else None
+        if known != text and replaces(known):
+            connection.execute("INSERT OR REPLACE INTO known_lists VALUES (?, ?)", (issuer_id, text))
+
+    _once(path, job, writes=True)
+
+
 def _once(path: Path, job: Job[T], *, writes: bool) -> T:
     with contextlib.closing(Database(path, "FULL")) as database:
         return database.transact_waiting(job, writes=writes)
@@ -51,3 +71,7 @@ def _versions(connection: sqlite3.Connection) -> list[tuple[str, int]]:
 
 def _lists(connection: sqlite3.Connection) -> list[bytes]:
     return [data for (data,) in connection.execute("SELECT list FROM revocations ORDER BY issuer_id")]
+
+
+def _known(connection: sqlite3.Connection) -> list[bytes]:
+    return [data for (data,) in connection.execute("SELECT list FROM known_lists ORDER BY issuer_id")]

@@ -38,4 +38,6 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     LOG_RESUMES,
     LOG_CALLS,
     LOG_SINKS,
+    # Of each issuer the newest revocation list, as on the wire, that a gateway of this store has had in force.
+    ("CREATE TABLE known_lists (issuer_id TEXT PRIMARY KEY, list BLOB NOT NULL) WITHOUT ROWID",),
 )

@@ -18,7 +18,7 @@ from accredit.ratify import RevocationList, issue_revocation_list, revocation_li
 from accredit.stores import RevocationLists
 from accredit.stores.sqlite.revocation_lists import change_list
 
-pytestmark = pytest.mark.holds("cli/actions/revoke")
+pytestmark = [pytest.mark.holds("cli/actions/revoke"), pytest.mark.holds("cli/commands/revoke")]
 
 LIST = ("--issuer", "owner.key", "--list", "revoked.json")
 STORE = ("--issuer", "owner.key", "--store", "sqlite:///accredit.db")
@@ -51,6 +51,35 @@ def test_what_was_revoked_stays_revoked(run: Run, folder: Path) -> None:
     assert done.code == 0
     assert "was revoked before" in done.words
     assert (folder / "revoked.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("place", [LIST, STORE])
+def test_a_list_without_entries_is_made__and_none_that_has_some_is_replaced(
+    run: Run, refused: Refused, place: tuple[str, ...], folder: Path, world: World
+) -> None:
+    made = run("revoke", "--empty", *place, "--json").json
+    assert (made["made"], made["issuer_id"], made["revoked_certs"]) == (True, world.owner.id, [])
+    again = run("revoke", "--empty", *place)
+    assert (again.code, "nothing is changed" in again.words) == (0, True)
+    assert run("revoke", "one", *place, "--json").json["revoked_certs"] == ["one"]
+    assert "holds 1 in all" in refused("revoke", "--empty", *place)[0]
+    assert run("revoke", "one", *place, "--json").json["added"] is False
+
+
+@pytest.mark.holds("console/revoking", 4)
+def test_an_empty_list_that_is_made_where_one_was_lost_takes_nothing_back(run: Run, folder: Path, world: World) -> None:
+    keys = {world.owner.id: world.owner.public_key}
+
+    async def main() -> None:
+        lists = RevocationLists([folder / "revoked.json"], keys)
+        lists.load()
+        (folder / "revoked.json").unlink()
+        assert run("revoke", "--empty", *LIST).code == 0
+        assert await lists.is_revoked("one")
+        assert "older" in (lists.problem() or "")
+
+    run("revoke", "one", *LIST)
+    asyncio.run(main())
 
 
 def test_for_programs_it_is_json(run: Run, world: World) -> None:
@@ -168,6 +197,7 @@ def test_what_is_no_id(cert_id: str, refused: Refused) -> None:
         (("one", "--issuer", "owner.key"), "--list"),
         (("one", "--list", "revoked.json"), "--issuer"),
         (LIST, "CERT_ID"),
+        (("one", "--empty", *LIST), "--empty"),
         (("one", "--issuer", "owner.key.pub", "--list", "revoked.json"), "can't sign"),
         (("one", "--issuer", "owner.key", "--list", "nowhere/revoked.json"), "nowhere"),
         (("one", "--issuer", "owner.key", "--list", "."), "can't read"),

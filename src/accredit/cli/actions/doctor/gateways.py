@@ -17,8 +17,10 @@ from accredit.errors import ConfigurationError
 from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import CLOCK_DIFFERENCE_SECONDS
 
-_STILL_GOOD = {"revocations", "key_sets", "reload", "instructions", "schema"}
+_STILL_GOOD = {"key_sets", "reload", "instructions", "schema"}
 """Parts with which a gateway goes on by what it knew before (`gateway.front.health`)."""
+_REVOCATIONS = "revocations"
+"""It goes on by these, too, but only while it runs."""
 
 
 def look_at_gateways(at: Surroundings) -> Iterator[Finding]:
@@ -82,6 +84,9 @@ def _health(gateway: GatewayHealth, *, is_own: bool) -> Iterator[Finding]:
         what = f"{gateway.address} says of itself: {name} is not well"
         if name in _STILL_GOOD:
             yield note("gateway", f"{what}; it goes on by what it knew", "see what it logs")
+        elif name == _REVOCATIONS:
+            remedy = "see what it logs, and restore the list"
+            yield bad("gateway", f"{what}; what it read last counts while it runs, and no new one would start", remedy)
         else:
             yield bad("gateway", what, _remedy(name))
     if not broken:

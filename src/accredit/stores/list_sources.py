@@ -1,0 +1,122 @@
+"""Where signed revocation lists lie: in a file of one list each, in an SQLite file, in a database. Blocking I/O;
+nothing is verified.
+
+A file that is not there is an error (`NotThere`), and so is a folder that is not: a volume that was not mounted must
+not look like a list without entries. A store that is not there yet has no lists.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from accredit.base.files import open_file
+from accredit.errors import StoreUnavailable
+from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.stores.sqlite.revocation_lists import known_lists, list_versions, read_lists
+
+
+class ListSource(Protocol):
+    """A place of lists. Both methods raise `StoreUnavailable`."""
+
+    @property
+    def name(self) -> str:
+        """The place, for people."""
+        ...
+
+    def stamp(self) -> object:
+        """Return a value that changes when the lists do, and is fast to get."""
+        ...
+
+    def read(self) -> Sequence[bytes]:
+        """Return the present lists."""
+        ...
+
+
+class RemoteLists(ListSource, Protocol):
+    """A place that has to be asked first. Both methods raise `StoreUnavailable`."""
+
+    async def fetch(self) -> None:
+        """Ask for what is new: `stamp` and `read` return that."""
+        ...
+
+    def fetch_once(self) -> None:
+        """Do the same without an event loop, and leave nothing open."""
+        ...
+
+
+class NotThere(StoreUnavailable):
+    """A file that does not exist. `remedy` says how to make an empty list of it."""
+
+    def __init__(self, what: str, path: Path) -> None:
+        super().__init__(what)
+        self.remedy = (
+            "restore it; where there was none yet,"
+            f" `accredit revoke --list {path} --empty --issuer KEY` makes a signed one that is empty"
+        )
+
+
+class FileOfList:
+    """A file that holds one list."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = str(path)
+
+    def stamp(self) -> object:
+        """Return its device, inode, size and time of change."""
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            raise self._unreadable(error) from None
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def read(self) -> Sequence[bytes]:
+        """Return the one list."""
+        try:
+            with open_file(self._path) as file:
+                # One byte more than may be decoded, so that a longer list is refused as too long.
+                return [file.read(MAX_STATEMENT_BYTES + 1)]
+        except OSError as error:
+            raise self._unreadable(error) from None
+
+    def _unreadable(self, error: OSError) -> StoreUnavailable:
+        what = f"{self._path}: can't be read: {error.strerror}"
+        return NotThere(what, self._path) if isinstance(error, FileNotFoundError) else StoreUnavailable(what)
+
+
+class StoredLists:
+    """An SQLite store with one list per issuer. It need not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = str(path)
+
+    def stamp(self) -> object:
+        """Return the file's inode, and the lists' versions."""
+        try:
+            inode = self._path.stat().st_ino
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StoreUnavailable(f"{self._path}: can't be read: {error.strerror}") from None
+        return inode, list_versions(self._path)
+
+    def read(self) -> Sequence[bytes]:
+        """Return all lists."""
+        return read_lists(self._path) if self._path.exists() else ()
+
+
+class KnownLists:
+    """What an SQLite store remembers of the lists that its gateways have had in force, wherever these lie."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = str(path)
+
+    def stamp(self) -> object:
+        """Return one value: it is read once."""
+        return ()
+
+    def read(self) -> Sequence[bytes]:
+        """Return all that is remembered."""
+        return known_lists(self._path) if self._path.exists() else ()
