@@ -6,7 +6,7 @@ Claims of other names are ignored; one of a known name and a wrong type makes th
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from accredit.errors import InvalidToken
 from accredit.limits import MAX_QUOTED, MAX_SAFE_INTEGER
@@ -33,11 +33,19 @@ class Claims(Struct, frozen=True):
     denied_tools: list[str] = []
     policy_digest: str | None = None
     session: _Text | None = None
+    cnf: object = UNSET
+    """The key that its holder has to prove (RFC 7800): of DPoP or of a client's certificate. Whatever it is, also null:
+    who has the token alone is not its holder."""
 
     @property
     def audiences(self) -> frozenset[str]:
         """The audiences that the token is for."""
         return frozenset([self.aud] if isinstance(self.aud, str) else self.aud)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is no bearer token: it is bound to a key (`cnf`)."""
+        return self.cnf is not UNSET
 
     @property
     def scopes(self) -> frozenset[str]:

@@ -7,8 +7,8 @@ The steps, in order; the first failure decides, and raises `InvalidToken` except
 3. its `alg` is one that this issuer may use: never none, never symmetric;
 4. a key of the issuer, found by `kid`, fits that algorithm and made the signature;
 5. the claims, read from what was signed: `iss`, `sub`, `aud` and `exp` are there, and all types are right (`claims`);
-6. `aud` names this audience, or the server's; `nbf` and `iat` are not in the future, `exp` is not in the past (30 s of
-   leeway);
+6. it is a bearer token: it has no `cnf`, whose proof (DPoP, a client's certificate) nobody checks here; `aud` names
+   this audience, or the server's; `nbf` and `iat` are not in the future, `exp` is not in the past (30 s of leeway);
 7. the scopes that the issuer's tokens must have are there, else `InsufficientScope`.
 
 `read` does 1 to 3, so that its caller can find the keys; `verify` does the rest. Steps 4 to 6, except for `exp`, are
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     import jwt
 else:
     jwt = Deferred("jwt")
+
+
+BOUND = "bound to a key (cnf), whose proof is not checked here"
+"""The reason for which a token is refused whose signature is good."""
 
 
 class Issuer(Struct, frozen=True):
@@ -161,6 +165,8 @@ def _signed_by(key: object, compact: Compact) -> bool:
 
 def _check_claims(claims: Claims, issuer: Issuer, now: int) -> None:
     """Take step 6, except for `exp`, which is checked on every use."""
+    if claims.is_bound:
+        raise InvalidToken(BOUND, "the token is bound to a key, and this server takes bearer tokens only")
     if not {issuer.audience, issuer.server_audience or issuer.audience}.intersection(claims.audiences):
         raise InvalidToken("for another audience", "the token is not for this server")
     if max(claims.nbf, claims.iat) > now + TOKEN_LEEWAY_SECONDS:

@@ -137,6 +137,18 @@ def test_claims_without_an_issuer_are_refused_before_any_key_is_asked_for(text: 
     assert refused.reason == "no issuer"
 
 
+@pytest.mark.holds("tokens/verify", 6)
+@pytest.mark.parametrize("member", ['"cnf"', '"cn\\u0066"'])
+@pytest.mark.parametrize(
+    "cnf", ['{"jkt":"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}', '{"x5t#S256":"x"}', "{}", "null", "7"]
+)
+def test_who_has_stolen_a_token_that_is_bound_to_a_key_can_not_use_it_as_a_bearer_token(cnf: str, member: str) -> None:
+    text = json.dumps(claims())[:-1] + f",{member}:{cnf}}}"
+    refused = refusal_of(lambda: verify(sign_text(text.encode())))
+    assert "bound to a key" in refused.reason
+    assert verify(sign_text(json.dumps(claims(cnF="x")).encode())).subject == "agent-7"
+
+
 def test_infinity_is_no_time__such_a_token_would_never_expire() -> None:
     text = json.dumps(claims()).replace(str(NOW + 600), "Infinity").encode()
     refusal_of(lambda: verify(sign_text(text)))
