@@ -14,6 +14,10 @@ from tests.world.calls import meta
 from tests.world.command import Serving
 from tests.world.connected import Connected
 from tests.world.impostor import Impostor
+from tests.world.running import run
+
+from accredit.client import AccreditedClient, ProofPresenter
+from accredit.errors import ProofRefused
 
 CALL = {"name": "list_inbox", "arguments": {}, "_meta": meta()}
 KNOWN = "http://gateway.example/mcp"
@@ -70,7 +74,34 @@ def test_who_announces_a_gateway_that_is_known_elsewhere_gets_no_proof_that_is_g
             for word in ("gateway_mismatch", KNOWN, impostor.url, "--gateway-id"):
                 assert word in block["text"]
         assert no_proof_in(impostor.bodies)
+        calls = [body for body in impostor.bodies if b"tools/call" in body]
+        assert len(calls) == (0 if answer is asks else 1)  # the claim came in answer to one: nothing went behind it
+        sent = len(impostor.bodies)
+        assert "gateway_mismatch" in json.dumps(host.ask("resources/read", {"uri": "x://y", "_meta": meta()}))
+        assert "gateway_mismatch" in json.dumps(host.ask("completion/complete", {"_meta": meta()}))
+        assert len(impostor.bodies) == sent
     assert json.loads(files.known_gateways.read_text("utf-8")) == {KNOWN: GATEWAY}
+
+
+def test_to_who_announces_a_gateway_that_is_known_elsewhere_nothing_more_is_sent(files: AgentFiles) -> None:
+    files.known_gateways.write_text(json.dumps({KNOWN: GATEWAY}), "utf-8")
+
+    async def main(impostor: Impostor) -> None:
+        presenter = ProofPresenter(files.key, [files.delegation])
+        async with AccreditedClient(impostor.url, presenter=presenter, mode="2026-07-28") as client:
+            with pytest.raises(ProofRefused, match="gateway_mismatch"):
+                await client.list_tools()
+            sent = len(impostor.bodies)
+            for _ in range(2):
+                with pytest.raises(ProofRefused, match="gateway_mismatch"):
+                    await client.call_tool("list_inbox", {"secret": "of the caller"})
+                with pytest.raises(ProofRefused, match="gateway_mismatch"):
+                    await client.list_prompts()
+            assert len(impostor.bodies) == sent
+
+    with Impostor(asks) as impostor:
+        run(main(impostor))
+        assert b"of the caller" not in b"".join(impostor.bodies)
 
 
 def test_who_does_not_say_who_it_is_gets_no_proof_that_is_good_everywhere(files: AgentFiles) -> None:

@@ -7,6 +7,7 @@ gateway: whoever got the proof would carry it there. In order:
 2. Else the id that this URL had before is (`known_gateways.json` beside the agent's key).
 3. Else the first id that the URL names becomes the pin, and is remembered: trust on first use. But an id that is known
    under another URL is refused (`gateway_mismatch`): that both lead to one gateway is a person's to say, by rule 1.
+   Until then nothing more is for that server (`refused`), calls without a proof neither: it poses as a gateway.
 
 From then on another id is refused (`gateway_changed`). Two URLs are one if they differ only by the case of their scheme
 or host, by the port that goes without saying, by a slash at the end, or by a name of this machine's loopback. Rule 3
@@ -52,6 +53,8 @@ class GatewayPin:
         self.url = url
         self._met: MutableMapping[str, str] = {} if met is None else met
         self.id = id or self._known_here(self._known())
+        self.refused: ProofRefused | None = None
+        """Why nothing is sent there, if the server has claimed an id that is known elsewhere."""
 
     def meet(self, claimed: str) -> None:
         """Compare the id that the gateway claims. Raises `ProofRefused` if another one is pinned, or if it is known
@@ -62,7 +65,11 @@ class GatewayPin:
         if claimed != self.id:
             text = f"this gateway was {self.id or 'nobody'}, and now says that it is {excerpt(claimed)}"
             data = {"error": "gateway_changed", "pinned": self.id, "found": excerpt(claimed)}
-            raise ProofRefused(data, f"gateway_changed: {text}; nothing was signed for it", GATEWAY_CHANGED)
+            refusal = ProofRefused(data, f"gateway_changed: {text}; nothing was signed for it", GATEWAY_CHANGED)
+            with suppress(ConfigurationError):
+                if self._elsewhere(self._known(), claimed) is not None:
+                    self.refused = refusal
+            raise refusal
 
     def unknown(self, why: str = "the gateway asks for a proof and does not say who it is") -> ProofRefused:
         """Return the refusal to sign before the gateway's id is known: such a proof would be valid elsewhere, too."""
@@ -80,11 +87,16 @@ class GatewayPin:
         if here:
             self.id = here
             return
-        elsewhere = next((url for url, id in known.items() if self.url and id == claimed), None)
+        elsewhere = self._elsewhere(known, claimed)
         if elsewhere is not None:
-            raise _mismatch(claimed, shown_url(self.url), shown_url(elsewhere))
+            self.refused = _mismatch(claimed, shown_url(self.url), shown_url(elsewhere))
+            raise self.refused
         self.id = claimed
         self._remember(known, claimed)
+
+    def _elsewhere(self, known: Mapping[str, str], claimed: str) -> str | None:
+        """Return the URL under which an id is known, for one that has another."""
+        return next((url for url, id in known.items() if self.url and id == claimed), None)
 
     def _known(self) -> dict[str, str]:
         return dict(self._met) if self._file is None else {**self._met, **_read(self._file)}
@@ -124,7 +136,7 @@ def _mismatch(claimed: str, here: str, elsewhere: str) -> ProofRefused:
     data = {"error": "gateway_mismatch", "found": excerpt(claimed), "url": here, "known_url": elsewhere}
     text = f"{here} says that it is {excerpt(claimed)}, which is known as the gateway at {elsewhere}"
     remedy = "if both lead to it, name its id (--gateway-id, or gateway_id of ProofPresenter)"
-    return ProofRefused(data, f"gateway_mismatch: {text}; nothing was signed for it; {remedy}", GATEWAY_CHANGED)
+    return ProofRefused(data, f"gateway_mismatch: {text}; nothing more is sent to it; {remedy}", GATEWAY_CHANGED)
 
 
 def _place(url: str) -> tuple[object, ...]:

@@ -33,7 +33,7 @@ from msgspec import Struct
 
 from accredit.base.caching import RecentlyUsed
 from accredit.client.presenter import Chain, Challenge, ProofPresenter
-from accredit.errors import FrameError
+from accredit.errors import FrameError, ProofRefused
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER
 from accredit.jsonrpc.result_types import TASK
 from accredit.limits import MAX_KNOWN_TARGETS
@@ -115,6 +115,11 @@ class Prover:
         self._filters = presenter.has_one_chain and not whole_lists
         self._targets = RecentlyUsed[tuple[str, str], _Target](MAX_KNOWN_TARGETS)
         self._token_takers = TokenTakers()
+
+    @property
+    def refused(self) -> ProofRefused | None:
+        """Why nothing may be sent any more: whoever answers there poses as a gateway that is known elsewhere."""
+        return self._pin.refused
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
         """Return the request as an attempt to be proved, or None if it is sent as it is."""

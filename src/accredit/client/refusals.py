@@ -63,7 +63,7 @@ def _reason(refusal: ProofRefused, scope: str | None, presenter: ProofPresenter 
         return f"this gateway was {was}, and now says that it is {found}; nothing was signed for it"
     if refusal.error == "gateway_mismatch":
         found, url, known = (excerpt(str(refusal.data.get(name)), MAX_TOLD_URL_CHARS) for name in _MISMATCH)
-        return f"{url} says that it is {found}, which is known as the gateway at {known}; nothing was signed for it"
+        return f"{url} says that it is {found}, which is known as the gateway at {known}; nothing more is sent to it"
     target = refusal.data.get("target")
     unproved = presenter is None and refusal.error == "ratify_challenge_required"
     if isinstance(target, str) and scope is not None and (unproved or _lacks_scope(refusal)):

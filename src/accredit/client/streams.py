@@ -6,6 +6,8 @@ This is the only place where proofs join messages, below the SDK's session: what
 2. Its answer is examined: a refusal that a new proof can answer is not passed on. The request is sent again under an id
    of our own, which is translated back in its answer and in a subscription's notifications.
 3. A list keeps only what the delegations cover.
+4. Once the server has claimed the id of a gateway that is known elsewhere, nothing is sent to it: each request is
+   answered here, and everything else is dropped.
 
 Everything else passes unchanged, both ways. After the first attempt, a request gets at most two more proofs.
 """
@@ -17,6 +19,7 @@ from typing import Self, cast
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from msgspec import Struct
@@ -65,8 +68,11 @@ class ProvingTransport:
             self._write: WriteStream[SessionMessage] = write
             self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
+            self._to_host, from_server = anyio.create_memory_object_stream[Incoming]()
+            stack.callback(from_server.close)
+            self._tasks.start_soon(self._pass_on, read, self._to_host.clone())
             self._stack = stack.pop_all()
-        return _Read(read, self._received), _Write(write, self._sent)
+        return from_server, _Write(write, self._sent)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -74,8 +80,26 @@ class ProvingTransport:
         """Close it."""
         await self._stack.__aexit__(kind, error, trace)
 
-    def _sent(self, item: SessionMessage) -> SessionMessage:
-        """Return the message to write in place of the host's."""
+    async def _pass_on(self, read: ReadStream[Incoming], to_host: MemoryObjectSendStream[Incoming]) -> None:
+        """Pass on what the server says, until it ends."""
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            async with to_host, self._to_host:
+                async for item in read:
+                    changed = self._received(item)
+                    if changed is not None:
+                        await to_host.send(changed)
+
+    async def _answer(self, id: RequestId, refused: ProofRefused) -> None:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await self._to_host.send(_refusal(id, refused))
+
+    def _sent(self, item: SessionMessage) -> SessionMessage | None:
+        """Return the message to write in place of the host's; None for nothing (rule 4)."""
+        refused = self._prover.refused if self._prover is not None else None
+        if refused is not None:
+            if isinstance(item.message, JSONRPCRequest):
+                self._tasks.start_soon(self._answer, item.message.id, refused)
+            return None
         match item.message:
             case JSONRPCRequest():
                 return self._request(item, item.message)
@@ -130,8 +154,7 @@ class ProvingTransport:
                 params = None
                 self._prover.answered(opened.attempt, message.result)
         except ProofRefused as error:
-            refusal = ErrorData(code=error.code, message=error.message, data=dict(error.data))
-            return SessionMessage(JSONRPCError(jsonrpc="2.0", id=opened.id, error=refusal))
+            return _refusal(opened.id, error)
         if params is None:
             return SessionMessage(message.model_copy(update=changes))
         self._send_again(opened, params)
@@ -172,49 +195,24 @@ def _with_params(item: SessionMessage, id: RequestId, params: Params) -> Session
     return SessionMessage(item.message.model_copy(update={"id": id, "params": params}), item.metadata)
 
 
-class _Read:
-    """What is received, changed on its way."""
-
-    def __init__(self, inner: ReadStream[Incoming], change: Callable[[Incoming], Incoming | None]) -> None:
-        self._inner = inner
-        self._change = change
-
-    async def receive(self) -> Incoming:
-        while True:
-            changed = self._change(await self._inner.receive())
-            if changed is not None:
-                return changed
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    def __aiter__(self) -> ReadStream[Incoming]:
-        return self
-
-    async def __anext__(self) -> Incoming:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
+def _refusal(id: RequestId, refused: ProofRefused) -> SessionMessage:
+    error = ErrorData(code=refused.code, message=refused.message, data=dict(refused.data))
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=error))
 
 
 class _Write:
     """What is sent, changed on its way."""
 
-    def __init__(self, inner: WriteStream[SessionMessage], change: Callable[[SessionMessage], SessionMessage]) -> None:
+    def __init__(
+        self, inner: WriteStream[SessionMessage], change: Callable[[SessionMessage], SessionMessage | None]
+    ) -> None:
         self._inner = inner
         self._change = change
 
     async def send(self, item: SessionMessage, /) -> None:
-        await self._inner.send(self._change(item))
+        changed = self._change(item)
+        if changed is not None:
+            await self._inner.send(changed)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
