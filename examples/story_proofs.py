@@ -44,7 +44,8 @@ url = "sqlite:///accredit.db"
 async def sign(folder: Path, upstream: str) -> None:
     """Makes the keys, and signs what each agent may do."""
     for name, kind in (("owner", "human"), ("agent", "agent"), ("helper", "agent"), ("gateway", "gateway")):
-        await accredit(folder, "keys", "new", f"{name}.key", "--kind", kind, "--name", name.capitalize())
+        protection = ("--no-passphrase",) if kind == "human" else ()
+        await accredit(folder, "keys", "new", f"{name}.key", "--kind", kind, "--name", name.capitalize(), *protection)
     grant = ("grant", "--issuer", "owner.key", "--agent", "agent.key.pub", "--scope", "email:read")
     rest = ("--scope", "email:send", "--scope", "identity:delegate", "--expires", "7d", "--yes", "--out", "agent.json")
     await accredit(folder, *grant, *rest)

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.world.command import environment
+from tests.world.command import environment, with_nobody_to_ask
 from tests.world.warm import path
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/delegate.md").read_text("utf-8")
@@ -31,8 +31,9 @@ def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
             (tmp_path / "prove.py").write_text(body, "utf-8")
         elif kind == "console":
             done = subprocess.run(
-                ["bash", "-c", body], cwd=tmp_path, env=environment({"PATH": path()}), stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+                ["bash", "-c", with_nobody_to_ask(body)], cwd=tmp_path, env=environment({"PATH": path()}),
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+                check=False,
             )  # fmt: skip
             printed = without_what_changes(done.stdout)
         else:

@@ -30,8 +30,8 @@ SENSITIVE = ("grant", "--issuer", "owner.key", "--agent", "agent.key.pub", "--sc
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, kind in (("owner", "human"), ("agent", "agent")):
-        done = accredit("keys", "new", f"{name}.key", "--kind", kind, folder=tmp_path)
+    for key in (("owner.key", "--kind", "human", "--no-passphrase"), ("agent.key", "--kind", "agent")):
+        done = accredit("keys", "new", *key, folder=tmp_path)
         assert done.returncode == 0, done
     return tmp_path
 

@@ -22,7 +22,7 @@ import pytest
 import yaml
 from tests.integration.test_tutorial import running, surroundings
 from tests.world.certificates import write_certificate
-from tests.world.command import Serving, accredit, wait_until
+from tests.world.command import Serving, accredit, wait_until, with_nobody_to_ask
 from tests.world.deployed import DEPLOY, ROOT, USER, command, environment, kustomized, secret_files, state_folder
 from tests.world.image import Image, built_image
 from tests.world.postgres import a_user, cluster
@@ -125,7 +125,7 @@ def page(name: str) -> list[tuple[str, str]]:
 def typed(command: str, folder: Path) -> str:
     """What a shell prints of a command."""
     done = subprocess.run(
-        ["sh", "-ec", command],
+        ["sh", "-ec", with_nobody_to_ask(command)],
         cwd=folder,
         env=surroundings(),
         capture_output=True,

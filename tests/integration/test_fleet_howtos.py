@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.test_tutorial import ROOT, running, surroundings
-from tests.world.command import wait_until
+from tests.world.command import wait_until, with_nobody_to_ask
 from tests.world.postgres import Cluster, cluster, need_postgres
 from tests.world.raw_server import PATIENCE
 
@@ -67,8 +67,8 @@ class Hosts:
 
     def _typed(self, command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            ["sh", "-ec", self.told(command)], cwd=folder, env=surroundings(**self._environment), capture_output=True,
-            text=True, timeout=4 * PATIENCE, check=False,
+            ["sh", "-ec", with_nobody_to_ask(self.told(command))], cwd=folder,
+            env=surroundings(**self._environment), capture_output=True, text=True, timeout=4 * PATIENCE, check=False,
         )  # fmt: skip
 
 

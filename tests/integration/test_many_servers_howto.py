@@ -64,8 +64,8 @@ def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
             for pin in (pin_mail, pin_calendar):
                 assert (await told(*pin))[0] == 0
             assert {*read_lock_file(tmp_path / "accredit.lock")} == {"mail", "team-calendar"}
-            for key, kind in (("owner.key", "human"), ("agent.key", "agent")):
-                assert (await told("keys", "new", key, "--kind", kind))[0] == 0
+            for key in (("owner.key", "--kind", "human", "--no-passphrase"), ("agent.key", "--kind", "agent")):
+                assert (await told("keys", "new", *key))[0] == 0
             for command, scopes in ((grant, "custom:mail:send_email, mcp:tool"), (grant_mail, "mcp:tool")):
                 code, said = await told(*command)
                 assert (code, scopes in said) == (0, True), said

@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in (
         ("init", "--server", "mail", *server),
         ("add", "calendar", *server),
-        ("keys", "new", "owner.key", "--kind", "human"),
+        ("keys", "new", "owner.key", "--kind", "human", "--no-passphrase"),
         ("keys", "new", "agent.key", "--kind", "agent"),
         (*grant, "--tool", "mail__send_email", "--tool", "mail__list_inbox", *CONFIG),
     ):

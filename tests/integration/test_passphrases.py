@@ -108,11 +108,15 @@ def test_nobody_is_asked_for_the_passphrase_of_a_machine(kind: str, folder: Path
     assert (done.returncode, "nobody could type" in done.stderr) == (2, True)
 
 
-def test_without_a_terminal_a_key_is_as_before__with_a_warning(folder: Path) -> None:
+def test_without_a_terminal_nobody_s_key_is_left_without_a_passphrase_but_on_their_word(folder: Path) -> None:
     done = accredit(*NEW, folder=folder)
-    assert done.returncode == 0
-    assert "not encrypted" in done.stderr
-    assert "--passphrase-file" in done.stderr
+    assert done.returncode == 2
+    assert "no terminal" in done.stderr
+    for option in ("--passphrase-file", "--no-passphrase"):
+        assert option in done.stderr
+    assert not (folder / "owner.key").exists()
+    assert not (folder / "owner.key.pub").exists()
+    assert accredit(*NEW, "--no-passphrase", folder=folder).returncode == 0
     assert isinstance(read_key(folder / "owner.key"), PrivateKeyFile)
 
 

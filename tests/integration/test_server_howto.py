@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.world.command import environment
+from tests.world.command import environment, with_nobody_to_ask
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import path
 
@@ -17,8 +17,8 @@ BLOCK = re.compile(r"(?:`(\w+\.py)`[^\n]*\n(?:[^\n`]+\n)*\n)?```(console|text|py
 def done(folder: Path, command: str) -> str:
     """Runs a command; what it printed on stdout."""
     return subprocess.run(
-        ["bash", "-ec", command], cwd=folder, env=environment({"PATH": path()}), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, text=True, timeout=2 * PATIENCE, check=True,
+        ["bash", "-ec", with_nobody_to_ask(command)], cwd=folder, env=environment({"PATH": path()}),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=2 * PATIENCE, check=True,
     ).stdout  # fmt: skip
 
 

@@ -179,7 +179,10 @@ def test_a_server_of_the_older_transport_is_set_up__and_the_gateway_serves_it(be
             assert done.returncode == 0, done
             assert tomllib.loads((tmp_path / "accredit.toml").read_text("utf-8"))["upstream"] == {"url": url}
             assert accredit("check", folder=tmp_path).returncode == 0
-            assert accredit("keys", "new", "owner.key", "--kind", "human", folder=tmp_path).returncode == 0
+            assert (
+                accredit("keys", "new", "owner.key", "--kind", "human", "--no-passphrase", folder=tmp_path).returncode
+                == 0
+            )
             with (
                 Serving("--config", "accredit.toml", folder=tmp_path) as gateway,
                 Connected(tmp_path, gateway.url) as host,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
-from tests.world.command import wait_until
+from tests.world.command import wait_until, with_nobody_to_ask
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import path, python
 
@@ -97,8 +97,8 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
 
     def run(command: str, folder: Path = guarded) -> str:
         done = subprocess.run(
-            command, shell=True, cwd=folder, env=surroundings(), capture_output=True, text=True, timeout=PATIENCE,
-            check=False,
+            with_nobody_to_ask(command), shell=True, cwd=folder, env=surroundings(), capture_output=True, text=True,
+            timeout=PATIENCE, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -147,8 +147,8 @@ def test_the_readme_does_what_it_says__its_delegation_is_good_for_a_call(
     command = [connect["command"], *(word.replace("/home/ada", str(tmp_path)) for word in connect["args"])]
     with running(sample[1], "Uvicorn running"):
         done = subprocess.run(
-            ["sh", "-ec", "\n".join(before)], cwd=tmp_path, env=surroundings(**COLD), capture_output=True, text=True,
-            timeout=len(before) * PATIENCE, check=False,
+            ["sh", "-ec", with_nobody_to_ask("\n".join(before))], cwd=tmp_path, env=surroundings(**COLD),
+            capture_output=True, text=True, timeout=len(before) * PATIENCE, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done
         with running(f"{serve.partition('#')[0]} --port {gateway}", "listening on", tmp_path, **COLD):

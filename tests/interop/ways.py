@@ -215,7 +215,7 @@ def ran(folder: Path, *arguments: str) -> str:
 
 def delegate(folder: Path, scopes: Iterable[str]) -> None:
     """Keys of an owner and an agent, and a delegation of these scopes."""
-    ran(folder, "keys", "new", "owner.key", "--kind", "human", "--name", "Owner")
+    ran(folder, "keys", "new", "owner.key", "--kind", "human", "--name", "Owner", "--no-passphrase")
     ran(folder, "keys", "new", "agent.key", "--kind", "agent", "--name", "Agent")
     options = [part for scope in sorted(set(scopes)) for part in ("--scope", scope)]
     key = ("--issuer", "owner.key", "--agent", "agent.key.pub")

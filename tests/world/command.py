@@ -123,3 +123,9 @@ class Serving:
         with contextlib.suppress(ProcessLookupError):  # nobody of the group is left
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE)
+
+
+def with_nobody_to_ask(commands: str) -> str:
+    """A page's commands as a program gives them: where there is no terminal, a person's key is to have no
+    passphrase."""
+    return commands.replace("--kind human", "--kind human --no-passphrase")

@@ -44,6 +44,7 @@ OBSERVE = """\
 
 [proofs]
 mode = "observe"           # what would be refused is on record, and passes; "required": no proof, no call
+binding = "required"       # a proof counts for the very call that it was made for; "optional": one made for none, too
 
 [[proofs.roots]]           # whose delegations count
 name = {name}

@@ -38,7 +38,7 @@ port = {port}
 {identity}
 [proofs]
 mode = "required"          # no proof, no call; "off" turns the checks below off
-binding = "optional"       # "required": a proof counts for the exact call that it was made for, and for no other
+binding = "required"       # a proof counts for the very call that it was made for; "optional": one made for none, too
 default_tool_scope = ""    # "": tools without a table below are refused; or a scope, such as "mcp:tool"
 
 [[proofs.roots]]           # whose delegations count

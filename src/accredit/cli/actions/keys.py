@@ -7,7 +7,7 @@ import typer
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.output import print_facts, print_json, tell
+from accredit.cli.actions.output import print_facts, print_json
 from accredit.cli.passphrases import new_passphrase
 from accredit.errors import ConfigurationError
 from accredit.keys import (
@@ -26,7 +26,7 @@ from accredit.keys.load import check_free
 
 class Protection(NamedTuple):
     """How a new key is protected: by the passphrase in a file, by none if it is declined, else by one that is asked
-    for."""
+    for. A person's key is left without one only on their word."""
 
     file: Path | None
     declined: bool
@@ -39,8 +39,6 @@ def make(path: Path, kind: KeyKind, name: str, protection: Protection, *, replac
     check_free(path, replace=replace)
     passphrase = _passphrase(key, protection)
     write_key(path, key if passphrase is None else lock_key(key, passphrase), replace=replace)
-    if passphrase is None and kind == "human" and not protection.declined:
-        tell("warning: the key is not encrypted, as there is no terminal to ask for a passphrase: --passphrase-file F")
     files = {"private": str(path), "public": str(public_path(path))}
     if as_json:
         print_json({**key_members(key.public()), "files": files})
@@ -56,7 +54,15 @@ def _passphrase(key: PrivateKeyFile, protection: Protection) -> bytearray | None
         )
     if protection.file is not None and protection.declined:
         raise ConfigurationError("--passphrase-file and --no-passphrase are given", "name one of them")
-    return new_passphrase(protection.file, key.name) if key.kind == "human" and not protection.declined else None
+    if key.kind != "human" or protection.declined:
+        return None
+    passphrase = new_passphrase(protection.file, key.name)
+    if passphrase is None:
+        raise ConfigurationError(
+            f"there is no terminal to ask for the passphrase of {key.name}'s key",
+            "name the file that holds it, --passphrase-file F, or say that the key has none: --no-passphrase",
+        )
+    return passphrase
 
 
 def show_file(path: Path, *, public: bool, as_json: bool) -> None:

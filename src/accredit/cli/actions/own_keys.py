@@ -3,8 +3,8 @@
 1. The folder is the person's own (`own_files`), and is made for them alone.
 2. A key that is there is kept. A private key without its public half, which a command that was killed may leave,
    gets that; nothing is ever replaced.
-3. A new human key is under a passphrase: that of a file, or one that is typed. As with `accredit keys new` it has none
-   if that is said, or if there is nobody to ask, which is told.
+3. A new human key is under a passphrase: that of a file, or one that is typed. It has none if that is said, or if there
+   is nobody to ask, which is told.
 4. A passphrase is asked for once, is good for all that one command signs, and is wiped at its end.
 """
 

@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.holds("cli/actions/keys"), pytest.mark.holds("cli/comm
 
 @pytest.mark.parametrize("kind", ["human", "agent", "gateway"])
 def test_a_key_is_made(kind: str, run: Run, folder: Path) -> None:
-    done = run("keys", "new", "new.key", "--kind", kind, "--name", "Ada Lovelace")
+    protection = ("--no-passphrase",) if kind == "human" else ()
+    done = run("keys", "new", "new.key", "--kind", kind, "--name", "Ada Lovelace", *protection)
     assert done.code == 0
     key = load_signing_key(folder / "new.key")
     assert (key.about.kind, key.about.name) == (kind, "Ada Lovelace")
@@ -31,7 +32,7 @@ def test_without_a_name_it_is_known_by_its_files(path: str, name: str, run: Run)
 
 
 def test_for_programs_it_is_json_without_seeds(run: Run, folder: Path) -> None:
-    made = run("keys", "new", "new.key", "--kind", "human", "--json").json
+    made = run("keys", "new", "new.key", "--kind", "human", "--no-passphrase", "--json").json
     shown = run("keys", "show", "new.key", "--json").json
     public = run("keys", "show", "new.key.pub", "--json").json
     assert made["files"] == {"private": "new.key", "public": "new.key.pub"}
@@ -44,7 +45,7 @@ def test_for_programs_it_is_json_without_seeds(run: Run, folder: Path) -> None:
 
 @pytest.mark.parametrize("json_too", [(), ("--json",)])
 def test_seeds_are_never_shown(json_too: tuple[str, ...], run: Run, folder: Path) -> None:
-    for arguments in (("new", "new.key", "--kind", "human"), ("show", "new.key")):
+    for arguments in (("new", "new.key", "--kind", "human", "--no-passphrase"), ("show", "new.key")):
         done = run("keys", *arguments, *json_too)
         seeds = json.loads((folder / "new.key").read_bytes())["seed"]
         assert not any(seed in done.out + done.err for seed in seeds.values())
@@ -65,7 +66,7 @@ def test_no_key_is_lost_without_force(path: str, run: Run, refused: Refused, fol
     what, remedy = refused("keys", "new", path, "--kind", "human")
     assert "exists already" in what
     assert "--force" in remedy
-    assert run("keys", "new", path, "--kind", "human", "--force").code == 0
+    assert run("keys", "new", path, "--kind", "human", "--no-passphrase", "--force").code == 0
     assert read_key(folder / path).id == read_key(folder / f"{path}.pub").id
 
 
@@ -78,7 +79,7 @@ def test_no_key_is_lost_without_force(path: str, run: Run, refused: Refused, fol
         (("new", "new.key", "--kind", "human", "--name", ""), "--name"),
         (("new", "new.key", "--kind", "human", "--name", "a\tb"), "--name"),
         (("new", ".key", "--kind", "human"), "--name"),
-        (("new", "nowhere/new.key", "--kind", "human"), "nowhere"),
+        (("new", "nowhere/new.key", "--kind", "human", "--no-passphrase"), "nowhere"),
         (("show", "missing.key"), "missing.key"),
         (("show", "."), "can't read"),
     ],
