@@ -319,6 +319,10 @@ def test_a_gateway_does_not_start_without_a_list_that_it_names__and_does_with_th
         assert f"{tmp_path}/revoked.json: can't be read" in done.stderr
         remedy = re.search(r"`accredit (revoke --list \S+ --empty --issuer) KEY`", done.stderr)
         assert remedy is not None, done.stderr
+    told = accredit("doctor", "--config", "accredit.toml", "--json", folder=tmp_path, env={"HOME": str(tmp_path)})
+    assert any(
+        "can't be read" in each["what"] for each in json.loads(told.stdout)["findings"] if each["level"] == "bad"
+    )
     assert accredit(*remedy[1].split(), "owner.key", folder=tmp_path).returncode == 0
     assert accredit("config", "check", folder=tmp_path).returncode == 0
 

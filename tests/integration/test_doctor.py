@@ -417,6 +417,13 @@ def test_a_clock_that_is_wrong_is_told__and_set_by_the_command(patient: Patient,
         assert patient.doctor()[0] == 0
 
 
+def test_a_gateway_whose_revocation_list_is_gone_is_a_fault__it_goes_on_only_while_it_runs(patient: Patient) -> None:
+    with stand_in(patient, body=b'{"status": "ok", "revocations": false}'):
+        found = patient.found("revocations is not well")
+        assert (found["subject"], found["level"]) == ("gateway", "bad")
+        assert "while it runs" in found["what"]
+
+
 def test_what_hostile_gateways_and_files_say_steers_no_terminal__and_keeps_nobody_waiting(patient: Patient) -> None:
     parts = {
         "status": "not ready",

@@ -107,6 +107,33 @@ def test_of_many_reloads_under_load_none_loses_a_call_or_has_it_decided_by_half_
     run(main())
 
 
+@WORKERS
+def test_a_reload_that_names_the_revocation_list_anew_takes_no_older_one__and_none_that_is_not_there(
+    workers: str, tmp_path: Path
+) -> None:
+    def listed(name: str) -> str:
+        return f'[proofs.revocation]\nfiles = ["{name}"]\n'
+
+    async def main() -> None:
+        async with RawServer(HonestServer()) as server:
+            text = BASE + upstream(server.url) + guarded(tmp_path)
+            by = ("--issuer", "owner.key", "--list")
+            assert accredit("revoke", "a" * 32, *by, "revoked.json", folder=tmp_path).returncode == 0
+            assert accredit("revoke", "--empty", *by, "older.json", folder=tmp_path).returncode == 0
+            async with serving(tmp_path, text + listed("revoked.json"), "--workers", workers) as gateway:
+                write(tmp_path, text + listed("older.json"))
+                assert "older than the one in force" in (await reloaded(gateway, tmp_path)).problem
+                write(tmp_path, text + listed("gone.json"))
+                assert "gone.json: can't be read" in (await reloaded(gateway, tmp_path)).problem
+                write(tmp_path, text)
+                assert "in none of the places" in (await reloaded(gateway, tmp_path)).problem
+                (tmp_path / "moved.json").write_bytes((tmp_path / "revoked.json").read_bytes())
+                write(tmp_path, text + listed("moved.json"))
+                assert (await reloaded(gateway, tmp_path)).problem == ""
+
+    run(main())
+
+
 @pytest.mark.holds("app/configured")
 @pytest.mark.holds("app/reloading", 2)
 @WORKERS

@@ -51,7 +51,9 @@ def test_a_gateway_reads_from_the_wire_what_was_signed(
 ) -> None:
     params = {**more, "uri": uri} | ({} if meta is None else {"_meta": meta})
     request = JSONRPCRequest(jsonrpc="2.0", id=7, method="resources/read", params=params)
-    sent = wrapped(presenter)._sent(SessionMessage(request)).message
+    item = wrapped(presenter)._sent(SessionMessage(request))
+    assert item is not None
+    sent = item.message
     # As the SDK's transport writes it: see `StreamableHTTPTransport._handle_post_request`.
     text = json.dumps(sent.model_dump(by_alias=True, mode="json", exclude_unset=True), ensure_ascii=False)
     try:

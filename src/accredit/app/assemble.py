@@ -103,7 +103,7 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Por
         tasks = tasks or open_tasks(store)
         if proofs is not None and judged:
             opened = opened or open_store(store)
-            revocations = _revocations(loaded, proofs, store, opened, ports.revocations)
+            revocations = revocation_lists(loaded, proofs, store, opened, ports.revocations)
     return ports._replace(store=opened, revocations=revocations, key_sets=key_sets, tasks=tasks)
 
 
@@ -157,9 +157,11 @@ def _log_executor(place: LogPlace, signer: LogSigner) -> LogExecutor:
     return FileThread(place, signer) if isinstance(place, FileLog) else DatabaseThread(place, signer)
 
 
-def _revocations(
+def revocation_lists(
     loaded: Loaded, proofs: ProofSettings, store: StoreUrl, opened: ProofStore, before: Revocations | None
 ) -> Revocations:
+    """Return the revocation lists that a configuration names, read; `before` is who had them until now. Raises
+    `ConfigurationError`."""
     named = loaded.config.proofs.revocation
     folder = folder_of(loaded, ("proofs", "revocation"))
     keys = {key.id: key for key in proofs.policy.roots}

@@ -71,6 +71,7 @@ class RevocationLists:
             self._watched.append(_Watched(StoredLists(store) if isinstance(store, Path) else store))
         self._known = _Watched(KnownLists(store)) if isinstance(store, Path) else None
         """What the store remembers, as far as nothing that is there replaces it."""
+        self._places = self._watched if self._known is None else [*self._watched, self._known]
         self._told: str | None = None
         self._unseen: str | None = None
         """Why the last attempt could not even look at the lists, or None."""
@@ -83,20 +84,20 @@ class RevocationLists:
 
         A database that does not answer is asked again when it is needed.
         """
-        if self._remote is not None:
-            with contextlib.suppress(StoreUnavailable):
-                self._remote.fetch_once()
         if self._known is not None:
             with contextlib.suppress(StoreUnavailable):  # the look at the store itself says so
                 self._known.look(self._keys)
-        self._look_at_all()
+        unread = self._read_all()
         for each in self._watched:
             if each.problem is not None:
                 raise ConfigurationError(f"proofs.revocation: {each.problem.what}", each.problem.remedy)
         before, self._before = self._before, None
-        for issuer_id, old in [] if before is None else before._lists():
+        for issuer_id, old in [] if before is None else _lists(before._watched):
             if issuer_id in self._keys and (fault := self._unreplaced(issuer_id, old)) is not None:
-                raise ConfigurationError(f"proofs.revocation: the list of {issuer_id} does not count: {fault}", _REMEDY)
+                what = f"the list of {issuer_id} does not count: {unread or fault}"
+                raise ConfigurationError(f"proofs.revocation: {what}", _REMEDY)
+        if self._missed() is not None:
+            self._read_all()  # it may have come behind the first look
         missed = self._missed()
         if missed is not None:
             raise ConfigurationError(f"proofs.revocation: {missed}", _REMEDY)
@@ -112,17 +113,17 @@ class RevocationLists:
         """Return whether a list in force has this id. Raises `StoreUnavailable` if the lists could not be looked at
         lately."""
         await self.check()
-        return any(cert_id in each.revoked for each in self._places())
+        return any(cert_id in each.revoked for each in self._places)
 
     def size(self) -> tuple[int, int]:
         """Return how many lists are in force, and how many certificates are in them, as of the last look."""
-        return sum(len(each.digests) for each in self._places()), len(
-            frozenset[str]().union(*(each.revoked for each in self._places()))
+        return sum(len(each.digests) for each in self._places), len(
+            frozenset[str]().union(*(each.revoked for each in self._places))
         )
 
     def has_list(self, sha256: str) -> bool:
         """Return whether a list with this SHA-256 is in force, as of the last look."""
-        return any(sha256 in each.digests for each in self._places())
+        return any(sha256 in each.digests for each in self._places)
 
     def problem(self) -> str | None:
         """Return why a list may be out of date, as of the last look, or None."""
@@ -175,21 +176,25 @@ class RevocationLists:
         await asyncio.to_thread(self._look_at_all)
         return self._missed()
 
+    def _read_all(self) -> str:
+        """Look at all lists, without an event loop; return why the database could not be asked, or ""."""
+        unread = ""
+        if self._remote is not None:
+            try:
+                self._remote.fetch_once()
+            except StoreUnavailable as error:
+                unread = str(error)
+        self._look_at_all()
+        return unread
+
     def _look_at_all(self) -> None:
         """Blocking. Raises `StoreUnavailable`."""
         for each in self._watched:
             each.look(self._keys)
-        for each in self._places():
+        for each in self._places:
             each.leave(self._is_replaced)
-        for _, revoked in self._lists():
+        for _, revoked in _lists(self._places):
             self._seen.note(revoked)
-
-    def _places(self) -> "list[_Watched]":
-        return self._watched if self._known is None else [*self._watched, self._known]
-
-    def _lists(self) -> list[tuple[str, RevocationList]]:
-        """Return all lists in force, with their issuers."""
-        return [(issuer_id, held.list) for each in self._places() for issuer_id, held in each.in_force.items()]
 
     def _is_replaced(self, issuer_id: str, old: RevocationList) -> bool:
         """Return whether a list that is there may stand for one that is gone from its place."""
@@ -198,14 +203,15 @@ class RevocationLists:
         )
 
     def _unreplaced(self, issuer_id: str, old: RevocationList) -> str | None:
-        """Return why nothing in force here may stand for a list that was, or None."""
-        faults = [_rollback(old, revoked) for issuer, revoked in self._lists() if issuer == issuer_id]
+        """Return why nothing that is there may stand for a list that was in force, or None. What the store remembers
+        counts, and is no reason to take an older list in silence."""
+        faults = [_rollback(old, revoked) for issuer, revoked in _lists(self._watched) if issuer == issuer_id]
         return None if None in faults else faults[0] if faults else "it is in none of the places that are named"
 
     def _missed(self) -> str | None:
         """Return whose list was newer elsewhere (rule 5), or None."""
         for issuer_id in self._keys:
-            here = [revoked for issuer, revoked in self._lists() if issuer == issuer_id]
+            here = [revoked for issuer, revoked in _lists(self._places) if issuer == issuer_id]
             if self._seen.misses(issuer_id, here):
                 return f"the list of {issuer_id} was newer: {_REMEDY}"
         return None
@@ -330,6 +336,11 @@ class _Watched:
 
     def _named(self, what: str, remedy: str = _REMEDY) -> _Problem:
         return _Problem(f"{self._source.name}: {what}", remedy)
+
+
+def _lists(places: Iterable[_Watched]) -> list[tuple[str, RevocationList]]:
+    """Return all lists in force at some places, with their issuers."""
+    return [(issuer_id, held.list) for each in places for issuer_id, held in each.in_force.items()]
 
 
 def _check_descriptors() -> None:

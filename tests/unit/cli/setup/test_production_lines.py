@@ -297,6 +297,7 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("answers", "no", "enforce", replaced("[store]", '[validation]\nresponses = "observe"\n[store]'), {}),
     ("answers", "unknown", "unread", replaced("drain_seconds = 10", 'passthrough = ["/admin/*"]'), {}),
     ("tokens", "no", '"optional"', replaced("[store]", '[tokens]\nmode = "optional"\n[store]'), {}),
+    ("revocation", "no", "--empty", lambda folder: (revoked(folder, ""), (folder / "gone.json").unlink()), {}),
     ("revocation", "no", "not a revocation", lambda folder: revoked(folder, "{}"), {}),
     ("revocation", "no", "not a regular file", lambda folder: (revoked(folder, ""), pipe("gone.json")(folder)), {}),
     ("quotas", "no", "[[quotas]]", replaced('[[quotas]]\nby = "agent"\nwindow = "1m"\ncalls = 60\n', ""), {}),

@@ -12,14 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from accredit.app.assemble import revocation_lists
 from accredit.cli.actions.doctor.findings import MIGRATE, Finding, bad, command_line, faulty, good, note
 from accredit.cli.actions.doctor.surroundings import Surroundings
 from accredit.cli.actions.own_files import fault_of_file
 from accredit.config import Loaded, build_all_settings, store_of
 from accredit.config.listen import check_no_loop, tls_context
 from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.gateway.settings import ProofSettings
 from accredit.limits import DOCTOR_STORE_SECONDS
-from accredit.stores import InMemory, PostgresDatabase, SqliteFile
+from accredit.stores import InMemory, PostgresDatabase, SqliteFile, open_store
 from accredit.stores.postgres import migration
 from accredit.stores.sqlite.database import check_regular
 from accredit.stores.sqlite.schema import SCHEMA
@@ -43,8 +45,10 @@ def look_at_configuration(at: Surroundings) -> Iterator[Finding]:
             yield faulty("configuration", at.problem)
         return
     try:
-        check_no_loop(at.loaded.config.gateway, build_all_settings(at.loaded, at.environ))
+        servers = build_all_settings(at.loaded, at.environ)
+        check_no_loop(at.loaded.config.gateway, servers)
         tls_context(at.loaded.config.gateway)
+        _check_lists(at.loaded, servers[0].proofs)
     except ConfigurationError as error:
         yield bad("configuration", error.what, error.remedy, _command(at, at.loaded))
         return
@@ -52,6 +56,13 @@ def look_at_configuration(at: Surroundings) -> Iterator[Finding]:
     if mode != "required":
         yield note("configuration", f'proofs.mode is "{mode}": no call is refused for want of a proof')
     yield good("configuration", f"{at.file} is one that a gateway takes")
+
+
+def _check_lists(loaded: Loaded, proofs: ProofSettings | None) -> None:
+    """Look whether each revocation list that is named as a file is there, and good. Raises `ConfigurationError`."""
+    if proofs is not None and proofs.judged:
+        nowhere = InMemory()
+        revocation_lists(loaded, proofs, nowhere, open_store(nowhere), None)
 
 
 def _command(at: Surroundings, loaded: Loaded) -> str:

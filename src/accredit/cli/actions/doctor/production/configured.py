@@ -249,7 +249,7 @@ def revocation(facts: Facts) -> Result:
     if isinstance(facts.store, Unknown):
         return unknown(facts.store)
     if isinstance(facts.lists, Unknown):
-        return no(facts.lists.why, "restore the list, or make it anew with `accredit revoke`")
+        return no(facts.lists.why, RESTORE_LIST)
     if isinstance(facts.store, InMemory) and not facts.loaded.config.proofs.revocation.files:
         return no("nothing can be taken back: no list is named, and a store in memory has none", _FILE_STORE)
     lists, certificates = facts.lists
@@ -258,6 +258,9 @@ def revocation(facts: Facts) -> Result:
     return ok(f"lists: {lists}; delegations that were taken back: {certificates}")
 
 
+RESTORE_LIST = (
+    "restore the list; where there was none yet, `accredit revoke --list FILE --empty --issuer KEY` makes a signed one"
+)
 _FILE_STORE = 'set store.url = "sqlite:///accredit.db"'
 
 
