@@ -14,6 +14,7 @@ from tests.world.running import run
 from accredit.attest import Checkpoint, Envelope, LogReport, Stored
 from accredit.errors import StoreUnavailable
 from accredit.stores import PostgresDatabase, SqliteFile, open_log
+from accredit.stores.audit_log.proven import Prover
 from accredit.stores.postgres.log_pruning import prune
 
 pytestmark = pytest.mark.holds("stores/postgres/log_reader")
@@ -209,6 +210,27 @@ def test_what_is_gone_without_a_trace_is_found_with_a_checkpoint_that_was_kept__
     change(database, *WITH_A_CHECKPOINT[what])
     assert verdict(database) is None
     assert "it was there, and the log ends before it" in str(verdict(database, kept))
+
+
+def test_a_row_that_a_superuser_put_in_is_listed_nowhere_as_true(database: PostgresDatabase) -> None:
+    """Under the least of all numbers, or any other: what goes by records goes by those that verify."""
+    with open_log(database) as log:
+        before = [each.entry.entry for each in Prover([KEY]).records(log.newest_first())]
+    for number in ("-9223372036854775808", "9223372036854775807"):
+        change(
+            database,
+            f"INSERT INTO log_entries (entry, {COLUMNS}) SELECT {number}, day, writer, kind, {number}, key,"
+            " convert_to(replace(convert_from(payload, 'UTF8'), 'send_email', 'wire_money'), 'UTF8'),"
+            f" decode(repeat('00', 64), 'hex'), ml_dsa_65, members FROM log_entries {record(1)}",
+        )
+    prover = Prover([KEY])
+    with open_log(database) as log:
+        assert b"wire_money" in b"".join(
+            each.entry.envelope.payload for each in log.newest_first() if isinstance(each.entry, Stored)
+        )
+        assert [each.entry.entry for each in prover.records(log.newest_first())] == before
+    assert prover.left.entries == 2
+    assert verdict(database) is not None
 
 
 NOT_LOOKED_AT: dict[str, str] = {

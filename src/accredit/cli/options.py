@@ -115,6 +115,15 @@ ReplaceKeyOption = Annotated[
     bool, typer.Option("--force", help="Replace the files if they exist: the old key is lost.")
 ]
 JsonAnywayOption = Annotated[bool, typer.Option("--json", help="Print JSON, as it does without this.")]
+KeysOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--key",
+        metavar="PUB",
+        callback=reads,
+        help="A public key that is trusted: the gateway's, attest.signer's; may be repeated.",
+    ),
+]
 SinceOption = Annotated[
     str | None,
     typer.Option("--since", metavar="TIME", help="Calls since then: 2026-08-01T12:00:00Z, or 7d for so long ago."),

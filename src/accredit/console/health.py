@@ -4,6 +4,8 @@ Reads the log, the lists and gateways' `/readyz`.
 1. A writer's records are counted by its latest checkpoint, if a key that the desk was given has signed it: one that is
    forged counts nothing. Without a key nothing is checked, and the page says so.
 2. The whole log is verified only when asked for, and if it is short: else `accredit log verify` does that.
+3. How fast it grows, and whether proofs are only observed, is said by the newest records that verify; without a key, by
+   the newest ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +27,7 @@ from accredit.errors import AttestationError, DeskError
 from accredit.limits import CALLS_LOOKED_AT, MAX_SHOWN_WRITERS, RATE_ENTRIES, SHORT_ID_CHARS
 from accredit.pins.shown import shown
 from accredit.stores import SqliteFile
+from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
 
 _Keys = Sequence[LogKey | RecordKey]
@@ -111,7 +114,7 @@ def _log(log: LogReader, keys: _Keys) -> dict[str, Any]:
     writers = [_writer(each.writer, each.sequence, counted.get(each.writer)) for each in reversed(heads)]
     return {
         "entries": log.count(),
-        **_growth(log),
+        **_growth(log, Prover(keys)),
         "writers": writers[:MAX_SHOWN_WRITERS],
         "writers_more": max(0, len(writers) - MAX_SHOWN_WRITERS),
         "uncounted": sum(each["records"] - each["counted"] for each in writers),
@@ -139,13 +142,15 @@ def _signature(entry: Stored, keys: _Keys) -> str:
     return _GOOD
 
 
-def _growth(log: LogReader) -> dict[str, Any]:
+def _growth(log: LogReader, prover: Prover) -> dict[str, Any]:
     """Return when the newest record came, how many a day come, by the times of the newest ones, and whether the newest
     call was only observed: then that gateway refuses none for want of authority."""
     times: list[float] = []
     enforced: list[bool] = []
     for each in islice(log.newest_first(), RATE_ENTRIES):
         with suppress(AttestationError, ValueError, OverflowError):  # a record may say a day that there is not
+            if prover.has_keys and prover.fault(each) is not None:
+                continue
             record = each.record()
             times += [datetime.fromisoformat(record.times.recorded).timestamp()] if record is not None else []
             enforced += [record.decision.enforced is not False] if record is not None and record.decision else []

@@ -1,8 +1,9 @@
 """The log of calls for the page: a list that goes on where it ended, and one call's story. Blocking I/O: reads the
 store, in threads of which there are few.
 
-Nothing is verified to list calls: the list says what the log says. A story says of each record whether its signature
-is good, by the keys that the desk was given; without a key it says so.
+1. Each call that is shown is verified, by the keys that the desk was given: one of which a record does not verify says
+   so. So does each record of a story, which goes by those that verify, if there are any.
+2. Without a key nothing is verified, and the page says so. Neither is what is only counted: the rate says so.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -47,6 +48,7 @@ from accredit.pins.shown import shown
 from accredit.policy.constraint_words import constraint
 from accredit.ratify import DelegationCert
 from accredit.stores import LogStore, open_log
+from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import Bookmark, LogReader, Numbered
 
 _Found = TypeVar("_Found")
@@ -76,7 +78,8 @@ class LogPages:
         """Return a page of the calls that pass a filter, the newest first, and where the next page begins (None: there
         is none). Raises `DeskError`."""
         wanted, names = read_filter(text, unix_ms()), self.names()
-        return await self.look(lambda log: _page(log, wanted, names, before, self._bookmarks))
+        shown_by = _Listing(names, Prover(self.keys), self._bookmarks)
+        return await self.look(lambda log: _page(log, wanted, before, shown_by))
 
     async def rate(self, text: str) -> dict[str, Any]:
         """Return how many calls that pass a filter came in each minute of the last hour. Raises `DeskError`."""
@@ -150,10 +153,17 @@ class CallsPart:
         return await self._pages.bundle(call_id)
 
 
-def _page(
-    log: LogReader, wanted: CallFilter, names: Mapping[str, str], before: int | None, bookmarks: "_Bookmarks"
-) -> dict[str, Any]:
+class _Listing(NamedTuple):
+    """How calls are listed: by which names, verified by what, and where it is remembered where they begin."""
+
+    names: Mapping[str, str]
+    prover: Prover
+    bookmarks: _Bookmarks
+
+
+def _page(log: LogReader, wanted: CallFilter, before: int | None, listing: _Listing) -> dict[str, Any]:
     """Return a page, and remember where its calls begin. `since` is the time of the last call that was looked at."""
+    names = listing.names
     found: list[dict[str, Any]] = []
     outcomes: dict[str, tuple[str, Numbered]] = {}
     still_open = _open_calls(log)
@@ -171,13 +181,22 @@ def _page(
             if wanted.passes(since, values_of(seen, _status(seen, status, still_open), names)):
                 listed = _in_full(each, outcome, wanted, names, still_open)
                 if listed is not None:
-                    found.append(listed)
-                    bookmarks.put(seen.call.id, Bookmark(each.number, seen.log.writer, seen.log.sequence))
+                    found.append({**listed, "signature": _signature((each, outcome), listing.prover)})
+                    listing.bookmarks.put(seen.call.id, Bookmark(each.number, seen.log.writer, seen.log.sequence))
             if since < wanted.after:
                 break
         if len(found) == CALLS_A_PAGE or looked == CALLS_LOOKED_AT:
-            return {"calls": found, "next": each.number, "since": since}
-    return {"calls": found, "next": None, "since": since}
+            return {"calls": found, "next": each.number, "since": since, "checked": listing.prover.has_keys}
+    return {"calls": found, "next": None, "since": since, "checked": listing.prover.has_keys}
+
+
+def _signature(entries: Iterable[Numbered | None], prover: Prover) -> str:
+    """Return whether entries verify: "good", "BAD: ..." or "not checked"."""
+    if not prover.has_keys:
+        return "not checked"
+    faults = (prover.fault(each) for each in entries if each is not None)
+    fault = next((each for each in faults if each is not None), None)
+    return "good" if fault is None else shown(f"BAD: {fault}")
 
 
 def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int) -> dict[str, Any]:
@@ -259,7 +278,9 @@ def _story(
     keys: Sequence[LogKey | RecordKey],
 ) -> dict[str, Any]:
     found, still_open = _records(log, call_id, since)
-    records = [record for record, _ in found]
+    told = [_record(record, envelope, keys) for record, envelope in found]
+    good = [record for (record, _), each in zip(found, told, strict=True) if each["signature"] == "good"]
+    records = good or [record for record, _ in found]
     decision = next((each for each in records if each.phase == "decision"), records[0])
     ended = next((each.outcome.status for each in records if each.outcome is not None), "open")
     chain = log.certificates(decision.authority.chain_sha256) if decision.authority else None
@@ -268,7 +289,8 @@ def _story(
         "reason": shown((decision.decision.reason if decision.decision else None) or ""),
         "method": decision.call.method,
         "chain": [_link(cert, names) for cert in _certificates(chain)],
-        "records": [_record(record, envelope, keys) for record, envelope in found],
+        "records": told,
+        "good": bool(good),
         "keys": {each.id: b64encode(each.ed25519).decode() for each in keys if isinstance(each, LogKey)},
         "checked": bool(keys),
     }

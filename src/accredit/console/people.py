@@ -2,7 +2,9 @@
 Reads all three, in threads.
 
 What nobody used at this gateway, did not sign at this desk, and does not keep in this folder is unknown here; the page
-says so. Calls are counted over the newest entries of the log, of which there is a bound.
+says so. Calls are counted over the newest entries of the log, of which there is a bound. Who says how often something
+was used is the log, which is not verified for that: the page says so. Whether a certificate was signed as it says is
+looked at before anything is shown of it by itself, or taken back (`signature`).
 """
 
 import asyncio

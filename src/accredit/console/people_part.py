@@ -2,7 +2,8 @@
 
 It is taken back in these steps; if one of the first three fails, nothing after it is done, and the page is told:
 
-1. the desk has a key, `desk.toml` names a place, and the delegation stands on this person's word;
+1. the desk has a key, `desk.toml` names a place, and the delegation stands on this person's word: no signature of it,
+   or of what it stands on, is bad;
 2. the nonce is the one that the page was given with this delegation;
 3. the key is open, or the person gives the passphrase;
 4. the journal has it on disk, if it can: what only takes away waits for no disk;
@@ -200,7 +201,7 @@ class PeoplePart:
         signature = shown(await self._people.signature(placed.node))
         if self._taking is None:
             return {**found, "signature": signature, "why_not": "read-only"}
-        why_not = self._taking.why_not(placed, known)
+        why_not = _forged(signature) or self._taking.why_not(placed, known)
         return {
             **found,
             "signature": signature,
@@ -214,10 +215,20 @@ class PeoplePart:
         known = await self._people.known()
         views = await self._views(known)
         placed = await asyncio.to_thread(views.find, handle)
+        if forged := _forged(await self._people.signature(placed.node)):
+            raise DeskError("forged", forged)
         done = await taking.take_back(placed, text_in(said, "nonce"), views.name(placed), known)
         views = await self._views(done.known)
         ended = await asyncio.to_thread(views.rows, done.ended)
         return {"told": done.told, "everywhere": done.is_everywhere, **ended}
+
+
+def _forged(signature: str) -> str:
+    """Return why nothing is signed about a certificate that nobody signed as it says; "" if somebody did, or it is not
+    here. Whoever writes to a store could give a certificate that is needed the looks of one that is not."""
+    if not signature.startswith("BAD"):
+        return ""
+    return "Nobody signed it as it is shown: the store, or the file, that it is in was changed."
 
 
 def _revoke(cert_id: str, key: SigningKey, place: ListPlace) -> None:

@@ -2,7 +2,8 @@
 
 1. A chain that the log does not have came with no call: it was not used yet, or the log is not of that gateway.
 2. Else the newest entries are looked at for calls that passed by it, back to when it began to hold; one that was
-   refused uses nothing.
+   refused uses nothing, and one whose record does not verify was not made. Without a key of the gateway's nothing is
+   verified, and the page says so.
 
 Not known: calls at a gateway whose log is another one, or beyond those entries.
 """
@@ -21,6 +22,7 @@ from accredit.errors import DeskError
 from accredit.limits import CALLS_LOOKED_AT
 from accredit.pins.shown import shown
 from accredit.ratify import DelegationCert
+from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
 
 _SLACK_SECONDS = 600
@@ -38,14 +40,15 @@ async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[
         return {**found, "problem": "desk.toml names no store of the gateway"}
     sha256 = recorded_chain(each.encode() for each in chain).sha256
     try:
-        last = await log.look(lambda reader: _last_call(reader, sha256, leaf.issued_at))
+        last = await log.look(lambda reader: _last_call(reader, sha256, leaf.issued_at, Prover(log.keys)))
     except DeskError as error:
         return {**found, "problem": shown(error.reason)}
-    return {**found, "used": last is not None, **(last or {})}
+    return {**found, "used": last is not None, "checked": bool(log.keys), **(last or {})}
 
 
-def _last_call(log: LogReader, sha256: str, issued_at: int) -> dict[str, Any] | None:
-    """Return the id of the last call that passed by a chain, and when it came; None if none did."""
+def _last_call(log: LogReader, sha256: str, issued_at: int, prover: Prover) -> dict[str, Any] | None:
+    """Return the id of the last call that passed by a chain, and when it came; None if none did. Without keys any
+    record counts."""
     if log.certificates(sha256) is None:
         return None
     earliest = timestamp((issued_at - _SLACK_SECONDS) * 1_000)
@@ -55,6 +58,7 @@ def _last_call(log: LogReader, sha256: str, issued_at: int) -> dict[str, Any] | 
             break
         if seen is None or seen.authority is None or seen.authority.chain_sha256 != sha256:
             continue
-        if seen.decision is not None and seen.decision.verdict == "allow":
+        passed = seen.decision is not None and seen.decision.verdict == "allow"
+        if passed and (not prover.has_keys or prover.fault(each) is None):
             return {"call": seen.call.id, "received": seen.times.received}
     return None

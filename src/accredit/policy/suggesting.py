@@ -2,8 +2,10 @@
 
 1. Only a call whose signatures were good leads to anything: it is known then whose agent made it, and its principal is
    still one whose delegations count. Calls that nobody signed, or with a bad proof, lead to nothing.
-2. Of these, the calls count that lacked authority and nothing else: a scope, or an entry of the catalog. What a person
-   decided against (a constraint), and what is no question of authority (a token, a definition), stays refused.
+2. Of these, the calls count that passed: that were allowed or, where decisions are only observed, lacked authority and
+   nothing else: a scope, or an entry of the catalog. A call that was refused for want of these was only asked for, and
+   nothing was used: it is told, and leads to nothing. What a person decided against (a constraint), and what is no
+   question of authority (a token, a definition), stays refused.
 3. A call that was allowed by the scope that its target still needs is allowed already.
 4. A target that the catalog names keeps its scope. Only a tool that it does not name gets a table, with a scope of its
    own (`catalog.own_scope`).
@@ -13,8 +15,9 @@
    means one tool at a server's own endpoint and another one where all are one.
 7. How many targets are told apart is bounded, for each agent and in all; what is beyond that is counted as refused.
 
-A request about a task goes by its tool, so the grant for that covers it. Not checked: whether the log is genuine
-(`accredit log verify`), and whether what was used should be allowed. A person reads that and decides.
+A request about a task goes by its tool, so the grant for that covers it. Only records that verify are to be added
+(`stores.audit_log.proven`). Not checked: whether the log is whole (`accredit log verify`), and whether what was used
+should be allowed. A person reads that and decides.
 """
 
 import re
@@ -50,6 +53,7 @@ WHY = {
     "unsigned": "nobody signed them",
     "bad_proof": "their proof was not good: of nobody, for another call, stale, spent, expired or revoked",
     "no_root": "their principal is none whose delegations count here",
+    "asked": "they were refused, and not only observed: whoever asks for something has not used it",
     "constraint": "a constraint of their delegation forbids them: whoever signed it decided that",
     "other": "they were refused for something else than authority",
     "uri": "their URI can be read as another one, with another scope",
@@ -222,6 +226,8 @@ class Suggester:
             return ""
         if not is_allowed and error not in UNKNOWN and error != "ratify_scope_denied":
             return "constraint" if error.startswith("ratify_constraint_") else "other"
+        if not is_allowed and not _was_observed(record):
+            return "asked"
         found = self._found(call.server or "", call.method, call.target or "")
         return found if isinstance(found, str) else self._count(record, authority, found, is_allowed=is_allowed)
 
@@ -271,6 +277,11 @@ class Suggester:
         if not can_be_named or scope_fault(own_scope(own, server)) is not None:
             return "unwritable"
         return _Found(server, own, gateway, None)
+
+
+def _was_observed(record: CallRecord) -> bool:
+    """Return whether a call went on, whatever was decided."""
+    return record.decision is not None and record.decision.enforced is False
 
 
 def _without_authority(record: CallRecord) -> str:

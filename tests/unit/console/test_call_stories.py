@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.world.logs import Log
-from tests.world.records import DENY, OK, decided
+from tests.world.records import DENY, OK, decided, gateway
 
 from accredit.console.log_pages import LogPages
 from accredit.errors import DeskError
@@ -63,6 +63,32 @@ def test_a_story_is_the_same_whether_the_call_was_listed_or_not(
     assert told(pages, calls["open"]) == ["allow"]
     with pytest.raises(DeskError):
         told(pages, "0" * 32)
+
+
+FORGED = (
+    "INSERT INTO log_entries SELECT ?, writer, number, key, CAST(replace(CAST(payload AS TEXT), 'quick', 'wire_money')"
+    " AS BLOB), zeroblob(64), ml_dsa_65, digest, members FROM log_entries"
+    " WHERE CAST(payload AS TEXT) LIKE '%quick%' AND CAST(payload AS TEXT) LIKE '%verdict%'"
+)
+
+
+@pytest.mark.holds("console/log_pages", 1, 2)
+@pytest.mark.parametrize("number", [-(1 << 63), 0, 1_000_000])
+def test_what_somebody_wrote_into_the_store_is_shown_as_that(
+    number: int, calls: dict[str, str], tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "log.db")) as file, file:
+        file.execute(FORGED, (number,))
+    pages = LogPages(SqliteFile(tmp_path / "log.db"), dict, [gateway()[1]])
+    page = asyncio.run(pages.calls("", None))
+    assert page["checked"] is True
+    assert {each["target"] for each in page["calls"] if each["signature"].startswith("BAD")} >= {"wire_money"}
+    assert all(each["signature"] == "good" for each in page["calls"] if each["target"] not in ("quick", "wire_money"))
+    story = asyncio.run(pages.story(calls["quick"]))
+    assert (story["target"], story["good"]) == ("quick", True), "a story goes by the records that verify"
+    unchecked = asyncio.run(LogPages(SqliteFile(tmp_path / "log.db"), dict).calls("", None))
+    assert unchecked["checked"] is False
+    assert {each["signature"] for each in unchecked["calls"]} == {"not checked"}
 
 
 def spoil(path: Path, where: str, call_id: str) -> None:

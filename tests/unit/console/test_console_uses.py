@@ -1,6 +1,8 @@
 """Whether what was allowed was used: what the log tells, and no more."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from msgspec.structs import replace
 from tests.world.asked import an_ask, once
 from tests.world.delegations import NOW, World
 from tests.world.logs import Log
-from tests.world.records import DENY, OK, decided
+from tests.world.records import DENY, OK, decided, gateway
 
 from accredit.attest import CallDecision
 from accredit.attest.canonical import recorded_chain
@@ -61,6 +63,18 @@ def test_the_last_call_that_passed_by_it_is_told(tmp_path: Path) -> None:
     first, last = passed(CERT), passed(CERT)
     found = use(tmp_path, first, last, passed(CERT, decision=DENY), passed(OTHER))
     assert (found["used"], found["call"]) == (True, last.call.id)
+
+
+def test_a_record_that_somebody_wrote_into_the_store_used_nothing(tmp_path: Path) -> None:
+    """It would have the person take back what nobody used, or trust what was."""
+    call = passed(CERT)
+    assert use(tmp_path, call)["checked"] is False
+    with closing(sqlite3.connect(tmp_path / "log.db")) as log, log:
+        log.execute("UPDATE log_entries SET ed25519 = zeroblob(64)")
+    found = asyncio.run(use_of((CERT,), LogPages(SqliteFile(tmp_path / "log.db"), dict, [gateway()[1]])))
+    assert (found["used"], found["checked"]) == (False, True)
+    told = asyncio.run(use_of((CERT,), LogPages(SqliteFile(tmp_path / "log.db"), dict)))
+    assert (told["used"], told["checked"]) == (True, False), "the page says that nothing is verified"
 
 
 def test_without_a_log_or_with_one_that_can_t_be_read_it_is_not_known(tmp_path: Path) -> None:

@@ -59,6 +59,28 @@ def test_a_full_disk_keeps_nobody_from_taking_back(tmp_path: Path) -> None:
     assert len(RevocationList.decode((tmp_path / "revoked.json").read_bytes()).revoked_certs) == 1
 
 
+def test_a_certificate_that_nobody_signed_as_it_is_shown_has_nothing_revoked(tmp_path: Path) -> None:
+    """Somebody gives the id of a good certificate another look: the person would revoke the good one."""
+    part, journal = part_in(tmp_path, tmp_path / "revoked.json")
+    text = (tmp_path / "one.json").read_text("utf-8")
+    assert "comms:email:send" in text
+    (tmp_path / "one.json").write_text(text.replace("comms:email:send", "payments:send"), "utf-8")
+    with pytest.raises(DeskError, match="Nobody signed it"):
+        asyncio.run(taken(part))
+
+    async def straight_away() -> None:
+        (row,) = (each for each in (await asked(part, "GET", {}))["rows"] if each["level"])  # type: ignore[attr-defined]
+        known = await part._people.known()
+        (placed,) = ((await part._views(known)).find(row["handle"]),)
+        assert part._taking is not None
+        await asked(part, "POST", {"nonce": part._taking.nonce(placed)}, row["handle"])
+
+    with pytest.raises(DeskError, match="Nobody signed it"):
+        asyncio.run(straight_away())
+    assert not (tmp_path / "revoked.json").exists()
+    journal.close()
+
+
 @pytest.mark.holds("console/people_part", 5)
 def test_what_no_list_could_take_is_not_said_to_be_taken_back(tmp_path: Path) -> None:
     part, journal = part_in(tmp_path, tmp_path / "a.json", tmp_path / "gone" / "b.json")

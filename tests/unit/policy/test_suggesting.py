@@ -69,6 +69,20 @@ def refused(found: Suggestion) -> dict[str, int]:
     return {word: each.tally.calls for word, each in found.refused.items()}
 
 
+@pytest.mark.holds("policy/suggesting", 2)
+def test_what_was_refused_leads_to_nothing__an_agent_would_write_its_own_grant_by_asking() -> None:
+    asked_for = (
+        record("pay", denied("unknown_tool", enforced=True)),
+        record(decision=denied("ratify_scope_denied", enforced=True)),
+    )
+    found = suggested(*asked_for, record("pay", replace(denied("unknown_tool"), enforced=None)))
+    assert (found.tables, found.grants, refused(found)) == ([], [], {"asked": 3})
+    assert set(found.refused["asked"].targets) == {("", "pay"), ("", "list_inbox")}
+    seen = suggested(*asked_for, record("pay", denied("unknown_tool"), scope=""))
+    ((tool,), (grant,)) = seen.tables, seen.grants
+    assert (tool.tool, tool.tally.calls, list(grant.targets)) == ("pay", 1, ["pay"])
+
+
 @pytest.mark.holds("policy/suggesting", 2, 4, 5)
 def test_a_grant_names_the_very_targets__though_another_tool_needs_the_same_scope() -> None:
     found = suggested(record(at=9), record(at=3), record("list_inbox", at=5, agent="cc" * 16))

@@ -4,14 +4,14 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accredit.attest import CallRecord, timestamp
+from accredit.attest import LogKey, RecordKey, timestamp
 from accredit.base.text import one_line
 from accredit.cli.actions.log_names import Names, drill_mark, named, one_agent, one_principal
 from accredit.cli.actions.log_place import understood
@@ -20,8 +20,16 @@ from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
 from accredit.stores import LogStore, open_log
-from accredit.stores.audit_log.calls import STATUSES, CallRow, joined_as_they_end, joined_newest_first
-from accredit.stores.audit_log.reading import LogAway, LogReader, Numbered
+from accredit.stores.audit_log.calls import (
+    STATUSES,
+    CallRow,
+    Told,
+    joined_as_they_end,
+    joined_newest_first,
+    told_in,
+)
+from accredit.stores.audit_log.proven import Prover
+from accredit.stores.audit_log.reading import LogAway, LogReader
 
 _HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
 _SERVER = 2
@@ -60,12 +68,23 @@ class Filter(Struct, frozen=True):
 
 class Listing(Struct, frozen=True, kw_only=True):
     """How to show calls: at most `limit` of those that are there, then with `follow` those that come. `names` are known
-    keys' holders."""
+    keys' holders; each call that is shown is verified with `keys`, if there are any."""
 
     limit: int
     follow: bool
     as_json: bool
     names: Names
+    keys: Sequence[LogKey | RecordKey] = ()
+
+    def fault(self, row: CallRow) -> str | None:
+        """Return why a call does not verify; None if it does, or there are no keys."""
+        prover = Prover(self.keys)
+        faults = (prover.fault(entry) for entry in row.entries) if self.keys else ()
+        return next((fault for fault in faults if fault is not None), None)
+
+    def members(self, row: CallRow) -> dict[str, object]:
+        """Return a call as members for programs; `verified` is None where there are no keys."""
+        return {**row.members(self.names), "verified": self.fault(row) is None if self.keys else None}
 
 
 def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
@@ -74,34 +93,35 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
         raise ConfigurationError(f"--outcome {wanted.outcome}: not a status", f"name one of {', '.join(STATUSES)}")
     with understood(), open_log(store) as log:
         with Progress("looking through the log", unit="entries") as progress:
-            chosen = _with_whole_ids(wanted, log, listing.names)
+            chosen = _with_whole_ids(wanted, log, listing)
             if chosen is None:
                 return _NEGATIVE
-            records = _records(progress.over(log.newest_first()))
-            rows = list(islice(filter(chosen.passes, joined_newest_first(records)), listing.limit))
+            found = joined_newest_first(told_in(progress.over(log.newest_first())))
+            rows = list(islice(filter(chosen.passes, found), listing.limit))
         if not listing.follow:
             log.release()  # whoever takes what is printed may take long
             _print(rows, listing)
             return 0
-        open_calls = {record.call.id: record for record in _records(log.open_calls())}
+        open_calls = {each.record.call.id: each for each in told_in(log.open_calls())}
         _print([row for row in reversed(rows) if row.status != "open"], listing)
         with contextlib.suppress(KeyboardInterrupt):
             for row in filter(chosen.passes, _following(log, open_calls)):
-                typer.echo(json.dumps(row.members(listing.names)) if listing.as_json else _line(row, listing.names))
+                typer.echo(json.dumps(listing.members(row)) if listing.as_json else _line(row, listing))
     return 0
 
 
-def _with_whole_ids(wanted: Filter, log: LogReader, names: Names) -> Filter | None:
+def _with_whole_ids(wanted: Filter, log: LogReader, listing: Listing) -> Filter | None:
     """Return the filter with whole ids, where the beginnings of ids were given. None, with the reason on stderr, if
     there is not exactly one such id."""
-    principal_id = None if wanted.principal_id is None else one_principal(log, wanted.principal_id, names)
-    agent_id = None if wanted.agent_id is None else one_agent(log, wanted.agent_id, names)
+    names, keys = listing.names, listing.keys
+    principal_id = None if wanted.principal_id is None else one_principal(log, wanted.principal_id, names, keys)
+    agent_id = None if wanted.agent_id is None else one_agent(log, wanted.agent_id, names, keys)
     if (principal_id is None) != (wanted.principal_id is None) or (agent_id is None) != (wanted.agent_id is None):
         return None
     return replace(wanted, principal_id=principal_id, agent_id=agent_id)
 
 
-def _following(log: LogReader, open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
+def _following(log: LogReader, open_calls: dict[str, Told]) -> Iterator[CallRow]:
     """Yield the calls that come after the state that the log shows. One that replaces it is followed from its
     beginning, and a note says so.
 
@@ -118,7 +138,7 @@ def _following(log: LogReader, open_calls: dict[str, CallRecord]) -> Iterator[Ca
                 tell(f"note: {log.name} is another log now, and shown from its beginning")
                 open_calls, new = {}, log.entries()
             still_open = dict(open_calls)
-            rows = list(joined_as_they_end(_records(new), still_open))
+            rows = list(joined_as_they_end(told_in(new), still_open))
             position, open_calls = log.position(), still_open
         except LogAway as error:
             if not waits:
@@ -129,24 +149,19 @@ def _following(log: LogReader, open_calls: dict[str, CallRecord]) -> Iterator[Ca
         yield from rows
 
 
-def _records(entries: Iterable[Numbered]) -> Iterator[CallRecord]:
-    for entry in entries:
-        record = entry.record()
-        if record is not None:
-            yield record
-
-
 def _print(rows: Sequence[CallRow], listing: Listing) -> None:
     if listing.as_json:
         for row in rows:
-            typer.echo(json.dumps(row.members(listing.names)))
+            typer.echo(json.dumps(listing.members(row)))
     else:
         several = any(row.decision.call.server for row in rows)
         headings = (*_HEADINGS[:_SERVER], "server", *_HEADINGS[_SERVER:]) if several else _HEADINGS
-        print_table(headings, (_cells(row, listing.names, several=several) for row in rows))
+        print_table(headings, (_cells(row, listing, several=several) for row in rows))
+        if not listing.keys and rows:
+            tell("note: nothing of this is verified: name the gateway's public key with --key")
 
 
-def _cells(row: CallRow, names: Names, *, several: bool) -> tuple[Words | str, ...]:
+def _cells(row: CallRow, listing: Listing, *, several: bool) -> tuple[Words | str, ...]:
     # A terminal has no room for whole ids, and would cut them off; a beginning is enough for every command.
     short = sys.stdout.isatty()
     call, authority = row.decision.call, row.decision.authority
@@ -155,19 +170,22 @@ def _cells(row: CallRow, names: Names, *, several: bool) -> tuple[Words | str, .
     # An error may be that it was refused all the same (`gateway.recording.recorder`): then it is not said.
     if decision is not None and decision.enforced is False and row.verdict == "deny" and row.status != "error":
         verdict.append("(only observed)")
+    fault = listing.fault(row)
+    if fault is not None:
+        verdict = [f"BAD: {fault}; it says {' '.join(filter(None, verdict))}"]
     return (
         f"{row.decision.times.received[:_TO_THE_SECOND]}Z" if short else row.decision.times.received,
         call.id[:SHORT_ID_CHARS] if short else call.id,
         *([call.server or ""] if several else []),
         f"{call.target or call.method}{drill_mark(call)}",
-        Words(" ".join(filter(None, verdict)), BAD if row.verdict == "deny" else ""),
+        Words(" ".join(filter(None, verdict)), BAD if row.verdict == "deny" or fault is not None else ""),
         row.status,
-        named(authority.agent_id, names, short=short) if authority else "",
+        named(authority.agent_id, listing.names, short=short) if authority else "",
     )
 
 
-def _line(row: CallRow, names: Names) -> str:
+def _line(row: CallRow, listing: Listing) -> str:
     return "  ".join(
         one_line(cell.text if isinstance(cell, Words) else cell)
-        for cell in _cells(row, names, several=bool(row.decision.call.server))
+        for cell in _cells(row, listing, several=bool(row.decision.call.server))
     )

@@ -1,15 +1,17 @@
 """The names of known keys for the ids in a log, and ids given by their first characters.
 
-Reads key files. A name is what a key's owner chose; the id is always shown beside it.
+Reads key files. A name is what a key's owner chose; the id is always shown beside it. A call is found by its id whether
+its records verify or not: whoever shows it says that. The id of an agent or principal is taken from a record that
+verifies, where there are keys.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from accredit.attest import Call, CallRecord
+from accredit.attest import Call, CallRecord, LogKey, RecordKey
 from accredit.cli.actions.output import find_by_prefix
 from accredit.config import load
 from accredit.errors import ConfigurationError
@@ -17,8 +19,11 @@ from accredit.keys import load_public_key
 from accredit.keys.load import PUBLIC_SUFFIX
 from accredit.limits import MAX_KEY_FILES, MAX_TOLD_CANDIDATES, MIN_ID_CHARS, SHORT_ID_CHARS
 from accredit.policy.drill import is_drill
+from accredit.stores.audit_log.calls import told_in
+from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
 
+_Keys = Sequence[LogKey | RecordKey]
 Names = Mapping[str, str]
 """The names of known keys' holders, by id."""
 
@@ -74,22 +79,26 @@ def one_call(log: LogReader, prefix: str) -> str | None:
     return find_by_prefix(prefix, calls, "call", UNKNOWN_CALL)
 
 
-def one_agent(log: LogReader, prefix: str, names: Names) -> str | None:
+def one_agent(log: LogReader, prefix: str, names: Names, keys: _Keys) -> str | None:
     """Return the id of the one agent in the same way; a whole id need not be in the log."""
-    return _one_party(log, prefix, names, "agent", lambda found: found.authority and found.authority.agent_id)
+    return _one_party(log, prefix, names, keys, ("agent", lambda found: found.authority and found.authority.agent_id))
 
 
-def one_principal(log: LogReader, prefix: str, names: Names) -> str | None:
+def one_principal(log: LogReader, prefix: str, names: Names, keys: _Keys) -> str | None:
     """Return the id of the one principal in the same way."""
-    return _one_party(log, prefix, names, "principal", lambda found: found.authority and found.authority.principal_id)
+    return _one_party(
+        log, prefix, names, keys, ("principal", lambda found: found.authority and found.authority.principal_id)
+    )
 
 
 def _one_party(
-    log: LogReader, prefix: str, names: Names, what: str, id_in: Callable[[CallRecord], str | None]
+    log: LogReader, prefix: str, names: Names, keys: _Keys, party: tuple[str, Callable[[CallRecord], str | None]]
 ) -> str | None:
     if _WHOLE.fullmatch(prefix):
         return prefix
-    entries = log.holding(prefix) if len(prefix) >= MIN_ID_CHARS else ()
-    records = (record for entry in entries if (record := entry.record()) is not None)
-    ids = {found for record in records if (found := id_in(record))}
+    prover, ids, (what, id_in) = Prover(keys), set[str](), party
+    for told in told_in(log.holding(prefix) if len(prefix) >= MIN_ID_CHARS else ()):
+        found = id_in(told.record)
+        if found and found not in ids and (not keys or prover.fault(told.entry) is None):
+            ids.add(found)
     return find_by_prefix(prefix, {each: names.get(each, "") for each in ids}, what, _UNKNOWN_PARTY)

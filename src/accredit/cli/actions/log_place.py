@@ -16,7 +16,7 @@ from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, 
 from accredit.base.clock import unix_ms
 from accredit.base.files import open_file
 from accredit.base.standard import standing_for
-from accredit.config import load, own_key_file, store_of
+from accredit.config import Loaded, load, own_key_file, store_of
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import load_public_key, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
@@ -74,12 +74,7 @@ def public_keys(
     """
     keys = [_public_key(path) for path in paths]
     if not keys:
-        loaded = load(config, os.environ, {}, look_here=look_here)
-        attest, private = loaded.config.attest, own_key_file(loaded)
-        public = public_path(private) if private is not None else None
-        own = [public] if public is not None and (attest.key_file is not None or public.exists()) else []
-        other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
-        keys = [_public_key(path) for path in (*own, *other)]
+        keys = own_keys(load(config, os.environ, {}, look_here=look_here))
     if not keys:
         other = "set attest.key_file" if look_here or config is not None else "its configuration with --config"
         raise ConfigurationError(
@@ -87,6 +82,26 @@ def public_keys(
             f"name the gateway's public key with --key gateway.key.pub, or {other}",
         )
     return keys
+
+
+def own_keys(loaded: Loaded) -> list[LogKey | RecordKey]:
+    """Return the keys to verify a configuration's log with, none if it has none. Raises `ConfigurationError`."""
+    attest, private = loaded.config.attest, own_key_file(loaded)
+    public = public_path(private) if private is not None else None
+    own = [public] if public is not None and (attest.key_file is not None or public.exists()) else []
+    other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
+    return [_public_key(path) for path in (*own, *other)]
+
+
+def keys_to_show_with(paths: Sequence[Path], store: str | None, config: Path | None) -> list[LogKey | RecordKey]:
+    """Return the keys to verify with what is shown of a log: those that are named; else, if the log is that of a
+    configuration, its own, as far as they are here; else none: what is shown says so. Raises `ConfigurationError`."""
+    if paths or store is not None:
+        return [_public_key(path) for path in paths]
+    try:
+        return own_keys(load(config, os.environ, {}))
+    except ConfigurationError:  # who has no key can still read
+        return []
 
 
 def _public_key(path: Path) -> LogKey | RecordKey:

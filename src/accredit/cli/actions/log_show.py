@@ -1,14 +1,13 @@
 """What `accredit log show` runs: prints a call in words, or its statements as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import cast
 
 import msgspec
 
 from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, verify_envelope
 from accredit.cli.actions.log_names import Names, drill_mark, named, one_call
-from accredit.cli.actions.log_place import public_keys, understood
+from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.errors import AttestationError
 from accredit.stores import LogStore, open_log
@@ -17,10 +16,11 @@ from accredit.stores.audit_log.reading import LogReader
 _NEGATIVE = 1
 
 
-def show_call(store: LogStore, call_id: str, keys: Sequence[Path], names: Names, *, as_json: bool) -> int:
+def show_call(
+    store: LogStore, call_id: str, trusted: Sequence[LogKey | RecordKey], names: Names, *, as_json: bool
+) -> int:
     """Show the records of the call whose id begins with `call_id`; return the exit code. Raises
     `ConfigurationError`."""
-    trusted = public_keys(keys) if keys else []
     with understood(), open_log(store) as log:
         whole_id = one_call(log, call_id)
         if whole_id is None:

@@ -1,10 +1,11 @@
 """What `accredit replay` runs: reads the log, decides each call again (`policy.replaying`), prints what differs.
 
-Calls are counted by who called what and how the answer differs; how many such lines there are is bounded.
+Calls are counted by who called what and how the answer differs; how many such lines there are is bounded. Each record
+is verified, with the keys that are trusted, and a chain of certificates is the one whose digest the record holds.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +13,12 @@ import msgspec
 import typer
 from msgspec import Raw, structs
 
-from accredit.attest import CallRecord, timestamp
+from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
 from accredit.cli.actions.log_names import Names, known_names, named
-from accredit.cli.actions.log_place import log_store, understood
+from accredit.cli.actions.log_place import log_store, public_keys, understood
 from accredit.cli.actions.output import print_json
-from accredit.cli.actions.wording import calls, counted, escaped, shown_target
+from accredit.cli.actions.wording import calls, counted, escaped, left_out, shown_target
 from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
 from accredit.errors import WireError
@@ -28,14 +29,17 @@ from accredit.policy.replaying import OPEN, Again, Configured, ServerTerms, Toke
 from accredit.policy.suggesting import Refused, Tally
 from accredit.ratify import DelegationCert
 from accredit.stores import open_log
+from accredit.stores.audit_log.proven import Left, Prover
 from accredit.stores.audit_log.reading import LogReader
+from accredit.stores.audit_log.verifying import Verifiers
 
 _NEGATIVE = 1
 _NOT_LOOKED_AT = ("revocations", "uses", "ages of challenges")
 
 
 class _Change(NamedTuple):
-    """What differs: `before` and `now` are "allow", or the word of a refusal."""
+    """What differs: `before` and `now` are "allow", or the word of a refusal; what was refused and only `observed` went
+    on."""
 
     server: str
     method: str
@@ -43,6 +47,7 @@ class _Change(NamedTuple):
     agent_id: str
     before: str
     now: str
+    observed: bool
 
 
 class _Found:
@@ -65,40 +70,39 @@ class _Found:
         agent = authority.agent_id if authority is not None else ""
         call = record.call
         now = "allow" if allows else error
-        change = _Change(call.server or "", call.method, call.target or "", agent, before, now)
+        observed = decision is not None and decision.verdict != "allow" and decision.enforced is False
+        change = _Change(call.server or "", call.method, call.target or "", agent, before, now, observed)
         if change in self.changes or len(self.changes) < MAX_REPLAYED_CHANGES:
             self.changes.setdefault(change, Tally()).add(at)
 
 
-def replay_log(config: Path, since: int | None, *, as_json: bool) -> int:
+def replay_log(config: Path, keys: Sequence[Path], since: int | None, *, as_json: bool) -> int:
     """Print which calls, `since` in unix milliseconds, a configuration would decide otherwise; return the exit code.
     Raises `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     again, found = Again(_configured(loaded)), _Found()
     first = None if since is None else timestamp(since)
-    store = log_store(None, config)
+    store, trusted = log_store(None, config), public_keys(keys, config)
     progress = Progress("deciding again", unit="entries")
-    with understood(), open_log(store) as log, open_log(store) as beside, progress:
-        chains = _Chains(beside)
-        for entry in progress.over(log.newest_first()):
-            statement = entry.statement()
-            record = statement.predicate if statement is not None else None
-            if statement is None or not isinstance(record, CallRecord) or record.decision is None:
+    with understood(), Verifiers(trusted) as examiner, open_log(store) as log, open_log(store) as beside, progress:
+        chains, prover = _Chains(beside), Prover(trusted, examiner)
+        for _, record, sha256 in prover.records(progress.over(log.newest_first())):
+            if record.decision is None:
                 continue
             if first is not None and record.times.received < first:
                 continue
             if is_drill(record.call.method, record.call.target):
                 continue  # made to be refused, and over
-            verdict = again.decide(record, bytes.fromhex(statement.sha256), chains.of(record))
+            verdict = again.decide(record, bytes.fromhex(sha256), chains.of(record))
             if verdict.open:
                 found.open.setdefault(verdict.open, Refused()).add(record)
             else:
                 found.add(record, verdict.allows, verdict.error)
     names = known_names((), None, config)
     if as_json:
-        print_json(_members(found, names))
+        print_json(_members(found, names, prover.left))
     else:
-        for line in _lines(found, names):
+        for line in _lines(found, names, prover.left):
             typer.echo(line)
     return _NEGATIVE if found.otherwise.calls else 0
 
@@ -121,7 +125,7 @@ class _Chains:
 
     def _read(self, name: str) -> tuple[DelegationCert, ...] | None:
         text = self._log.certificates(name)
-        if text is None:
+        if text is None or sha256_hex(text) != name:
             return None
         try:
             links = msgspec.json.decode(text, type=list[Raw])
@@ -151,7 +155,7 @@ def _terms(settings: GatewaySettings) -> ServerTerms:
     return ServerTerms(policy, settings.pins, tokens.tool_scopes if tokens is not None else {})
 
 
-def _members(found: _Found, names: Names) -> dict[str, object]:
+def _members(found: _Found, names: Names, left: Left) -> dict[str, object]:
     return {
         "otherwise": [
             {
@@ -162,6 +166,7 @@ def _members(found: _Found, names: Names) -> dict[str, object]:
                 "agent_name": names.get(change.agent_id),
                 "before": change.before,
                 "now": change.now,
+                "observed": change.observed,
                 **structs.asdict(tally),
             }
             for change, tally in sorted(found.changes.items())
@@ -173,18 +178,22 @@ def _members(found: _Found, names: Names) -> dict[str, object]:
             for word in OPEN
             if word in found.open
         ],
+        "unverified": left._asdict(),
         "not_looked_at": _NOT_LOOKED_AT,
     }
 
 
-def _lines(found: _Found, names: Names) -> Iterator[str]:
+def _lines(found: _Found, names: Names, left: Left) -> Iterator[str]:
+    if left.entries:
+        yield left_out(left)
     if found.otherwise.calls:
         yield f"decided otherwise: {counted(found.otherwise)}"
     for change, tally in sorted(found.changes.items()):
         agent = escaped(named(change.agent_id, names)) if change.agent_id else "nobody"
         server = f"{change.server}: " if change.server else ""
         what = f"{server}{change.method} {shown_target(change.target)} by {agent}"
-        yield f"  {change.before} -> {change.now}: {what}: {counted(tally)}"
+        before = f"{change.before}{' (only observed)' if change.observed else ''}"
+        yield f"  {before} -> {change.now}: {what}: {counted(tally)}"
     told = sum(tally.calls for tally in found.changes.values())
     if told < found.otherwise.calls:
         yield f"  and more: {calls(found.otherwise.calls - told)}"

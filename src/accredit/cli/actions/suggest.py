@@ -1,6 +1,7 @@
 """What `accredit suggest` runs: reads the log once, and prints what `policy.suggesting` makes of it.
 
-The names in it were chosen by servers and agents. Whatever they are, they stay names:
+Each record is verified, with the keys that are trusted: what somebody wrote into the store leads to no grant. How many
+were left out for that is said. The names in it were chosen by servers and agents. Whatever they are, they stay names:
 
 1. a key of a table and a scope are TOML strings in ASCII, escaped (`config_text`);
 2. a grant is one line for a POSIX shell, each word quoted where it needs to be; targets are JSON in ASCII, escaped;
@@ -11,7 +12,7 @@ The names in it were chosen by servers and agents. Whatever they are, they stay 
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import typer
@@ -20,9 +21,9 @@ from msgspec import structs
 from accredit.attest import timestamp
 from accredit.cli.actions.config_text import key, string, table_name
 from accredit.cli.actions.log_names import Names, known_names, named
-from accredit.cli.actions.log_place import log_store, understood
+from accredit.cli.actions.log_place import log_store, public_keys, understood
 from accredit.cli.actions.output import print_json
-from accredit.cli.actions.wording import calls, counted, json_ascii, shown_target
+from accredit.cli.actions.wording import calls, counted, json_ascii, left_out, shown_target
 from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
 from accredit.config.servers import views
@@ -30,25 +31,28 @@ from accredit.limits import SHORT_ID_CHARS
 from accredit.policy.suggesting import WHY, Deployment, Grant, Refused, Suggester, Suggestion, Table
 from accredit.ratify.scopes import is_sensitive
 from accredit.stores import open_log
+from accredit.stores.audit_log.proven import NOTHING_LEFT, Left, Prover
+from accredit.stores.audit_log.verifying import Verifiers
 
 _EXPIRES = "30d"
 _ACTIVE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!'"})
 
 
-def suggest_from_log(config: Path | None, since: int | None, *, as_json: bool) -> int:
+def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | None, *, as_json: bool) -> int:
     """Print what follows from the log of a configuration, `since` in unix milliseconds; return the exit code. Raises
     `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     suggester = Suggester(deployment_of(loaded))
     first = None if since is None else timestamp(since)
+    trusted = public_keys(keys, config)
     progress = Progress("reading the log", unit="entries")
-    with understood(), open_log(log_store(None, config)) as log, progress:
-        for entry in progress.over(log.newest_first()):
-            record = entry.record()
-            if record is not None and (first is None or record.times.received >= first):
+    with understood(), Verifiers(trusted) as examiner, open_log(log_store(None, config)) as log, progress:
+        prover = Prover(trusted, examiner)
+        for _, record, _ in prover.records(progress.over(log.newest_first())):
+            if first is None or record.times.received >= first:
                 suggester.add(record)
     found, names = suggester.suggestion(), known_names((), None, config)
-    lines = Lines(found, names)
+    lines = Lines(found, names, prover.left)
     if as_json:
         print_json(lines.members())
     else:
@@ -67,9 +71,11 @@ def deployment_of(loaded: Loaded) -> Deployment:
 
 
 class Lines:
-    """A suggestion as text, and as members for programs. `names` are those of known keys, by their ids."""
+    """A suggestion as text, and as members for programs. `names` are those of known keys, by their ids; `left` is what
+    did not verify."""
 
-    def __init__(self, found: Suggestion, names: Names) -> None:
+    def __init__(self, found: Suggestion, names: Names, left: Left = NOTHING_LEFT) -> None:
+        self._left = left
         self._found = found
         self._names = names
         ids = {each for grant in found.grants for each in (grant.principal_id, grant.agent_id)}
@@ -115,6 +121,7 @@ class Lines:
                 }
                 for each, command in zip(found.grants, self._commands, strict=True)
             ],
+            "unverified": self._left._asdict(),
             "allowed": structs.asdict(found.allowed),
             "about_tasks": structs.asdict(found.tasks),
             "refused": [
@@ -156,6 +163,8 @@ class Lines:
 
     def _rest(self) -> Iterator[str]:
         found = self._found
+        if self._left.entries:
+            yield left_out(self._left)
         if found.allowed.calls:
             yield f"allowed already: {counted(found.allowed)}"
         if found.tasks.calls:

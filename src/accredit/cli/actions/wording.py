@@ -14,6 +14,7 @@ from accredit.policy import constraint_words
 from accredit.policy.constraint_words import UNITS, UNTIL_REVOKED, constraint, several
 from accredit.policy.suggesting import Tally
 from accredit.ratify import Constraint, DelegationCert, VerifyResult
+from accredit.stores.audit_log.proven import Left
 
 _NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 scopes = constraint_words.scopes
@@ -85,6 +86,12 @@ def shown_target(target: str) -> str:
 def calls(number: int) -> str:
     """Return a number of calls in words."""
     return f"{number} call{'' if number == 1 else 's'}"
+
+
+def left_out(left: Left) -> str:
+    """Return what is said of entries that do not verify: a name in the store is whatever somebody wrote there."""
+    where = f"the first at {shown_target(left.place)}: {escaped(left.reason)}"
+    return f"left out, as it does not verify: {several(left.entries, 'record')} ({where}); see accredit log verify"
 
 
 def counted(tally: Tally) -> str:

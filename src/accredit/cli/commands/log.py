@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from accredit.cli.candidates import server_names
-from accredit.cli.options import ConfigOption, JsonAnywayOption, JsonOption
+from accredit.cli.options import ConfigOption, JsonAnywayOption, JsonOption, KeysOption
 from accredit.cli.standard import reads, reads_secret, writes
 
 log_app = typer.Typer(help="Shows, verifies and keeps the log of calls.", epilog="Example:  accredit log list -f")
@@ -20,15 +20,6 @@ _StoreOption = Annotated[
         "--store",
         metavar="URL",
         help="The log: sqlite:///FILE, or postgresql://USER@HOST/DATABASE; else the configuration's.",
-    ),
-]
-_KeysOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--key",
-        metavar="PUB",
-        callback=reads,
-        help="A public key that is trusted: the gateway's, attest.signer's; may be repeated.",
     ),
 ]
 _KnownOption = Annotated[
@@ -74,6 +65,7 @@ def list_calls(
     before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Until then.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; Ctrl-C ends it.")] = False,
+    key: KeysOption = None,
     known: _KnownOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -81,8 +73,9 @@ def list_calls(
 
     Decisions: allow, deny; challenge where the client was asked for a proof over a challenge first. Statuses: ok,
     tool_error, error, input_required, task, upstream_invalid, timeout, cancelled, unknown; open for a call that has
-    none yet. With --json, each call is a JSON object on a line. Nothing is verified. On a terminal ids are cut short:
-    wherever one is asked for, its beginning will do.
+    none yet. With --json, each call is a JSON object on a line. A call of which a record does not verify is shown
+    as BAD, by the keys that are named, or the configuration's own; with --store and no --key nothing is verified. On a
+    terminal ids are cut short: wherever one is asked for, its beginning will do.
 
     Examples:
 
@@ -94,7 +87,7 @@ def list_calls(
     """
     from accredit.cli.actions.log_list import Filter, Listing, show_calls
     from accredit.cli.actions.log_names import known_names
-    from accredit.cli.actions.log_place import log_store, moment
+    from accredit.cli.actions.log_place import keys_to_show_with, log_store, moment
 
     wanted = Filter(
         target=tool,
@@ -107,7 +100,8 @@ def list_calls(
         before=None if before is None else moment("--before", before),
     )
     names = known_names(known or (), store, config)
-    listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names)
+    keys = keys_to_show_with(key or (), store, config)
+    listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names, keys=keys)
     return show_calls(log_store(store, config), wanted, listing)
 
 
@@ -118,22 +112,25 @@ def show(
     ],
     store: _StoreOption = None,
     config: ConfigOption = None,
-    key: _KeysOption = None,
+    key: KeysOption = None,
     known: _KnownOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Shows all that is recorded of a call; with --key, whether its signatures are good (exit code 1 if one is not).
+    """Shows all that is recorded of a call, and whether its signatures are good (exit code 1 if one is not).
+
+    They are verified with the keys that are named, or the configuration's own; with --store and no --key they are not.
 
     Example:
 
     accredit log show 0123456789ab --key gateway.key.pub
     """
     from accredit.cli.actions.log_names import known_names
-    from accredit.cli.actions.log_place import log_store
+    from accredit.cli.actions.log_place import keys_to_show_with, log_store
     from accredit.cli.actions.log_show import show_call
 
     names = known_names(known or (), store, config)
-    return show_call(log_store(store, config), call_id, key or (), names, as_json=as_json)
+    keys = keys_to_show_with(key or (), store, config)
+    return show_call(log_store(store, config), call_id, keys, names, as_json=as_json)
 
 
 @log_app.command()
@@ -146,7 +143,7 @@ def verify(
     ] = None,
     store: _StoreOption = None,
     config: ConfigOption = None,
-    key: _KeysOption = None,
+    key: KeysOption = None,
     since: Annotated[
         list[Path] | None,
         typer.Option(

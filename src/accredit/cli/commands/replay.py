@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from accredit.cli.options import JsonOption, SinceOption
+from accredit.cli.options import JsonOption, KeysOption, SinceOption
 from accredit.cli.standard import only_file
 
 _ConfigOption = Annotated[
@@ -21,11 +21,14 @@ _ConfigOption = Annotated[
 ]
 
 
-def replay(config: _ConfigOption, since: SinceOption = None, as_json: JsonOption = False) -> int:
+def replay(
+    config: _ConfigOption, since: SinceOption = None, key: KeysOption = None, as_json: JsonOption = False
+) -> int:
     """Decides recorded calls by another configuration; exit code 1 if it would decide any otherwise.
 
     What the log does not hold is not guessed: it says of how many calls it can't tell, and why. Arguments, for example,
     are digests there, unless they are recorded in full. Revocations, uses and the ages of challenges are not looked at.
+    Records that do not verify are left out: the keys that count are those that are named, or the configuration's own.
 
     Examples:
 
@@ -36,4 +39,4 @@ def replay(config: _ConfigOption, since: SinceOption = None, as_json: JsonOption
     from accredit.cli.actions.log_place import moment
     from accredit.cli.actions.replay import replay_log
 
-    return replay_log(config, None if since is None else moment("--since", since), as_json=as_json)
+    return replay_log(config, key or (), None if since is None else moment("--since", since), as_json=as_json)

@@ -112,7 +112,7 @@ const isOver = (one) => one.ends * 1000 < Date.now();
 
 function use(one) {
   const takes = isOver(one) ? "" : [" ", make("a", { href: `/people/${one.handle}#take` }, "Take back…")];
-  if (one.used) return [make("p", {}, "Used: ", make("a", { href: `/calls/${one.call}` }, `the call of ${moment(one.received)}`), ".", one.once ? "" : takes)];
+  if (one.used) return [make("p", {}, "Used: ", make("a", { href: `/calls/${one.call}` }, `the call of ${moment(one.received)}`), one.checked ? "." : ", as the log says: this desk was given no key of the gateway's to verify it with.", one.once ? "" : takes)];
   if (one.used === null) return [make("p", { className: "mute" }, `Whether it was used is not known here: ${one.problem}.`, takes)];
   if (isOver(one)) return [make("p", {}, "It was never used, and has ended.")];
   return [make("p", { className: "warn" }, make("strong", {}, "Allowed, not used yet: "), `the gateway has had no call with it. It ${ends(one.ends)}.`, takes)];

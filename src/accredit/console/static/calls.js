@@ -96,7 +96,7 @@ async function load(isMore) {
       listed.push(...found.calls);
       place.body.append(...folded(found.calls));
       next = before = found.next;
-      place.told.textContent = listed.length ? "" : next === null ? "No such calls." : `None since ${moment(found.since)} so far.`;
+      place.told.textContent = listed.length ? (found.checked ? "" : "Nothing of this is verified: this desk was given no key of the gateway's.") : next === null ? "No such calls." : `None since ${moment(found.since)} so far.`;
       if (found.calls.length || next === null) break;
     }
     place.more.hidden = next === null;
@@ -144,7 +144,7 @@ function folded(found) {
 }
 
 function alike(found, at) {
-  const key = (each) => JSON.stringify([each.decision, each.agent, each.target, each.error]);
+  const key = (each) => JSON.stringify([each.decision, each.agent, each.target, each.error, each.signature]);
   let count = 1;
   while (found[at].decision === "deny" && at + count < found.length && key(found[at + count]) === key(found[at])) count += 1;
   return count;
@@ -159,7 +159,9 @@ function row(each, hidden = []) {
     };
   }
   const verdict = VERDICTS[each.decision] ?? each.decision;
-  const decision = [verdict, each.enforced ? "" : " (only observed)", each.error ? make("span", { className: "mute" }, ` ${each.error}`) : "", " ", unfold];
+  const isBad = each.signature.startsWith("BAD");
+  const bad = isBad ? make("strong", {}, `${each.signature}. It says: `) : "";
+  const decision = [bad, verdict, each.enforced ? "" : " (only observed)", each.error ? make("span", { className: "mute" }, ` ${each.error}`) : "", " ", unfold];
   const target = make("a", { href: `/calls/${each.call}` }, make("code", {}, each.target));
   return make(
     "tr",
@@ -167,7 +169,7 @@ function row(each, hidden = []) {
     make("td", {}, moment(each.received)),
     make("td", {}, each.agent || "–"),
     make("td", {}, target, each.server ? make("span", { className: "mute" }, ` on ${each.server}`) : ""),
-    make("td", { className: each.decision === "deny" ? "bad" : "" }, decision),
+    make("td", { className: isBad || each.decision === "deny" ? "bad" : "" }, decision),
     make("td", {}, each.outcome || "–"),
   );
 }

@@ -18,7 +18,7 @@ export function chart({ minutes, until, whole }) {
   const most = Math.max(...minutes);
   const end = new Date(until).getTime();
   const at = (place) => new Date(end - (minutes.length - 1 - place) * 60000);
-  const text = `${several(total, "call")} in the last hour${whole ? "" : ", counted in part"}, at most ${most.toLocaleString("en")} a minute`;
+  const text = `${several(total, "call")} in the last hour${whole ? "" : ", counted in part"}, at most ${most.toLocaleString("en")} a minute, by the log, which is not verified for this`;
   const points = minutes.map((each, place) => `${(place / (minutes.length - 1)) * WIDTH},${HEIGHT - 2 - (each / most) * (HEIGHT - 4)}`);
   const svg = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": text, preserveAspectRatio: "none" });
   svg.append(draw("polyline", { points: points.join(" ") }));

@@ -93,10 +93,10 @@ function told(found, query) {
 
 /** What this desk can't know: said on every page of it. */
 function unknown(found) {
-  const counted = found.counted_whole ? "Calls are all those of the log." : `Calls are those of the newest ${found.counted.toLocaleString("en")} entries of the log.`;
+  const counted = found.counted_whole ? "Calls are all those of the log" : `Calls are those of the newest ${found.counted.toLocaleString("en")} entries of the log`;
   return [
     make("h2", {}, "What is not here"),
-    make("p", { className: "mute" }, "A delegation that was signed elsewhere and never used at this gateway is unknown to this desk, and so is one whose records were pruned. ", counted),
+    make("p", { className: "mute" }, "A delegation that was signed elsewhere and never used at this gateway is unknown to this desk, and so is one whose records were pruned. ", counted, ", which is not verified for that: a call's own page says whether it verifies."),
     found.problem ? make("p", { className: "warn" }, `${found.problem}.`) : "",
     found.odd ? make("p", { className: "warn" }, `The log holds ${several(found.odd, "chain")} that no gateway can have taken: somebody else has written there.`) : "",
     found.whole ? "" : make("p", { className: "warn" }, "The log holds more chains of delegations than are read: not all are here."),

@@ -32,6 +32,7 @@ function story(main, found) {
   return [
     make("h1", {}, make("code", {}, found.target), " ", make("span", { className: found.decision === "deny" ? "bad" : "good" }, `${verdict}${ended}`)),
     make("p", { className: "mute" }, `call ${found.call} · ${moment(found.received)} · ${found.method}`),
+    found.checked && !found.good ? make("p", { className: "bad" }, "No record of this call verifies: somebody else than the gateway may have written this.") : "",
     rows(facts),
     make("h2", {}, "On whose word"),
     found.chain.length ? chain(found.chain) : make("p", { className: "mute" }, "The log holds no certificates of this call."),

@@ -1,19 +1,28 @@
-"""Calls as the log has them: the record of a decision joined with that of its outcome. No I/O."""
+"""Calls as the log has them, verified or not: the record of a decision joined with that of its outcome. No I/O."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, get_args
 
 from accredit.attest import CallRecord, OutcomeStatus
+from accredit.stores.audit_log.reading import Numbered
 
 STATUSES: tuple[str, ...] = (*get_args(OutcomeStatus), "open")
 """The possible states of a call that went on."""
 
 
+class Told(NamedTuple):
+    """A record, and the entry that it is in."""
+
+    record: CallRecord
+    entry: Numbered
+
+
 class CallRow(NamedTuple):
-    """One call. `outcome` is None until there is one."""
+    """One call. `outcome` is None until there is one; `entries` are those that the records are in."""
 
     decision: CallRecord
     outcome: CallRecord | None
+    entries: tuple[Numbered, ...] = ()
 
     @property
     def status(self) -> str:
@@ -52,26 +61,41 @@ class CallRow(NamedTuple):
         }
 
 
-def joined_newest_first(records: Iterable[CallRecord]) -> Iterator[CallRow]:
+def told_in(entries: Iterable[Numbered]) -> Iterator[Told]:
+    """Yield the records of calls that are in entries, unverified. Raises `AttestationError`."""
+    for entry in entries:
+        record = entry.record()
+        if record is not None:
+            yield Told(record, entry)
+
+
+def joined_newest_first(records: Iterable[Told]) -> Iterator[CallRow]:
     """Yield the calls of records that come in reverse order, each at its decision. Outcomes of pruned decisions are
     skipped."""
-    outcomes: dict[str, CallRecord] = {}
-    for record in records:
-        if record.phase == "outcome":
-            outcomes[record.call.id] = record
+    outcomes: dict[str, Told] = {}
+    for told in records:
+        if told.record.phase == "outcome":
+            outcomes[told.record.call.id] = told
         else:
-            yield CallRow(record, outcomes.pop(record.call.id, None))
+            yield _row(told, outcomes.pop(told.record.call.id, None))
 
 
-def joined_as_they_end(records: Iterable[CallRecord], open_calls: dict[str, CallRecord]) -> Iterator[CallRow]:
+def joined_as_they_end(records: Iterable[Told], open_calls: dict[str, Told]) -> Iterator[CallRow]:
     """Yield the calls of records that come in order, as they end. `open_calls`, by id, are those that have not ended
     yet."""
-    for record in records:
+    for told in records:
+        record = told.record
         if record.phase == "outcome":
             decision = open_calls.pop(record.call.id, None)
             if decision is not None:
-                yield CallRow(decision, record)
+                yield _row(decision, told)
         elif record.decision is not None and record.decision.goes_on:
-            open_calls[record.call.id] = record
+            open_calls[record.call.id] = told
         else:
-            yield CallRow(record, None)
+            yield _row(told, None)
+
+
+def _row(decision: Told, outcome: Told | None) -> CallRow:
+    if outcome is None:
+        return CallRow(decision.record, None, (decision.entry,))
+    return CallRow(decision.record, outcome.record, (decision.entry, outcome.entry))

@@ -139,6 +139,33 @@ def test_a_record_that_was_forged_is_shown_as_bad(run: Run, folder: Folder) -> N
     assert "BAD: the Ed25519 signature is not good" in done.out
 
 
+def test_a_call_that_somebody_put_in_is_listed_as_bad(run: Run, folder: Folder) -> None:
+    with closing(sqlite3.connect("accredit.db")) as connection, connection:
+        connection.execute(
+            "INSERT INTO log_entries SELECT -9223372036854775808, writer, number, key, CAST(replace(replace(CAST("
+            "payload AS TEXT), 'send_email', 'wire_money'), ?, ?) AS BLOB), zeroblob(64), ml_dsa_65, digest, members"
+            " FROM log_entries WHERE entry = 1",
+            (folder.done.call.id, "d" * 32),
+        )
+    rows = [json.loads(line) for line in run("log", "list", "--json", *STORE, *KEY).out.splitlines()]
+    assert {each["target"]: each["verified"] for each in rows if each["call"] != folder.other.call.id} == {
+        "send_email": True,
+        "wire_money": False,
+    }
+    assert [row["verified"] for row in rows].count(True) == 4
+    listed = run("log", "list", *STORE, *KEY)
+    (bad,) = (line for line in listed.out.splitlines() if "BAD" in line)
+    assert "wire_money" in bad
+    assert "not good; it says allow" in bad
+    assert listed.err == ""
+    unchecked = run("log", "list", *STORE)
+    assert "nothing of this is verified" in unchecked.err
+    assert {json.loads(line)["verified"] for line in run("log", "list", "--json", *STORE).out.splitlines()} == {None}
+    (folder.path / "accredit.toml").write_text('[store]\nurl = "sqlite:///accredit.db"\n')
+    assert "BAD" in run("log", "list").out, "by the key that lies beside the configuration"
+    assert run("log", "show", "d" * 32).code == 1
+
+
 def test_a_good_log_verifies(run: Run) -> None:
     done = run(*WRITTEN)
     assert (done.code, done.out.splitlines()[0]) == (0, "ok: 7 records of 1 writer verify")

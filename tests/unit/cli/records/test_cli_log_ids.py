@@ -1,11 +1,13 @@
 """Ids in the log's commands: whole, by how they begin, and with the names of those who are known."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.cli.records.conftest import STORE, Folder
+from tests.unit.cli.records.conftest import KEY, STORE, Folder
 from tests.world.in_process import Run
 from tests.world.recorded import records_at
 from tests.world.records import decided
@@ -104,6 +106,18 @@ def test_calls_of_an_agent_are_found_by_how_its_id_begins(run: Run, agent: Priva
     none = run("log", "list", "--agent", "nobody", *OTHER)
     assert (none.code, none.out) == (1, "")
     assert none.err.startswith("error: no record of agent nobody\nhelp: ")
+
+
+def test_an_id_is_completed_from_records_that_verify(run: Run, folder: Folder) -> None:
+    with closing(sqlite3.connect("accredit.db")) as connection, connection:
+        connection.execute(
+            "INSERT INTO log_entries SELECT -9223372036854775808, writer, number, key, CAST(replace(CAST(payload AS"
+            " TEXT), ?, ?) AS BLOB), zeroblob(64), ml_dsa_65, digest, members FROM log_entries WHERE entry = 1",
+            ("bb" * 16, "dd" * 16),
+        )
+    forged = run("log", "list", "--agent", "dddddddd", *STORE, *KEY)
+    assert forged.code == 1
+    assert "no record of agent" in forged.err
 
 
 def test_an_agent_whose_key_is_known_has_its_name(run: Run, folder: Folder, agent: PrivateKeyFile) -> None:

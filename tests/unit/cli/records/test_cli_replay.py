@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import sqlite3
 import tracemalloc
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,47 @@ def test_what_is_decided_otherwise_is_told_with_its_number__and_the_exit_code_sa
     world.configure(TOOLS + '[tools.drop]\nscope = "email:send"\n')
     allowed = json.loads(run("replay", "--config", "new.toml", "--json").out)["otherwise"]
     assert [(each["before"], each["now"]) for each in allowed] == [("unknown_tool", "allow")]
+
+
+def test_what_somebody_wrote_into_the_store_is_not_decided_again(world: World, run: Run) -> None:
+    world.write(world.call("send_email"))
+    world.configure(TOOLS)
+    with closing(sqlite3.connect(world.folder / "accredit.db")) as log, log:
+        newest = "(SELECT max(entry) FROM log_entries WHERE ml_dsa_65 IS NULL)"
+        log.execute(
+            "INSERT INTO log_entries SELECT -9223372036854775808, writer, number, key, CAST(replace(CAST(payload AS"
+            " TEXT), 'send_email', 'pay') AS BLOB), zeroblob(64), ml_dsa_65, digest, members FROM log_entries"
+            f" WHERE entry = {newest}"
+        )
+    done = run("replay", "--config", "new.toml", "--json")
+    found = json.loads(done.out)
+    assert (done.code, found["otherwise"], found["same"]["calls"]) == (0, [], 1)
+    assert found["unverified"]["entries"] == 1
+    assert "left out, as it does not verify: 1 record" in run("replay", "--config", "new.toml").out
+
+
+def test_a_chain_that_is_not_the_one_of_the_record_decides_nothing(world: World, run: Run) -> None:
+    world.write(world.call("send_email"))
+    world.configure(TOOLS)
+    with closing(sqlite3.connect(world.folder / "accredit.db")) as log, log:
+        log.execute("UPDATE log_delegations SET certificates = CAST(certificates || ' ' AS BLOB)")
+    found = json.loads(run("replay", "--config", "new.toml", "--json").out)
+    assert [(each["reason"], each["calls"]) for each in found["cant_tell"]] == [("chain", OWN + 1)]
+
+
+def test_what_was_only_observed_is_told_apart_from_what_was_refused(world: World, run: Run) -> None:
+    refused = world.call("send_email", "ratify_scope_denied")
+    enforced = replace(
+        refused, call=replace(refused.call, id="0e" * 16), decision=replace(refused.decision, enforced=True)
+    )
+    world.write(refused, enforced)
+    world.configure(TOOLS)
+    found = json.loads(run("replay", "--config", "new.toml", "--json").out)
+    assert [(each["before"], each["now"], each["observed"]) for each in found["otherwise"]] == [
+        ("ratify_scope_denied", "allow", False),
+        ("ratify_scope_denied", "allow", True),
+    ]
+    assert "ratify_scope_denied (only observed) -> allow" in run("replay", "--config", "new.toml").out
 
 
 def test_only_calls_since_then_are_looked_at(world: World, run: Run) -> None:

@@ -1,9 +1,12 @@
 """What `accredit suggest` prints: TOML and command lines that say what was used, and no more, whatever names say."""
 
 import json
+import re
 import shutil
+import sqlite3
 import subprocess
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from accredit.cli.actions.arguments import constraint
 from accredit.cli.actions.suggest import Lines
 from accredit.config import converted
 from accredit.consent import CallTerms
+from accredit.keys import make_key, write_key
 from accredit.policy import Catalog, Entry
 from accredit.policy.suggesting import Deployment
 from accredit.ratify import Extension
@@ -185,10 +189,10 @@ def test_the_command_reads_the_log__and_says_when_and_how_often(folder: Folder, 
     done = run("suggest", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    assert [(each["tool"], each["calls"]) for each in found["tables"]] == [("list_\x1b[31minbox", 1), ("send_email", 3)]
-    assert found["refused"] == []
+    assert [(each["tool"], each["calls"]) for each in found["tables"]] == [("list_\x1b[31minbox", 1), ("send_email", 2)]
+    assert [(each["reason"], each["calls"]) for each in found["refused"]] == [("asked", 1)]
     (grant,) = found["grants"]
-    assert (grant["agent_id"], grant["calls"], grant["gateway"]) == ("bb" * 16, 4, "mail-gateway")
+    assert (grant["agent_id"], grant["calls"], grant["gateway"]) == ("bb" * 16, 3, "mail-gateway")
     assert grant["line"].startswith(
         "accredit grant --issuer PRINCIPAL-aaaaaaaaaaaa.key --agent AGENT-bbbbbbbbbbbb.pub "
     )
@@ -196,7 +200,43 @@ def test_the_command_reads_the_log__and_says_when_and_how_often(folder: Folder, 
     printed = run("suggest").out
     assert printed.isascii()
     assert '[tools."list_\\u001b[31minbox"]' in printed
-    assert "# 3 calls, 2027-01-15T08:00:00.000Z to 2027-01-15T08:00:02.000Z" in printed
+    assert "# 2 calls, 2027-01-15T08:00:00.000Z to 2027-01-15T08:00:02.000Z" in printed
+
+
+FORGED = (
+    "INSERT INTO log_entries SELECT -9223372036854775808, writer, number, key,"
+    " CAST(replace(CAST(payload AS TEXT), 'send_email', 'wire_money') AS BLOB), zeroblob(64), ml_dsa_65, digest,"
+    " members FROM log_entries WHERE entry = 1"
+)
+
+
+def test_what_somebody_wrote_into_the_store_leads_to_no_grant(folder: Folder, run: Run) -> None:
+    """A copy of a genuine record, for a tool that the agent never called."""
+    (folder.path / "accredit.toml").write_text(CONFIG)
+    before = json.loads(run("suggest", "--json").out)
+    assert before["unverified"] == {"entries": 0, "place": "", "reason": ""}
+    with closing(sqlite3.connect(folder.path / "accredit.db")) as log, log:
+        log.execute(FORGED)
+    done = run("suggest", "--json")
+    after = json.loads(done.out)
+    assert "wire_money" not in done.out
+    assert (after.pop("unverified"), before.pop("unverified"))[0]["entries"] == 1
+    assert after == before
+    printed = run("suggest").out
+    assert "wire_money" not in printed
+    assert re.search(r"^# left out, as it does not verify: 1 record \(the first at \"[0-9a-f]{32}/1\": ", printed, re.M)
+
+
+def test_a_record_of_a_gateway_that_is_not_trusted_leads_to_nothing(folder: Folder, run: Run) -> None:
+    (folder.path / "accredit.toml").write_text(CONFIG)
+    write_key(folder.path / "other.key", make_key("gateway", "Other", 1))
+    found = json.loads(run("suggest", "--json", "--key", "other.key.pub").out)
+    assert (found["tables"], found["grants"], found["unverified"]["entries"] > 0) == ([], [], True)
+    (folder.path / "gateway.key").unlink()
+    (folder.path / "gateway.key.pub").unlink()
+    done = run("suggest")
+    assert (done.code, done.out) == (2, "")
+    assert "nothing verifies without a key" in done.err
 
 
 def test_without_a_log_there_is_nothing_to_read(folder: Folder, run: Run) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.cli.test_docs_command_lines import parse
 from tests.world.certificates import write_certificate
 from tests.world.logs import Log
-from tests.world.records import ALLOW, DENY, decided
+from tests.world.records import ALLOW, DENY, decided, gateway
 from tests.world.running import run
 
 from accredit.attest import RecordedDecision
@@ -39,6 +39,7 @@ from accredit.pins import Definitions, write_lock
 from accredit.pins.definitions import read_definition
 from accredit.policy.drill import DRILL
 from accredit.stores import PostgresDatabase, SqliteFile, open_sink
+from accredit.stores.audit_log.proven import Prover
 from accredit.stores.postgres.address import Host
 from accredit.stores.postgres.condition import DatabaseCondition
 from accredit.stores.postgres.schema import VERSION
@@ -450,14 +451,16 @@ def test_a_drill_is_one_of_which_a_call_was_allowed__not_what_a_stranger_had_rec
         async with Log(folder / "accredit.db", clock=lambda: 1_000_000_000_000) as log:
             await log.port.begin(decided(target, decision))
 
-    file = SqliteFile(folder / "accredit.db")
-    assert isinstance(drill_found(file), Unknown)
+    file, prover = SqliteFile(folder / "accredit.db"), Prover([gateway()[1]])
+    assert isinstance(drill_found(file, prover), Unknown)
     observed = RecordedDecision(verdict="allow", enforced=False)
     for decision, target in ((DENY, DRILL), (ALLOW, f"{DRILL}.not"), (ALLOW, f"x{DRILL}"), (observed, DRILL)):
         run(recorded(decision, target))
-        assert drill_found(file) is None
+        assert drill_found(file, prover) is None
     run(recorded(ALLOW, DRILL))
-    assert drill_found(file) == 1_000_000_000
+    assert drill_found(file, prover) == 1_000_000_000
+    assert drill_found(file, Prover([gateway("stranger")[1]])) is None, "whoever writes to the store makes no drill"
+    assert drill_found(file, Unknown("no key")) == Unknown("no key")
 
 
 def everything_in(folder: Path) -> dict[str, tuple[int, int, int]]:

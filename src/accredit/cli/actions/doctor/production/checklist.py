@@ -108,7 +108,7 @@ def _of_store(loaded: Loaded, store: Found[StoreUrl]) -> dict[str, Callable[[], 
         "file_store": lambda: stored.file_found(store),
         "room": lambda: stored.room_found(store),
         "log": lambda: stored.log_found(store),
-        "drilled": lambda: stored.drill_found(store),
+        "drilled": lambda: stored.drill_found(store, stored.prover_found(loaded)),
     }
 
 

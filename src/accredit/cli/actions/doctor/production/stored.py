@@ -1,7 +1,8 @@
 """What is in the store of a configuration. I/O: a file, or a database; nothing is changed, nor made beside it.
 
-Each look ends after some seconds, with a reason. A drill counts if a call of it was allowed, and not only observed:
-whoever is refused can have any tool's name recorded.
+Each look ends after some seconds, with a reason. A drill counts if the record of it verifies, and a call of it was
+allowed, and not only observed: whoever is refused can have any tool's name recorded. How far a sink has come is said by
+the store alone, which is not signed.
 """
 
 import os
@@ -15,6 +16,7 @@ from typing import TypeVar
 from accredit.attest import CallRecord, Checkpoint, Statement
 from accredit.cli.actions.doctor.production.facts import FileStore, Found, LogFound, Room, SinkFound, Unknown
 from accredit.cli.actions.doctor.setup import is_still, reading_only
+from accredit.cli.actions.log_place import own_keys
 from accredit.config import Loaded, folder_of, read_public_key
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.limits import DOCTOR_DATABASE_SECONDS
@@ -29,6 +31,7 @@ from accredit.stores import (
     StoreUrl,
     stored_lists,
 )
+from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.postgres.condition import DatabaseCondition, read_condition
@@ -133,9 +136,18 @@ def log_found(store: StoreUrl) -> Found[LogFound]:
     return _read(store, _sinks)
 
 
-def drill_found(store: StoreUrl) -> Found[int | None]:
+def drill_found(store: StoreUrl, prover: Found[Prover]) -> Found[int | None]:
     """Return when the last drill was recorded (unix seconds); None if none was."""
-    return _read(store, _drilled)
+    return prover if isinstance(prover, Unknown) else _read(store, lambda log: _drilled(log, prover))
+
+
+def prover_found(loaded: Loaded) -> Found[Prover]:
+    """Return what tells which records are a configuration's own gateway's."""
+    try:
+        keys = own_keys(loaded)
+    except ConfigurationError as error:
+        return Unknown(error.what)
+    return Prover(keys) if keys else Unknown("there is no public key of the gateway's here, and so no record verifies")
 
 
 def seconds_of(text: str) -> int:
@@ -158,13 +170,14 @@ def _made_at(statement: Statement | None) -> int | None:
     return seconds_of(said.time if isinstance(said, Checkpoint) else said.before)
 
 
-def _drilled(log: LogReader) -> Found[int | None]:
+def _drilled(log: LogReader, prover: Prover) -> Found[int | None]:
     late_at = time.monotonic() + DOCTOR_DATABASE_SECONDS
     for each in log.holding(DRILL):
         record = each.record()
         decision = record.decision if record is not None else None
         is_allowed = decision is not None and decision.verdict == "allow" and decision.enforced is not False
-        if record is not None and is_allowed and record.call.target in DRILLS:
+        is_drill = record is not None and is_allowed and record.call.target in DRILLS
+        if record is not None and is_drill and prover.fault(each) is None:
             return seconds_of(record.times.recorded)
         if time.monotonic() > late_at:
             return Unknown("the log is too long to be looked through here")

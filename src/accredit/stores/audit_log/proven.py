@@ -1,0 +1,96 @@
+"""Records that verify, one by one: what a command or a page goes by when it believes what a log says, whatever store
+the log is in. No I/O of its own.
+
+1. A record is proven if its signatures are good, by a key that is trusted here, and it is what, and where, its store
+   says.
+2. Of a log that somebody else may write to, nothing but that is believed. What is not proven is left out and counted,
+   or shown with the reason: a person is never led to a signature by it.
+
+Not judged here: whether something is missing, twice, or in another order; `verify_log` does that.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from accredit.attest import (
+    CallRecord,
+    Digest,
+    Entry,
+    Envelope,
+    Examined,
+    Examiner,
+    LogKey,
+    RecordKey,
+    Stored,
+    examine,
+    misplaced,
+)
+from accredit.stores.audit_log.reading import Numbered
+
+
+class Proven(NamedTuple):
+    """A record that verifies, and the SHA-256 of its subject."""
+
+    entry: Numbered
+    record: CallRecord
+    sha256: str
+
+
+class Left(NamedTuple):
+    """How many entries were left out, as they do not verify; where the first of them is, and why."""
+
+    entries: int = 0
+    place: str = ""
+    reason: str = ""
+
+
+NOTHING_LEFT = Left()
+
+
+class Prover:
+    """Reads entries with the keys that are trusted. `left` says what was left out so far."""
+
+    def __init__(self, keys: Iterable[LogKey | RecordKey], examiner: Examiner | None = None) -> None:
+        """`examiner` is in place of `examine` with these keys, for entries by the thousand."""
+        self._keys = {key.id: key for key in keys}
+        self._examiner = examiner or self._examined
+        self.left = NOTHING_LEFT
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether anything can be verified here."""
+        return bool(self._keys)
+
+    def records(self, entries: Iterable[Numbered]) -> Iterator[Proven]:
+        """Yield the records that are proven, in the order of the entries. What reading them raises comes after all that
+        was read before."""
+        waiting = deque[Numbered]()
+        for found in self._examiner(_passed(entries, waiting)):
+            each = waiting.popleft()
+            if isinstance(found, Digest):
+                continue
+            fault = found.fault or misplaced(found)
+            if fault is not None:
+                self.left = Left(self.left.entries + 1, self.left.place or found.place, self.left.reason or fault)
+                continue
+            statement = each.statement()
+            if statement is not None and isinstance(statement.predicate, CallRecord):
+                yield Proven(each, statement.predicate, statement.sha256)
+
+    def fault(self, entry: Numbered) -> str | None:
+        """Return why an entry, of any kind, does not verify; None if it does, or is the digest of a pruned record."""
+        if not isinstance(entry.entry, Stored):
+            return None
+        found = examine(entry.entry, self._keys)
+        return (found.fault or misplaced(found)) if isinstance(found, Examined) else None
+
+    def _examined(self, entries: Iterable[Entry | Envelope | bytes | str]) -> Iterator[Examined | Digest]:
+        return (examine(entry, self._keys) for entry in entries)
+
+
+def _passed(entries: Iterable[Numbered], waiting: deque[Numbered]) -> Iterator[Entry]:
+    """Yield what is to be examined, and keep it until its result is there."""
+    for each in entries:
+        waiting.append(each)
+        yield each.entry
