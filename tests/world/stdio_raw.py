@@ -158,9 +158,12 @@ def stamped(id: Id) -> dict[str, Any]:
     return {"_meta": {"io.modelcontextprotocol/subscriptionId": id}}
 
 
-def change(id: Id, _: Arguments) -> None:
-    """Tells every subscription that the tools have changed."""
+def change(id: Id, arguments: Arguments) -> None:
+    """Tells every subscription of a `task`, if there is one, and that the tools have changed."""
     for listening in LISTENING:
+        if "task" in arguments:
+            told = {"taskId": arguments["task"], "status": "working", **stamped(listening)}
+            say(method="notifications/tasks", params=told)
         say(method="notifications/tools/list_changed", params=stamped(listening))
     answer(id)
 

@@ -215,6 +215,7 @@ class Server:
     def begin(self) -> None:
         """Be in force from now on, in the place of the one before."""
         settings = self.settings
+        self._gate.begin()
         self._parts.servers = self._servers
         self.rooms.fit(
             settings.max_request_bytes, proving=settings.proving, servers=self._servers, merged=len(self._members)

@@ -101,6 +101,13 @@ class Admission(Struct, frozen=True):
         return b"[" + b",".join(self.replies) + b"]" if self.batch else self.replies[0]
 
 
+class _InForce:
+    """The gate of a server that is in force."""
+
+    def __init__(self, gate: "Gate") -> None:
+        self.gate = gate
+
+
 class Gate:
     """One per server. Raises `ConfigurationError` where the settings need a port that is missing."""
 
@@ -123,13 +130,14 @@ class Gate:
         """`before` is that of the same server until now: what it knows of sessions, tasks and definitions counts.
         `pinned` takes the place of what holds one server to the pins of its settings. `strangers` is as for
         `EarlyRefusals`. `meter` counts decisions."""
+        self._in_force = before._in_force if before is not None else _InForce(self)
         self._guards = settings.guards
         self._observes = settings.observes
+        self._identity = settings.identity
         self._is_merged = bool(settings.members)
         if pinned is None and settings.pins is not None:
-            known = before._pinned if before is not None else None
-            same = known is not None and known.pins == settings.pins
-            pinned = known if same else PinnedTools(settings.pins, counters)
+            pinned = before._looks_as(settings) if before is not None else None
+            pinned = pinned or PinnedTools(settings.pins, counters)
         self._pinned = pinned
         asks_nothing = bearer is None and recorder is None and self._pinned is None and not settings.quotas.entries
         self._is_open = not (settings.guards or settings.observes) and asks_nothing
@@ -181,22 +189,47 @@ class Gate:
         """What holds the server to its definitions, where they are pinned."""
         return self._pinned
 
+    def begin(self) -> None:
+        """Be in force from now on: streams that stand go by this one, whichever has let them in."""
+        self._in_force.gate = self
+
+    def _looks_as(self, settings: GatewaySettings) -> PinnedTools | None:
+        """Return what has looked at the server's definitions, if it goes on by these settings: the same are pinned, and
+        the server is told in the same way who looks."""
+        same = self._pinned is not None and self._pinned.pins == settings.pins and self._identity == settings.identity
+        return self._pinned if same else None
+
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears | None:
-        """Return which notifications go to a stream whose requests name these tasks, in a session; None for all."""
+        """Return what of notifications goes to a stream whose requests name these tasks, in a session; None for all."""
         return self._tasks.hears(session_id, ids) if self._guards else None
 
+    def always_hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
+        """Return the same for a stream that stands: by whichever gate is in force when something is told. Tasks that
+        nobody had to show to be theirs are not known by their names later on, either."""
+        in_force, ids = self._in_force, ids if self._guards else ()
+
+        def hears(notification: Notification) -> Notification | None:
+            now = in_force.gate.hears(session_id, ids)
+            return notification if now is None else now(notification)
+
+        return hears
+
     def otherwise(self, token: VerifiedToken | None, calls: OpenCalls) -> Edit:
-        """Return the edit for responses in a resumed stream. One of `calls` has its own edit; the request of any other
-        response is not known. `token` is that of the request which resumed the stream."""
+        """Return the edit for responses in a resumed stream, by whichever gate is in force when they come. `token` is
+        that of the request which resumed the stream."""
+        in_force = self._in_force
+        return lambda response: in_force.gate._resumed(response, token, calls)
+
+    def _resumed(self, response: Success, token: VerifiedToken | None, calls: OpenCalls) -> Steps[bytes]:
+        """Edit a response in a resumed stream. One to one of `calls` has its own edit; the request of any other is not
+        known."""
         edit = self._lists.of_unknown(token)
-
-        def resumed(response: Success) -> Steps[bytes]:
-            call = calls.get(response.id)
-            if call is not None and call.edit is not None:
-                return (yield from call.edit(response))
-            return (yield from of_resumed(response, (yield from edit(response))))
-
-        return resumed if self._guards else edit
+        if not self._guards:
+            return (yield from edit(response))
+        call = calls.get(response.id)
+        if call is not None and call.edit is not None:
+            return (yield from call.edit(response))
+        return (yield from of_resumed(response, (yield from edit(response))))
 
     def resumed(self, session_id: str) -> OpenCalls:
         """Return the calls that a stream which is resumed in this session may answer."""
@@ -326,7 +359,9 @@ class Gate:
             place = self._tasks.place(client)
             task_of = partial(case.task_of, request, leg.flow, place)
             call, edit = self._tasks.opened(call, request, client, task_of, leg.edit)
-        self._tasks.named(client, case.tasks)
+        # Whoever only would have been refused hears of no task later on, when it counts.
+        tasks = case.tasks if self._guards or case.observed is None else ()
+        self._tasks.named(client, tasks)
         self._count_observed(request, case)
         return Admission(
             for_upstream(
@@ -339,7 +374,7 @@ class Gate:
             edits={} if edit is None else {request.id: edit},
             calls=OpenCalls([call] if call is not None else ()),
             proved=case.authority is not None,
-            tasks=case.tasks,
+            tasks=tasks,
             speaker=speaker_of(request, case.authority, case.token, _id_on_record(call)),
         )
 

@@ -35,7 +35,16 @@ from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import TASK_METHODS, Era
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.responses import Edit
-from accredit.jsonrpc.tasks import Announced, announced, check_about, holds_tasks, listed, may_announce, subject_of
+from accredit.jsonrpc.tasks import (
+    Announced,
+    announced,
+    check_about,
+    holds_tasks,
+    listed,
+    may_announce,
+    subject_of,
+    without_state,
+)
 from accredit.limits import (
     MAX_TASK_SESSIONS,
     MAX_TASK_TTL_SECONDS,
@@ -88,8 +97,8 @@ class Unrecorded:
         return task
 
 
-Hears = Callable[[Notification], bool]
-"""Return whether a notification goes to a stream."""
+Hears = Callable[[Notification], Notification | None]
+"""Return what a stream gets of a notification, None for nothing. May raise `FrameError`."""
 
 
 class Tasks:
@@ -193,11 +202,12 @@ class Tasks:
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
         """Apply rule 4 to one stream; `ids` are the tasks that its requests name."""
 
-        def hears(notification: Notification) -> bool:
+        def hears(notification: Notification) -> Notification | None:
             subject = subject_of(notification)
-            if subject is None or subject in ids:
-                return True
-            return bool(session_id) and _digest_of(subject) in (self._told.get(session_id) or ())
+            told = (self._told.get(session_id) if session_id else None) or ()
+            if subject is None or subject in ids or _digest_of(subject) in told:
+                return without_state(notification)
+            return None
 
         return hears
 

@@ -95,7 +95,7 @@ class Endpoint(Intake[Exchange]):
         token = await self._enter(exchange)
         if SESSION_HEADER in exchange.head.headers and b"last-event-id" in exchange.head.headers:
             exchange.calls = self._gate.resumed(session)
-        exchange.hears = self._gate.hears(session)
+        exchange.hears = self._gate.always_hears(session)
         with exchange.rooms.streams.held(exchange, yields=True):
             await self._backend.get(exchange, self._gate.otherwise(token, exchange.calls))
 
@@ -157,12 +157,13 @@ class Endpoint(Intake[Exchange]):
         if admission.replies:
             client.answer_also(admission.replies)
         client.calls, client.speaker = admission.calls, admission.speaker
-        client.hears = self._gate.hears(inbound.session, admission.tasks)
         try:
             if isinstance(message, Request) and message.method == LISTEN:
+                client.hears = self._gate.always_hears(inbound.session, admission.tasks)
                 with client.rooms.streams.held(client, yields=True):  # 8
                     await self._backend.post(client, message, inbound.era, admission.edits)
             else:
+                client.hears = self._gate.hears(inbound.session, admission.tasks)
                 place = client.rooms.calls.take(client)  # 8
                 try:
                     await self._backend.post(client, message, inbound.era, admission.edits)

@@ -72,7 +72,7 @@ class Exchange(ABC):
         self.started = False
         self.resumable = False
         self.calls = OpenCalls()
-        self.hears: Callable[[Notification], bool] | None = None
+        self.hears: Callable[[Notification], Notification | None] | None = None
         self._refused: tuple[bytes, ...] = ()
         self._session = head.headers.get(SESSION_HEADER)  # as the client knows it
         self.vouched = False

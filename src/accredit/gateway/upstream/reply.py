@@ -37,16 +37,16 @@ class Reply(Protocol):
 
     `head` is the request's; `speaker` is on whose authority the message comes, `carried` the caller's token where it is
     to be exchanged. `calls` are those that the answer concerns and whose outcomes are not on record yet: whoever takes
-    one must settle it. `hears` decides which notifications may go to it, if not all. `started` says that the answer was
-    begun. `resumable` is set once its client has seen an event with an id, from which it may resume the stream.
-    `replica` is set to the server's replica that answers, where there are several.
+    one must settle it. `hears` returns what goes to it of a notification, if not all does. `started` says that the
+    answer was begun. `resumable` is set once its client has seen an event with an id, from which it may resume the
+    stream. `replica` is set to the server's replica that answers, where there are several.
     """
 
     head: RequestHead
     speaker: Speaker | None
     carried: SubjectToken | None
     calls: OpenCalls
-    hears: Callable[[Notification], bool] | None
+    hears: Callable[[Notification], Notification | None] | None
     started: bool
     resumable: bool
     replica: str

@@ -88,7 +88,7 @@ class AnswerRelay:
     async def _accepted(self, reply: Reply, answer: Answer) -> None:
         """Apply rule 3."""
         is_empty = self.unasked.drop(answer)
-        await reply.reply(202, b"", self._passed_on(answer) if is_empty else [])
+        await reply.reply(202, b"", answer.head.passed_on(self._forwarding) if is_empty else [])
 
     async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
         """Pass on an answer of status 400 and above (rules 1 and 5)."""
@@ -113,7 +113,7 @@ class AnswerRelay:
             body = await decoded(answer, raw, self._max_bytes, grow)
             said = error_type(answer, raw, body.text, expected)
             text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
-            headers = [*self._passed_on(answer), *said, *coding]
+            headers = [*answer.head.passed_on(self._forwarding), *said, *coding]
         except AnswerError as error:
             outcome = outcome_of_end(error)
             for request in requests:
@@ -159,7 +159,7 @@ class AnswerRelay:
         """
         problem = charset_problem(answer)
         if problem is None:
-            return [*self._passed_on(answer), (b"content-type", EVENTS_TYPE)]
+            return [*answer.head.passed_on(self._forwarding), (b"content-type", EVENTS_TYPE)]
         self._observe(problem)
         return [pair for pair in self._forwarding.unread_to_client(answer.headers) if pair[0] != b"content-encoding"]
 
@@ -194,7 +194,7 @@ class AnswerRelay:
             text, coding = judged, []
             if judged is body.text and body.coding:
                 text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
-            headers = [*self._passed_on(answer), JSON, *coding]
+            headers = [*answer.head.passed_on(self._forwarding), JSON, *coding]
         except AnswerError as error:
             self._observe(error)
             headers = self._forwarding.unread_to_client(answer.headers)
@@ -208,13 +208,6 @@ class AnswerRelay:
         if len(text) <= SHORT_MESSAGE_BYTES:
             return expected.body(text)
         return (await in_turns(expected.judging(text, alone=True)))[0]
-
-    def _passed_on(self, answer: Answer) -> RawHeaders:
-        """Return those of an answer's headers that go to the client."""
-        head = answer.head
-        if head.passed_on is None:
-            head.passed_on = self._forwarding.to_client(head.headers)
-        return head.passed_on
 
     def _observe(self, error: AnswerError) -> None:
         """Note a bad answer and let it pass (observe mode), or raise (enforce mode, and any bound that is passed)."""

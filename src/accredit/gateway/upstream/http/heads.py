@@ -1,8 +1,19 @@
 """The head of an upstream's answer, and what it says. One that comes again is read once (`parsing`). No I/O."""
 
 from accredit.base.caching import Once
+from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import RawHeaders, fold
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answer_type
+
+
+class PassedOn:
+    """What one policy passes on of a head, whatever length the head says."""
+
+    __slots__ = ("by", "headers")
+
+    def __init__(self) -> None:
+        self.by: Forwarding | None = None
+        self.headers: RawHeaders = []
 
 
 class AnswerHead:
@@ -26,8 +37,15 @@ class AnswerHead:
         self.length = length
         self.chunked = chunked
         self.idle_seconds = idle_seconds
-        self.passed_on: RawHeaders | None = None
-        """What the relay passes on of `headers`, once it has found out."""
+        self._passed_on = PassedOn()
+
+    def passed_on(self, forwarding: Forwarding) -> RawHeaders:
+        """Return what goes to the client of `headers`, by one policy, found out once for as long as that is in force:
+        the head may be known for longer."""
+        known = self._passed_on
+        if known.by is not forwarding:
+            known.by, known.headers = forwarding, forwarding.to_client(self.headers)
+        return known.headers
 
     def with_length(self, length: int) -> "AnswerHead":
         """Return this head with another Content-Length in place of its own. What else is known of it stays known."""

@@ -68,6 +68,7 @@ class HttpRelay:
         """Bound what is under way by these settings from now on."""
         self.sender.begin()
         self.answers.large.fit(self._settings)
+        self.answers.standing.go_by(self._settings)
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Forward a message, and judge its answer."""

@@ -38,7 +38,6 @@ from accredit.jsonrpc.frames import Frame, Notification
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
-from accredit.jsonrpc.tasks import without_state
 from accredit.limits import (
     AFTERMATH_SECONDS,
     EVENTS_AT_ONCE_BYTES,
@@ -98,6 +97,10 @@ class EventRelay:
         self._loop = asyncio.get_running_loop()
         self._last_event = self._last_write = self._loop.time()
         self._head_due = math.inf if hold else self._last_event + UNJUDGED_HEAD_SECONDS
+
+    def go_by(self, settings: GatewaySettings) -> None:
+        """Judge by these settings from now on."""
+        self._enforce = settings.enforce
 
     async def run(self) -> None:
         """Relay until the stream is over, one way or another."""
@@ -271,10 +274,12 @@ class EventRelay:
         if isinstance(frame, Notification):
             self._counters.notified(frame.method)
         if isinstance(frame, Notification) and self._reply.hears is not None:
-            if not self._reply.hears(frame):
+            told = self._reply.hears(frame)
+            if told is None:
                 self._counters.counts["notifications_dropped"] += 1
                 return b""
-            text = without_state(frame).text
+            if told is not frame:
+                text = told.text
         if frame is not None:
             self._learn(frame)
         if text is event.data and (self._expected.era is Era.LEGACY or event.id is None):
@@ -308,18 +313,27 @@ def pieces(chunk: bytes) -> Iterable[bytes]:
 
 
 class LongLivedStreams:
-    """The long-lived streams of one process, which end only when it is about to stop."""
+    """The long-lived streams of one server, which a reload leaves as they are."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._relays: dict[asyncio.Task[object], EventRelay] = {}
+        self._settings: GatewaySettings | None = None
         self._draining = False
+
+    def go_by(self, settings: GatewaySettings) -> None:
+        """Judge what comes in them by these settings from now on, whichever they were opened by."""
+        self._settings = settings
+        for relay in self._relays.values():
+            relay.go_by(settings)
 
     async def run(self, relay: EventRelay) -> None:
         """Run a relay in the current task until it is over, or `drain` ends it."""
         task = asyncio.current_task()
         if task is None or self._draining:
             raise UpstreamUnavailable("the gateway is stopping")
-        self._tasks.add(task)
+        self._relays[task] = relay
+        if self._settings is not None:
+            relay.go_by(self._settings)
         try:
             await relay.run()
         except asyncio.CancelledError:
@@ -327,10 +341,10 @@ class LongLivedStreams:
                 raise
             await relay.stop(UpstreamUnavailable("the gateway is stopping"))
         finally:
-            self._tasks.discard(task)
+            del self._relays[task]
 
     def drain(self) -> None:
         """End all of them, and any that come later."""
         self._draining = True
-        for task in self._tasks:
+        for task in self._relays:
             task.cancel()

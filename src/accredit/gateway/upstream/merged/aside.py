@@ -29,7 +29,7 @@ class Aside:
         self.speaker = reply.speaker
         self.carried = reply.carried
         self.calls = OpenCalls()
-        self.hears: Callable[[Notification], bool] | None = None
+        self.hears: Callable[[Notification], Notification | None] | None = None
         self.started = False
         self.resumable = False
         self.replica = head.replica

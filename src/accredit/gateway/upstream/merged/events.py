@@ -25,10 +25,9 @@ from accredit.jsonrpc.frames import MESSAGE, Failure, Notification, Request, Suc
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.objects import may_hold, unambiguous_members
 from accredit.jsonrpc.sse import Event, SseParser, encode_event
-from accredit.jsonrpc.tasks import without_state
 
 _log = logging.getLogger("accredit.gateway.merged")
-Hears = Callable[[Notification], bool]
+Hears = Callable[[Notification], Notification | None]
 _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id(?::[^\r\n]*)?(?:\r\n|\r|\n)")
 
 
@@ -52,7 +51,7 @@ class EventMapper:
         subscription: MessageId | None = None,
         may_answer: Callable[[MessageId], bool] | None = None,
         answered: Callable[[bytes], None] | None = None,
-        seen: Hears | None = None,
+        seen: Callable[[Notification], bool] | None = None,
     ) -> None:
         self._outward = outward
         self._id_outside = id_outside
@@ -99,7 +98,7 @@ class EventMapper:
             return None
         if self._hears is None:
             return mapped
-        return without_state(mapped) if self._hears(mapped) else None
+        return self._hears(mapped)
 
     def _is_of_another(self, notification: Notification) -> bool:
         """Return whether a notification names another subscription than the stream's."""

@@ -99,7 +99,7 @@ class MemberReply:
         self.speaker: Speaker | None = reply.speaker
         self.carried: SubjectToken | None = reply.carried
         self.calls: OpenCalls = reply.calls
-        self.hears: Callable[[Notification], bool] | None = reply.hears
+        self.hears: Callable[[Notification], Notification | None] | None = reply.hears
         self.replica = head.replica
         self.started = reply.started
         self.resumable = False

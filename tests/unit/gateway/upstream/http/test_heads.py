@@ -2,6 +2,7 @@
 
 import pytest
 
+from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.upstream.http.heads import AnswerHead
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/heads")
@@ -32,3 +33,14 @@ def test_two_content_types_are_none__two_readers_could_take_one_each() -> None:
 def test_an_answer_without_a_type_is_neither() -> None:
     head = AnswerHead(200, [])
     assert (head.is_json, head.is_stream, head.fields) == (False, False, {})
+
+
+def test_what_is_passed_on_is_known_for_one_policy__and_for_every_length_of_the_body() -> None:
+    """A policy that was made anew is another one, whatever it says."""
+    head = AnswerHead(200, [(b"set-cookie", b"a"), (b"content-length", b"1")], length=1)
+    everything, listed = Forwarding(listed_only=False), Forwarding(listed_only=True)
+    added = Forwarding(listed_only=True, added=["Set-Cookie"])
+    for by, expected in ((everything, [b"set-cookie"]), (listed, []), (added, [b"set-cookie"]), (listed, [])):
+        passed = head.with_length(20).passed_on(by)
+        assert [name for name, _ in passed] == expected
+        assert head.with_length(300).passed_on(by) is passed

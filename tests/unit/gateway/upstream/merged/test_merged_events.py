@@ -15,6 +15,7 @@ from accredit.gateway.upstream.merged.messages import Outward
 from accredit.jsonrpc.frames import Notification
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.sse import Event, SseParser
+from accredit.jsonrpc.tasks import without_state
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/events")
@@ -37,8 +38,8 @@ def note(method: str, params: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode()
 
 
-def about_no_task(told: Notification) -> bool:
-    return told.method != "notifications/tasks/status"
+def about_no_task(told: Notification) -> Notification | None:
+    return without_state(told) if told.method != "notifications/tasks/status" else None
 
 
 STREAM = b"".join(
