@@ -24,6 +24,7 @@ BOTH_ROADS = {
     "test_hostile_http",
     "test_hostile_streams",
     "test_sessions_shared",
+    "test_stateless_era",
     "test_transparent_requests",
 }
 """Modules of which each test runs over the fast and the ASGI road. Of others that use `RunningGateway`, and of these

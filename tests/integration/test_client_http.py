@@ -61,6 +61,27 @@ def whole(body: bytes, *, status: str = "200 OK", headers: tuple[tuple[str, str]
     return http(body, status=status, headers=(("Connection", "close"), *headers))
 
 
+def test_in_the_stateless_era_a_server_names_no_session_that_proofs_would_be_bound_to() -> None:
+    """Nor does the client bring one there, whoever has put it into its headers."""
+    named = whole(response(), headers=(("Mcp-Session-Id", SESSION),))
+    modern, legacy = ({"MCP-Protocol-Version": version} for version in ("2026-07-28", "2025-11-25"))
+    brought = {"Mcp-Session-Id": SESSION, "Last-Event-ID": "7"}
+
+    async def main() -> None:
+        async def serve(connection: Connection) -> None:
+            if await connection.request() is not None:
+                await connection.send(named)
+
+        async with RawServer(serve) as server, GatewayHttp() as gateway:
+            for headers, noted in ((modern, ""), (legacy, SESSION), (modern, SESSION)):
+                await gateway.post(server.url, headers={**headers, **brought}, content=b"{}")
+                assert gateway.session_id == noted
+            came = [(each.header("mcp-session-id"), each.header("last-event-id")) for each in server.requests]
+            assert came == [(None, None), (SESSION, "7"), (None, None)]
+
+    run(main())
+
+
 @pytest.mark.holds("client/http", 2)
 @pytest.mark.parametrize(
     ("answer", "says"),

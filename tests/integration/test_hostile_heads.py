@@ -1,8 +1,21 @@
 """Status lines and headers of an upstream that say the wrong thing: content types, empty answers, redirects, errors."""
 
 import pytest
-from tests.world.calls import ERAS, compact, error, http, initialize, notification, post, response, stream
+from tests.world.calls import (
+    ERAS,
+    compact,
+    error,
+    event,
+    http,
+    initialize,
+    initialized,
+    notification,
+    post,
+    response,
+    stream,
+)
 from tests.world.hostile import (
+    HOSTILE,
     LEAKS,
     World,
     check_refused,
@@ -57,6 +70,17 @@ ANSWERS = {
     "202_and_an_answer": (http(response(), status="202 Accepted"), "status 202 in answer to a request"),
     "204": (b"HTTP/1.1 204 No Content\r\nSet-Cookie: a=b\r\n\r\n", NO_TYPE),
     "205": (http(b"", None, status="205 Reset Content"), NO_TYPE),
+    **{
+        f"{status}_and_an_answer": (http(response(), status=f"{status} x"), f"status {status} in answer to a request")
+        for status in (205, 206, 207, 226, 299)
+    },
+    **{
+        f"{status}_and_a_stream": (
+            http(event(response()), "text/event-stream", status=f"{status} x"),
+            f"status {status} in answer to a request",
+        )
+        for status in (202, 205, 206, 299)
+    },
     "300": (http(response(), status="300 Multiple Choices"), "status 300"),
     "301": moved("301 Moved", "http://127.0.0.1:1/", AWAY),
     "302": moved("302 Found", "/mcp", f" to /mcp {NAME_IT} the same path"),
@@ -129,13 +153,62 @@ def test_the_types_of_json_pass(era: Era, content_type: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("status", ["201 Created", "203 Non-Authoritative Information", "299 x", "200 "])
+@pytest.mark.parametrize("status", ["201 Created", "203 Non-Authoritative Information", "200 "])
 def test_another_good_status_passes_with_a_good_body(era: Era, status: str) -> None:
     async def case() -> None:
         async with World(sends(http(response(), status=status))) as world:
             answer = await world.ask(post(era))
             assert (answer.status, answer.body) == (int(status[:3]), response())
             await world.recovered(era)
+
+    run(case())
+
+
+# --- which session -----------------------------------------------------------------------------------
+
+TWICE = "more than one Mcp-Session-Id or MCP-Protocol-Version, or one that is none"
+NAMED_TWICE: dict[str, tuple[tuple[str, str], ...]] = {
+    "two": (("Mcp-Session-Id", "aaa"), ("Mcp-Session-Id", "bbb")),
+    "the_same_twice": (("Mcp-Session-Id", "aaa"), ("mcp-session-id", "aaa")),
+    "two_in_one": (("Mcp-Session-Id", "aaa, bbb"),),
+    "two_in_one_without_a_blank": (("Mcp-Session-Id", "aaa,bbb"),),
+    "none": (("Mcp-Session-Id", ""),),
+    "what_no_client_can_say": (("Mcp-Session-Id", "caf\u00e9"),),
+    "two_revisions": (("MCP-Protocol-Version", "2025-11-25"), ("MCP-Protocol-Version", "2025-06-18")),
+}
+
+
+@pytest.mark.holds("gateway/upstream/http/representation", 1)
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("name", NAMED_TWICE)
+def test_an_answer_that_names_two_sessions_is_none__clients_would_go_on_in_different_ones(name: str, kind: str) -> None:
+    body = initialized() if kind == "application/json" else event(initialized())
+
+    async def case() -> None:
+        async with World(sends(http(body, kind, headers=NAMED_TWICE[name]))) as world:
+            check_refused(await world.ask(initialize()), 502, refused(TWICE))
+            await world.recovered(Era.LEGACY)
+            # Which of the two would it be?
+            assert {request.method for request in world.upstream.requests} == {"POST"} or name == "two_revisions"
+
+    run(case())
+
+
+@pytest.mark.holds("gateway/upstream/http/representation", 1)
+@pytest.mark.parametrize("name", NAMED_TWICE)
+def test_nor_does_an_error__a_receipt_or_a_standing_stream_name_two(name: str) -> None:
+    twice = NAMED_TWICE[name]
+
+    async def case() -> None:
+        async with World(sends(http(error(), status="400 Bad Request", headers=twice))) as world:
+            check_refused(await world.ask(post(Era.LEGACY)), 400, refused(TWICE))
+        async with World(sends(http(b"", None, status="202 Accepted", headers=twice))) as world:
+            answer = await world.ask(notification(Era.LEGACY))
+            assert (answer.status, answer.headers) == (202, [("content-length", "0")])
+        opens = sends_and_closes(http(b": x\n\n", "text/event-stream", headers=twice))
+        async with World(opens) as world, world.client() as client:
+            await client.ask("GET", "/mcp", [HOSTILE, *post(Era.LEGACY).headers])
+            check_refused(await client.answer(), 502, refused(TWICE))
 
     run(case())
 

@@ -299,6 +299,24 @@ def test_a_modern_request_can_not_use_anothers_session_either(trust: Trust, worl
     on("http-modern", world, trust, tmp_path, steps)
 
 
+@pytest.mark.holds("gateway/front/authenticator", 3)
+def test_nor_does_it_run_in_one_s_own__which_no_record_would_name(trust: Trust, world: Tokened, tmp_path: Path) -> None:
+    """Nor does the list of tools that the gateway asks for, to know whose a `_token` is."""
+
+    async def steps(way: Route) -> None:
+        mine = world.token()
+        session = (await way.send(initialize(), token=mine)).header("mcp-session-id")
+        assert session
+        way.session = session
+        for posted, header in (placed(way, place, mine) for place in ("argument", "header", "meta")):
+            assert (await way.send(posted, token=header)).status == 200
+        assert len(way.received("tools/call")) == 3
+        assert way.received("tools/list")
+        assert way.headers_received("mcp-session-id") == []
+
+    on("http-modern", world, trust, tmp_path, steps)
+
+
 @pytest.mark.holds("gateway/front/authenticator", 2)
 def test_a_batch_is_of_one_subject_and_fails_as_a_whole(trust: Trust, world: Tokened, tmp_path: Path) -> None:
     def member(id: int, **meta: str) -> dict[str, Any]:

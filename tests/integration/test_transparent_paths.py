@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.world.authorization import Trust
 from tests.world.calls import http, post, response
 from tests.world.hostile import HOSTILE, World, sends, sends_and_hangs, sound_answer
 from tests.world.raw_client import CutOff, RawAnswer, RawClient
@@ -12,6 +13,7 @@ from tests.world.running import ASGIApplication, RunningGateway, run
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.jsonrpc.methods import Era
+from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 pytestmark = pytest.mark.holds("gateway/app")
 
@@ -95,6 +97,34 @@ def test_a_configured_path_is_forwarded_untouched(method: str, target: str, body
             assert (seen.method, seen.target, seen.body) == (method, target, body)
             assert (seen.header("accept-encoding"), seen.header("x-forwarded-for")) == ("zstd", None)
             await world.recovered(Era.LEGACY)
+
+    run(case())
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "PROPFIND", "SEARCH"])
+@pytest.mark.parametrize("required", [False, True])
+def test_no_method_that_shows_a_stranger_the_gateways_own_key_passes_anywhere(
+    method: str, required: bool, trust: Trust
+) -> None:
+    """A server answers TRACE with the request that it was sent, as RFC 9110 has it."""
+
+    async def echoes(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            await connection.send(http(request.head, "message/http"))
+
+    async def case() -> None:
+        async with RawServer(echoes) as server:
+            upstream = HttpUpstream(server.url, {"X-Api-Key": "SECRET"})
+            settings = trust.settings(upstream, required=required, passthrough=PASSTHROUGH)
+            app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}), tasks=MemoryTasks())
+            async with RunningGateway(app) as gateway:
+                for target in ("/.well-known/x", "/robots.txt", "/mcp", "/other"):
+                    async with RawClient(gateway.port) as client:
+                        await client.ask(method, target)
+                        answer = await client.answer()
+                        assert answer.status in (400, 404, 405)
+                        assert b"SECRET" not in answer.body
+            assert server.requests == []
 
     run(case())
 

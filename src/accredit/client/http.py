@@ -9,7 +9,7 @@ The SDK's transport ends with everything in it when a connection breaks. So what
 4. A session that the gateway does not know (404; 400 from older servers, in words) is `SESSION_LOST`.
 5. An answer that is too long is an error as well. A stream may be long, but none of its events.
 
-The session id of the legacy era is noted: proofs are bound to it.
+The session id of the legacy era is noted: proofs are bound to it. In the stateless era none is sent, and none is heard.
 """
 
 import json
@@ -23,6 +23,7 @@ import httpx2
 from accredit.base.text import excerpt
 from accredit.client.sdk import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
+from accredit.jsonrpc.methods import is_modern
 from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, SILENCE_SECONDS
 from accredit.refusals import INVALID_TOKEN, MISSING_TOKEN, SESSION_LOST
 
@@ -30,6 +31,7 @@ BROKEN_OFF = "the gateway broke its answer off"
 NOT_REACHED = "can't be reached: is it running, and is the URL right?"
 
 _SESSION_HEADER = "mcp-session-id"
+_VERSION_HEADER = "mcp-protocol-version"
 _OF_A_SESSION = re.compile(r"session|not initialized", re.IGNORECASE)
 
 
@@ -72,6 +74,10 @@ class GatewayHttp(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request. Never raises for the network."""
+        in_stateless_era = is_modern(request.headers.get(_VERSION_HEADER, ""))
+        if in_stateless_era:  # where nothing names a session
+            for name in (_SESSION_HEADER, "last-event-id"):
+                request.headers.pop(name, None)
         if request.method == "GET":  # a long-lived stream may be silent for a long time
             times = cast("dict[str, float]", request.extensions.get("timeout", {}))
             request.extensions = {**request.extensions, "timeout": {**times, "read": MCP_DEFAULT_SSE_READ_TIMEOUT}}
@@ -84,7 +90,8 @@ class GatewayHttp(httpx2.AsyncClient):
         if response.status_code >= 400:
             return await self._refusal(request, response)
         self.has_no_endpoint = False
-        self.session_id = response.headers.get(_SESSION_HEADER, self.session_id)
+        if not in_stateless_era:
+            self.session_id = response.headers.get(_SESSION_HEADER, self.session_id)
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         response.stream = _Fenced(response.stream, None if is_stream else MAX_ANSWER_BYTES)
         return response

@@ -26,6 +26,7 @@ RawHeaders = list[tuple[bytes, bytes]]
 """Header fields in their order, names in lower case (as ASGI gives them)."""
 
 SESSION_HEADER = b"mcp-session-id"
+LAST_EVENT_HEADER = b"last-event-id"
 
 JSON = (b"content-type", b"application/json")
 EVENT_STREAM: RawHeaders = [
@@ -36,6 +37,7 @@ EVENT_STREAM: RawHeaders = [
 _HOST = r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?::[0-9]{1,5})?"
 _HOSTS = re.compile(_HOST)
 _ORIGINS = re.compile(rf"[a-z][a-z0-9+.-]{{0,30}}://{_HOST}")
+_OF_SESSIONS = (SESSION_HEADER, LAST_EVENT_HEADER)
 _OF_UNJUDGED = frozenset({b"content-type", b"date", b"server", b"vary", b"x-accel-buffering"})
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
@@ -126,6 +128,14 @@ class RequestHead:
         return names_modern(self.headers)
 
     @Once
+    def in_era(self) -> "RequestHead":
+        """The head without what names a session or a stream of one, in the era that has neither: nobody has compared
+        it with anything, and proofs and records know of no session there. What it names twice stays, to be refused."""
+        if not self.is_modern:
+            return self
+        return self.without([name for name in _OF_SESSIONS if DUPLICATED not in self.headers.get(name, b"")])
+
+    @Once
     def routing(self) -> tuple[bytes, ...]:
         """The names of the headers by which a message is routed, but for that of its revision."""
         return routing_headers(self.headers)
@@ -172,7 +182,7 @@ class RequestHead:
         """Raise `RequestError` for a POST that is not JSON (415), or that names twice where it goes (400)."""
         if not self._is_good_post:
             check_request(self.headers)
-            check_once(self.headers, SESSION_HEADER, b"last-event-id")
+            check_once(self.headers, *_OF_SESSIONS)
             self._is_good_post = True
 
     def with_fields(self, fields: RawHeaders, query: bytes | None = None) -> "RequestHead":

@@ -32,7 +32,7 @@ from accredit.base.text import excerpt
 from accredit.errors import FrameError, ProofRefused
 from accredit.gateway.admission.tool_directory import CARRIED, Ask, ask_for_list
 from accredit.gateway.counters import Counters
-from accredit.gateway.headers import RawHeaders
+from accredit.gateway.headers import LAST_EVENT_HEADER, RawHeaders
 from accredit.gateway.trace import traced
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request, Success
@@ -57,7 +57,7 @@ from accredit.tokens import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.pins")
 _OF_ONE_REQUEST = frozenset(
-    {METHOD_HEADER, NAME_HEADER, b"traceparent", b"tracestate", b"last-event-id", b"content-length", b"accept"}
+    {METHOD_HEADER, NAME_HEADER, b"traceparent", b"tracestate", LAST_EVENT_HEADER, b"content-length", b"accept"}
 )
 
 

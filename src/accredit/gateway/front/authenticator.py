@@ -2,7 +2,8 @@
 
 1. The Authorization header is judged before the body is read; nothing behind this ever sees it.
 2. The members of a batch are of one subject.
-3. A session that is named is one of that subject's (`session_binding`).
+3. A session that is named is one of that subject's (`session_binding`), also in the era that has none; there the name
+   goes no further.
 4. A token that names a session is good only in that one, by the id that its client has, and so on no way that has no
    session of rule 3: in a modern request, on HTTP+SSE, for an `initialize`.
 """
@@ -33,7 +34,7 @@ class HttpAuthenticator:
 
         `sessions` says that the session which the request names will be looked at (rule 3).
         """
-        token = await self._bearer.of_header(exchange.credentials, exchange.head.session if sessions else "")
+        token = await self._bearer.of_header(exchange.credentials, exchange.head.in_era.session if sessions else "")
         exchange.vouched = token is not None
         _carry(exchange, token)
         return token
@@ -55,6 +56,7 @@ class HttpAuthenticator:
         """
         named = exchange.head
         self._sessions.look(exchange)
+        exchange.head = exchange.head.in_era
         frames = message.frames if isinstance(message, Batch) else (message,)
         tokens = inbound.tokens
         for frame in frames:
@@ -69,6 +71,7 @@ class HttpAuthenticator:
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
         """Apply rule 3."""
         self._sessions.enter(exchange, named, principal_of(token))
+        exchange.head = exchange.head.in_era
         _carry(exchange, token)
         if token is not None:
             exchange.vouch()

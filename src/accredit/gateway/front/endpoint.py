@@ -18,6 +18,7 @@ from accredit.gateway.front.intake import Intake
 from accredit.gateway.front.session_binding import NOBODY, Sessions
 from accredit.gateway.headers import (
     JSON,
+    LAST_EVENT_HEADER,
     SESSION_HEADER,
     check_once,
     host_allowed,
@@ -60,8 +61,10 @@ class Endpoint(Intake[Exchange]):
         """Return what answers one HTTP request. Both raise the `AccreditError` that becomes its answer."""
         self.check_source(exchange)
         head = exchange.head
+        if self._authenticator is None:  # else it compares first whose session is named, and drops the name itself
+            head = exchange.head = head.in_era
         if head.method != "POST":
-            check_once(head.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
+            check_once(head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
             exchange.head = head.without(unmirrored(None, Era.LEGACY, head.headers))
         if len(head.session) > self._sessions.max_bytes:
             detail = f"Invalid Request: Mcp-Session-Id has more than {self._sessions.max_bytes} bytes"
@@ -91,9 +94,9 @@ class Endpoint(Intake[Exchange]):
             raise origin_refused(origin)
 
     async def _get(self, exchange: Exchange) -> None:
-        session = exchange.head.session  # as the client knows it
+        session = exchange.head.in_era.session  # as the client knows it
         token = await self._enter(exchange)
-        if SESSION_HEADER in exchange.head.headers and b"last-event-id" in exchange.head.headers:
+        if SESSION_HEADER in exchange.head.headers and LAST_EVENT_HEADER in exchange.head.headers:
             exchange.calls = self._gate.resumed(session)
         exchange.hears = self._gate.always_hears(session)
         with exchange.rooms.streams.held(exchange, yields=True):

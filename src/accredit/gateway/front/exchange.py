@@ -74,7 +74,7 @@ class Exchange(ABC):
         self.calls = OpenCalls()
         self.hears: Callable[[Notification], Notification | None] | None = None
         self._refused: tuple[bytes, ...] = ()
-        self._session = head.headers.get(SESSION_HEADER)  # as the client knows it
+        self._session = head.in_era.headers.get(SESSION_HEADER)  # as the client knows it
         self.vouched = False
         self._body: Place | None = None
 

@@ -26,7 +26,7 @@ from accredit.gateway.front.session_binding import (
     sessions_of,
 )
 from accredit.gateway.front.session_ids import Principal
-from accredit.gateway.headers import SESSION_HEADER, check_once, check_request
+from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, check_once, check_request
 from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Route
@@ -236,8 +236,9 @@ class LegacySse(Intake[Exchange]):
                 exchange.calls.add(session.stream.calls.take(message.id))
 
     async def _send(self, exchange: Exchange, body: bytes, target: bytes, route: Route) -> Answer:
+        head = exchange.head.without((SESSION_HEADER,))  # here the URL names it, and no proof or record knows another
         headers = [
-            *self._relay.sender.forwarding.to_upstream(exchange.head.raw_headers, body=bool(body)),
+            *self._relay.sender.forwarding.to_upstream(head.raw_headers, body=bool(body)),
             (b"accept-encoding", b"identity"),
         ]
         prepared = self._relay.sender.client.prepare(exchange.head.method, headers, target=target)
@@ -262,7 +263,7 @@ def _target(stream: str, data: bytes) -> bytes:
 
 def _check_headers(exchange: Exchange) -> None:
     """Refuse repeated headers, and drop those that route messages of the other era. Raises `RequestError` (400)."""
-    check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, b"last-event-id")
+    check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
     exchange.head = exchange.head.without(unmirrored(None, Era.LEGACY, exchange.head.headers))
 
 

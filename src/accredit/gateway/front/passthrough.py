@@ -1,7 +1,9 @@
 """Paths that are not MCP's and that the configuration names: forwarded unread, within the same bounds.
 
 What a message on them means is not our business, but where it goes is: headers by which a server or a proxy would take
-it for one to another path, by another method, or from somebody else, stay here (`forwarding`).
+it for one to another path, by another method, or from somebody else, stay here (`forwarding`). So do the methods that
+are about the way and not about a resource: to TRACE a server answers with what it was sent, and that holds the
+gateway's own headers (RFC 9110 section 9.3.8); CONNECT asks for a tunnel.
 """
 
 from accredit.base.text import excerpt
@@ -12,6 +14,9 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.client import UpstreamClient
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Those of resources (RFC 9110 section 9.3, RFC 5789)."""
 
 
 def named(path: str, patterns: tuple[str, ...]) -> bool:
@@ -31,7 +36,10 @@ def named(path: str, patterns: tuple[str, ...]) -> bool:
 async def forward(
     exchange: Exchange, target: bytes, client: UpstreamClient, settings: GatewaySettings, forwarding: Forwarding
 ) -> None:
-    """Forward a request and its answer, piece by piece."""
+    """Forward a request and its answer, piece by piece. Raises `RequestError` (405) for a method that is none of
+    `METHODS`."""
+    if exchange.head.method not in METHODS:
+        raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
     body = await exchange.body(settings.max_request_bytes)
     headers = forwarding.unread_to_upstream(exchange.head.raw_headers)
     encodings = exchange.head.headers.get(b"accept-encoding")

@@ -2,8 +2,8 @@
 
 1. A status of 400 and above passes with its body; one that claims to be JSON and is no JSON-RPC error of this
    exchange is replaced, with the same status, and `WWW-Authenticate` stays.
-2. A redirect is neither followed nor passed on, but told in words (`redirects`), and no other status below 200 or above
-   299 means anything here.
+2. A redirect is neither followed nor passed on, but told in words (`redirects`). A request is answered with 200, 201 or
+   203 (`WITH_RESULT`): no other status below 400 means anything here.
 3. A notification or a response is answered with 202 and no body as soon as the head of any good status has come. What
    follows it is dropped (`unasked`); where it is not known that nothing does, the answer's headers are as well.
 4. A request is answered with JSON, one frame, or with an event stream, each event a frame.
@@ -30,9 +30,10 @@ from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.answer import Answer, Grow
+from accredit.gateway.upstream.http.heads import WITH_RESULT
 from accredit.gateway.upstream.http.large_answers import LargeAnswers
 from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
-from accredit.gateway.upstream.http.representation import as_it_came, charset_problem, decoded, error_type
+from accredit.gateway.upstream.http.representation import as_it_came, decoded, error_type, head_problem
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.http.sse_relay import EventRelay, LongLivedStreams
 from accredit.gateway.upstream.http.unasked import UnaskedBodies
@@ -87,8 +88,8 @@ class AnswerRelay:
 
     async def _accepted(self, reply: Reply, answer: Answer) -> None:
         """Apply rule 3."""
-        is_empty = self.unasked.drop(answer)
-        await reply.reply(202, b"", answer.head.passed_on(self._forwarding) if is_empty else [])
+        is_plain = self.unasked.drop(answer) and answer.head.names_once
+        await reply.reply(202, b"", answer.head.passed_on(self._forwarding) if is_plain else [])
 
     async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
         """Pass on an answer of status 400 and above (rules 1 and 5)."""
@@ -107,7 +108,7 @@ class AnswerRelay:
         outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
         try:
             text = raw = await answer.read(self._max_bytes, timeout=self._patience, grow=grow)
-            problem = charset_problem(answer)
+            problem = head_problem(answer)
             if problem is not None:
                 raise problem
             body = await decoded(answer, raw, self._max_bytes, grow)
@@ -155,9 +156,9 @@ class AnswerRelay:
         """Return the head of an event stream.
 
         Events are forwarded decoded, since a compressed stream can't be cut where an event ends. Raises `AnswerError`
-        for a charset that is not UTF-8; in observe mode it passes, noted.
+        for a head that breaks rule 2 or is no sound one; in observe mode it passes, noted.
         """
-        problem = charset_problem(answer)
+        problem = _status_problem(answer) or head_problem(answer)
         if problem is None:
             return [*answer.head.passed_on(self._forwarding), (b"content-type", EVENTS_TYPE)]
         self._observe(problem)
@@ -236,12 +237,17 @@ class AnswerRelay:
 
     def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
         """Return what breaks rules 2 and 4 in the head of an answer, or None."""
-        if answer.status == 200 and answer.head.is_json:
+        if answer.status == 200 and answer.head.is_json and answer.head.names_once:
             return None
         if not 200 <= answer.status < 300:
             return self.unusable(answer)
-        if answer.status == 202:
-            return AnswerError("status 202 in answer to a request")
-        if answer.head.media_type.name != JSON_TYPE:
+        if answer.status != 202 and answer.head.media_type.name != JSON_TYPE:
             return AnswerError("neither JSON nor an event stream")
-        return charset_problem(answer)
+        return _status_problem(answer) or head_problem(answer)
+
+
+def _status_problem(answer: Answer) -> AnswerError | None:
+    """Return what breaks rule 2 in a good status, or None."""
+    if answer.status in WITH_RESULT:
+        return None
+    return AnswerError(f"status {answer.status} in answer to a request")

@@ -1,9 +1,18 @@
 """The head of an upstream's answer, and what it says. One that comes again is read once (`parsing`). No I/O."""
 
+import re
+
 from accredit.base.caching import Once
 from accredit.gateway.forwarding import Forwarding
-from accredit.gateway.headers import RawHeaders, fold
+from accredit.gateway.headers import SESSION_HEADER, RawHeaders, fold
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answer_type
+from accredit.jsonrpc.era import VERSION_HEADER
+
+WITH_RESULT = frozenset({200, 201, 203})
+"""The statuses with which a request has its answer: the body is that, and the whole of it. With 205 clients see no
+body, with 206 a part, and what others mean each of them finds out for itself (RFC 9110 section 15.3)."""
+
+_ONE_NAME = re.compile(rb"[!-+\--~]+")  # of visible characters, as MCP has it, and no list of several
 
 
 class PassedOn:
@@ -76,6 +85,13 @@ class AnswerHead:
     def is_json(self) -> bool:
         """Whether the answer is JSON in UTF-8."""
         return self.media_type.name == JSON_TYPE and self.in_utf8
+
+    @Once
+    def names_once(self) -> bool:
+        """Whether it says at most once where a session is, and which revision the server speaks. Of two, of a list and
+        of nothing at all one client takes the first, another the last, and a third one all of it."""
+        named = [self.fields.get(name) for name in (SESSION_HEADER, VERSION_HEADER)]
+        return all(value is None or _ONE_NAME.fullmatch(value) for value in named)
 
     @Once
     def in_utf8(self) -> bool:

@@ -7,13 +7,15 @@ from contextlib import aclosing
 from accredit.errors import AnswerError
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import RawHeaders
-from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, answer_type
+from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.http.client import Answer
+from accredit.gateway.upstream.http.heads import WITH_RESULT
+from accredit.gateway.upstream.http.representation import head_problem
 from accredit.gateway.upstream.http.sse_relay import frame_in, pieces
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
-from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.frames import Failure, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.param_headers import is_param_header
 from accredit.jsonrpc.responses import Expected
@@ -38,13 +40,18 @@ async def whole_response(
     most = settings.max_response_bytes if most is None else min(most, settings.max_response_bytes)
     if answer.header(b"content-encoding") is not None:
         raise AnswerError("a Content-Encoding that was not asked for")
-    said = answer_type(answer.header(b"content-type"))
-    if not said.in_utf8:
-        raise AnswerError("a charset other than utf-8")
-    if said.name == JSON_TYPE:
+    problem = head_problem(answer)
+    if problem is not None:
+        raise problem
+    is_good = answer.status in WITH_RESULT
+    if answer.head.media_type.name == JSON_TYPE and (is_good or answer.status >= 400):
         body = await answer.read(most, timeout=settings.patience)
-        return (await in_turns(expected.judging(body, alone=True)))[0]
-    if said.name != EVENTS_TYPE:
+        text, frame = await in_turns(expected.judging(body, alone=True))
+        if isinstance(frame, Failure) or is_good:
+            return text
+    if not is_good:
+        raise AnswerError(f"status {answer.status} in answer to a request")
+    if answer.head.media_type.name != EVENTS_TYPE:
         raise AnswerError("neither JSON nor an event stream")
     async with aclosing(_events(answer, settings, most)) as events:
         async for event in events:

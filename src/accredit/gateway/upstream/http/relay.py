@@ -10,7 +10,7 @@ from functools import partial
 from accredit.errors import AnswerError, ClientGone, MessageId, UpstreamError, UpstreamTimeout
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
-from accredit.gateway.headers import RequestHead
+from accredit.gateway.headers import LAST_EVENT_HEADER, RequestHead
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.recording.resumable_calls import ResumableCalls
 from accredit.gateway.room import ALONE, Parts, Place
@@ -101,7 +101,7 @@ class HttpRelay:
                     raise self.answers.unusable(answer)
                 if answer.status != 200 or not answer.head.is_stream:
                     raise AnswerError("neither an event stream nor an error in answer to GET")
-                resumed = b"last-event-id" in reply.head.headers
+                resumed = LAST_EVENT_HEADER in reply.head.headers
                 expected = Expected(Era.LEGACY, resumed=resumed, otherwise=otherwise)
                 with self._cut_off.resumed(_session_of(reply.head) if resumed else ""):
                     await self.answers.stream(reply, answer, expected, [])

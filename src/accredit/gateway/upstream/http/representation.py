@@ -2,7 +2,7 @@
 
 An answer is invalid unless:
 
-1. it names no charset but UTF-8;
+1. it names no charset but UTF-8, and not twice where a session is or which revision it is in;
 2. an encoded body is forwarded as it came only if its client decodes this coding and all decoders read it alike;
    otherwise it is decoded;
 3. the body of an error is a JSON-RPC error of this exchange if it claims to be JSON; otherwise it is text.
@@ -22,8 +22,10 @@ from accredit.jsonrpc.text import check_utf8
 from accredit.limits import LEADING_BLANK_BYTES
 
 
-def charset_problem(answer: Answer) -> AnswerError | None:
-    """Return the error for an answer that names another charset than UTF-8, or None."""
+def head_problem(answer: Answer) -> AnswerError | None:
+    """Return what breaks rule 1 in the head of an answer, or None."""
+    if not answer.head.names_once:
+        return AnswerError("more than one Mcp-Session-Id or MCP-Protocol-Version, or one that is none")
     return None if answer.head.in_utf8 else AnswerError("a charset other than utf-8")
 
 

@@ -120,8 +120,9 @@ class Sender:
             raise UpstreamLeftOut("too many requests to the upstream are under way") from None
 
     def disown(self, reply: Reply, answer: Answer, requests: Sequence[Request]) -> None:
-        """End the session that a refused `initialize` answer announced; the client never learns of it."""
-        session = answer.header(SESSION_HEADER)
+        """End the session that a refused `initialize` answer announced; the client never learns of it. One that is
+        named twice could be either, and is the server's to end."""
+        session = answer.header(SESSION_HEADER) if answer.head.names_once else None
         if session is None or not any(request.method == "initialize" for request in requests):
             return
         headers = [

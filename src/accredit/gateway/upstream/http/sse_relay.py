@@ -1,7 +1,7 @@
 """A stream of events from the upstream to one client: each is judged, then forwarded, as it arrives.
 
-1. An event without data (a comment, `retry`, a lone `id` in the legacy era) passes. So does the legacy era's priming
-   event, whose data is empty (2025-11-25, basic/transports, "Sending messages").
+1. All of a stream is UTF-8. An event without data (a comment, `retry`, a lone `id` in the legacy era) passes. So does
+   the legacy era's priming event, whose data is empty (2025-11-25, basic/transports, "Sending messages").
 2. Any other event is one frame, judged by `Expected.event`. In place of a bad one, each open request gets an error
    response, the stream ends, and the upstream connection is closed.
 3. The response ends a request's stream; anything after it is dropped.
@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from accredit.errors import AccreditError, AnswerError, FrameError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, of_unjudged
 from accredit.gateway.recording.open_calls import outcome_of_end
@@ -38,6 +38,7 @@ from accredit.jsonrpc.frames import Frame, Notification
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
+from accredit.jsonrpc.text import check_utf8
 from accredit.limits import (
     AFTERMATH_SECONDS,
     EVENTS_AT_ONCE_BYTES,
@@ -294,6 +295,10 @@ class EventRelay:
 
 def frame_in(event: Event, era: Era) -> bytes | None:
     """Return the text of an event's frame, or None if it has none (rule 1). Raises `AnswerError`."""
+    try:
+        check_utf8(_beside_data(event))  # at any other byte of a comment or a name, a strict reader would end
+    except FrameError as error:
+        raise AnswerError(error.detail) from None
     if event.raw.startswith(codecs.BOM_UTF8):
         # Here it makes the line an unknown field; where it is the first that a client sees, it is ignored.
         raise AnswerError("a byte order mark within the stream")
@@ -303,6 +308,13 @@ def frame_in(event: Event, era: Era) -> bytes | None:
         # Clients ignore events of other names: if one counted here, nobody would get the answer.
         raise AnswerError("an event that is no message")
     return event.data
+
+
+def _beside_data(event: Event) -> bytes:
+    """Return an event without its data, where that is long: it is judged by itself. What was around it stays apart."""
+    if event.data is None or len(event.data) <= SHORT_MESSAGE_BYTES:
+        return event.raw
+    return event.raw.replace(event.data, b"\n", 1)
 
 
 def pieces(chunk: bytes) -> Iterable[bytes]:

@@ -9,7 +9,7 @@ one that was slow to start, once that is there.
 from collections.abc import Callable, Collection, Mapping
 
 from accredit.errors import AccreditError, RequestError
-from accredit.gateway.headers import RequestHead
+from accredit.gateway.headers import LAST_EVENT_HEADER, RequestHead
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import EventIds, longest_event_id
 from accredit.gateway.upstream.merged.member import MergedMember
@@ -17,7 +17,6 @@ from accredit.gateway.upstream.merged.streams import LISTS, Part, SharedStream, 
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST
 
-LAST_EVENT = b"last-event-id"
 _ENDED = 404
 _NOT_OFFERED = 405
 _CHANGED = b"".join(told(f"{each}/list_changed") for each in LISTS)
@@ -57,7 +56,7 @@ class StandingStream(SharedStream):
     def _part(self, name: str) -> Part:
         head, last = self._heads[name], self._last.get(name)
         if last is not None:
-            head = head.with_field(LAST_EVENT, last)
+            head = head.with_field(LAST_EVENT_HEADER, last)
         part = Part(name, self, self._reply, head, self._max_bytes)
         part.mapper = self._mapper(name, lambda id: self._seen(name, id))
         return part

@@ -32,7 +32,7 @@ from accredit.errors import (
     RequestError,
     UpstreamUnavailable,
 )
-from accredit.gateway.headers import JSON, SESSION_HEADER, RequestHead
+from accredit.gateway.headers import JSON, LAST_EVENT_HEADER, SESSION_HEADER, RequestHead
 from accredit.gateway.recording.open_calls import ResumedCalls
 from accredit.gateway.turns import about, in_turns
 from accredit.gateway.upstream.merged.aside import Aside
@@ -49,7 +49,7 @@ from accredit.gateway.upstream.merged.sessions import (
     longest_id,
     packed,
 )
-from accredit.gateway.upstream.merged.standing import LAST_EVENT, StandingStream
+from accredit.gateway.upstream.merged.standing import StandingStream
 from accredit.gateway.upstream.merged.starts import Starts
 from accredit.gateway.upstream.merged.streams import Part, SharedStream
 from accredit.gateway.upstream.merged.subscription import Subscription, shares
@@ -287,7 +287,7 @@ class Stateful:
         if reply.head.is_modern:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         sessions = self._ways.sessions_of(reply)
-        last = reply.head.headers.get(LAST_EVENT)
+        last = reply.head.headers.get(LAST_EVENT_HEADER)
         own = session_id(reply.head)
         resumed = EventIds.read(last, self._ways.ring, own) if last is not None else None
         if last is not None and (resumed is None or not resumed.of.keys() <= sessions.keys()):
@@ -296,7 +296,7 @@ class Stateful:
             ((name, id),) = resumed.of.items()
             await self._resume(reply, name, id, resumed.answered, otherwise(name))
             return
-        bare = reply.head.without((LAST_EVENT,))
+        bare = reply.head.without((LAST_EVENT_HEADER,))
         heads = {name: self._ways.head(bare, name) for name in sessions}
         mapper = partial(self._ways.mapper, reply, answered=_nobody)
         id_of = partial(EventIds.text, ring=self._ways.ring, session=own)
@@ -312,7 +312,7 @@ class Stateful:
             return digest_of(id) == answered
 
         member = self._ways.member_reply(reply, name, answered, may_answer=may_answer)
-        member.head = member.head.with_field(LAST_EVENT, id)
+        member.head = member.head.with_field(LAST_EVENT_HEADER, id)
         if isinstance(member.calls, ResumedCalls):
             member.calls = member.calls.only(may_answer)
         await self._members[name].backend.get(member, otherwise)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from accredit.errors import AccreditError, MessageId, RequestError
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
-from accredit.gateway.headers import SESSION_HEADER
+from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER
 from accredit.gateway.media_types import accepts
 from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
@@ -75,7 +75,7 @@ class StdioBackend:
         _check_accept(reply, b"text/event-stream")
         _check_revision(reply)
         async with self._sessions.using(reply, stands=True) as session:
-            await session.get(reply, reply.head.headers.get(b"last-event-id"))
+            await session.get(reply, reply.head.headers.get(LAST_EVENT_HEADER))
 
     async def delete(self, reply: Reply) -> None:
         """End a session."""

@@ -16,7 +16,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.relay import HttpRelay
-from accredit.jsonrpc.frames import Failure, Success, decode_frame
+from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 
@@ -151,6 +151,33 @@ def test_a_session_s_revision_is_learned_from_a_good_initialize_answer_alone(str
         assert learned.get(b"s") == known
         ended = [method for method, _, _, _ in client.sent if method == "DELETE"]
         assert ended == (["DELETE"] if known is None and body != error() else [])
+
+
+def test_a_look_takes_no_result_with_a_status_that_means_no_answer() -> None:
+    """Clients see none with 205, and a part of one with 206: what they see, the gateway must see."""
+    request = decode_request(post(Era.MODERN, "tools/list", {}).body)
+    assert isinstance(request, Request)
+    told = Told("POST", [])
+
+    async def asked(answer: MemoryAnswer) -> bytes | None:
+        relay, _ = relay_to(answer)
+        try:
+            return await relay.ask(told.exchange, Era.MODERN, request)
+        finally:
+            await relay.aclose()
+
+    async def case() -> None:
+        for kind, body in ((b"application/json", response()), (b"text/event-stream", event(response()))):
+            for status in (200, 201, 203, 202, 204, 205, 206, 226, 299, 302, 400, 404, 500):
+                found = await asked(MemoryAnswer(status, [(b"content-type", kind)], body))
+                assert found == (response() if status in (200, 201, 203) else None), (kind, status)
+        for status in (200, 400, 404, 500):  # whoever asked is told why
+            found = await asked(MemoryAnswer(status, [(b"content-type", b"application/json")], error()))
+            assert found == error()
+        twice = [(b"content-type", b"application/json"), (b"mcp-session-id", b"a"), (b"mcp-session-id", b"b")]
+        assert await asked(MemoryAnswer(200, twice, response())) is None
+
+    asyncio.run(case())
 
 
 def test_the_end_of_a_session_reaches_the_server() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.world.asgi import MemoryAnswer, Told
-from tests.world.calls import ERAS, error, event, log_message, post, response
+from tests.world.calls import ERAS, compact, error, event, log_message, post, response
 
 from accredit.errors import AccreditError, AnswerError, UpstreamUnavailable
 from accredit.gateway.counters import Counters
@@ -26,6 +26,7 @@ from accredit.jsonrpc.sse import SseParser
 LIMIT = 2_000
 SETS_A_COOKIE = (b"set-cookie", b"a=b")
 SETTINGS = GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp"), max_event_bytes=LIMIT)
+LONGER = GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp"), max_event_bytes=400_000)
 OBSERVING = GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp"), max_event_bytes=LIMIT, enforce=False)
 
 
@@ -182,3 +183,46 @@ def test_a_held_stream_that_breaks_tells_nothing() -> None:
     except AccreditError as found:
         request_error = found
     assert isinstance(request_error, UpstreamUnavailable)
+
+
+GOOD = event(response())
+LONG = compact({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "é" * 40_000}})
+NOT_UTF8 = {
+    "a_comment": b": \xff\n\n",
+    "a_comment_before_data": b": caf\xe9\n" + GOOD,
+    "a_field_s_name": b"x\xff: 1\n" + GOOD,
+    "an_id": b"id: \xe9\n\n",
+    "an_id_before_data": b"id: \xe9\n" + GOOD,
+    "a_retry": b"retry: 1\xc3\n\n",
+    "half_a_character_on_each_side_of_long_data": b": \xc3\ndata: " + LONG + b"\n: \xa9\n\n",
+    "half_a_character_around_a_copy_of_the_data": b":\xc3" + LONG + b"\xa9\ndata: " + LONG + b"\n\n",
+    "beside_long_data_of_two_lines": b": \xff\ndata: " + LONG.replace(b",", b",\ndata: ", 1) + b"\n\n",
+}
+
+
+@pytest.mark.holds("gateway/upstream/http/sse_relay", 1)
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("name", NOT_UTF8)
+def test_no_byte_of_a_stream_is_other_than_utf_8__a_strict_reader_of_it_would_end_there(name: str, era: Era) -> None:
+    with pytest.raises(AnswerError, match="not UTF-8"):
+        relayed(era, NOT_UTF8[name], GOOD, settings=LONGER)
+    after_a_good_one = relayed(era, event(log_message()), NOT_UTF8[name], GOOD, settings=LONGER)
+    after_a_good_one.body.decode("utf-8")
+    assert b"not UTF-8" in after_a_good_one.body
+    assert b"sound" not in after_a_good_one.body
+
+
+@pytest.mark.holds("gateway/upstream/http/sse_relay", 1)
+@pytest.mark.parametrize("era", ERAS)
+def test_what_is_utf_8_passes_beside_the_data_too(era: Era) -> None:
+    text = ": café\n".encode() + b"data: " + LONG + b"\n\n"
+    assert relayed(era, text, GOOD, settings=LONGER).body == text + GOOD
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_nor_does_a_look_read_such_a_stream(era: Era) -> None:
+    request = decode_request(post(era, "tools/list", {}).body)
+    assert isinstance(request, Request)
+    answer = MemoryAnswer(200, [(b"content-type", b"text/event-stream")], b": \xff\n\n" + GOOD)
+    with pytest.raises(AnswerError, match="not UTF-8"):
+        asyncio.run(whole_response(answer.as_answer(), era, request, SETTINGS))
