@@ -972,6 +972,12 @@ connection."""
 MAX_RENEWED_SUBSCRIPTIONS = 1_000
 """Subscriptions of a session that are made again in the next one; beyond that the oldest are dropped."""
 
+MAX_RENEWABLE_SESSIONS = 1_000
+"""Clients' sessions at a merged endpoint of which a process knows what it takes to begin one server's part anew."""
+
+MAX_RENEWABLE_BYTES = 65_536
+"""What of it is kept of each: the client's `initialize` (some 300 bytes), and the URIs that it has subscribed to."""
+
 MAX_TRIES = 2
 """Sessions that may end under one request: one that meets the end of another new session as well fails."""
 

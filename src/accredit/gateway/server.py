@@ -30,7 +30,7 @@ from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.recording.early_refusals import Strangers
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import Parts, Rooms
-from accredit.gateway.settings import GatewaySettings, MergedUpstream, StdioUpstream
+from accredit.gateway.settings import GatewaySettings, HttpUpstream, MergedUpstream, StdioUpstream
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.gateway.upstream.http.relay import HttpRelay
@@ -173,6 +173,7 @@ class Server:
                 each.pinned,
                 is_told=each.settings.tells_identity,
                 homes=each.settings.homes,
+                has_sessions=isinstance(each.settings.upstream, HttpUpstream),
             )
             for name, each in self._members.items()
         }

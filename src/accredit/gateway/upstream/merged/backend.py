@@ -24,7 +24,7 @@ from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
 from accredit.errors import AccreditError, AnswerError, FrameError, MessageId, RequestError, UpstreamUnavailable
 from accredit.gateway.counters import Counters
-from accredit.gateway.headers import JSON
+from accredit.gateway.headers import JSON, RequestHead
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import about, in_turns
 from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
@@ -70,7 +70,7 @@ class MergedBackend:
         self._lists = MergedLists(servers)
         self._info = {"name": _own_name(settings), "version": __version__}
         begun = before._stateful if before is not None else None
-        self._ways = Ways(settings, servers, counters)
+        self._ways = Ways(settings, servers, counters, before._ways if before is not None else None)
         self._stateful = Stateful(self._ways, self._info, begun)
         self._older: set[str] = before._older if before is not None else set()
         """The servers that speak none but the legacy revisions, as far as is known."""
@@ -132,10 +132,18 @@ class MergedBackend:
 
     async def _ask(self, reply: Reply, era: Era, name: str, request: Request, most: int | None = None) -> bytes | None:
         """Send a client's request for all servers to one of them, in its room for calls. Raises `AccreditError`."""
+        head = self._ways.head(reply.head, name)
+        text = await self._ask_once(reply, era, name, request, head, most)
+        if era is Era.LEGACY and await self._stateful.renewer.lists_again(reply, name, head, text):
+            return await self._ask_once(reply, era, name, request, self._ways.head(reply.head, name), most)
+        return text
+
+    async def _ask_once(
+        self, reply: Reply, era: Era, name: str, request: Request, head: RequestHead, most: int | None
+    ) -> bytes | None:
         server = self._servers[name]
         place = server.rooms.calls.take(reply)
         try:
-            head = self._ways.head(reply.head, name)
             return await server.backend.ask(MemberReply(reply, head), era, server.request(request), most)
         finally:
             place.leave()
@@ -233,8 +241,18 @@ class MergedBackend:
         try:
             with self._stateful.under_way(reply.head, request.id, server.name):
                 await server.backend.post(member, toward, era, edits)
+        except RequestError as error:
+            if error.status != 404 or not member.renewable:
+                raise
+            lost = error
+        else:
+            self._stateful.renewer.answered(reply, request.method, server.name, own)
+            return
         finally:
             place.leave()
+        if not await self._stateful.renewer.renew(reply, server.name, member.head):
+            raise lost
+        raise UpstreamUnavailable(f"{server.name} had lost its session, and has a new one now: this was not done")
 
     def _toward(self, request: Request, era: Era) -> tuple[Member, Request]:
         """Return whom a request is for, and the request under the server's own name for its target. Raises

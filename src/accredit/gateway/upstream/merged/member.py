@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from accredit.base.caching import remembered
-from accredit.errors import AnswerError, FrameError, MessageId, UpstreamRefuses
+from accredit.errors import AnswerError, FrameError, MessageId, RequestError, UpstreamRefuses
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.forwarding import TO_UPSTREAM, Fate
 from accredit.gateway.headers import JSON, RawHeaders, RequestHead
@@ -25,6 +25,7 @@ from accredit.gateway.room import Rooms
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.merged.lists import opened
 from accredit.gateway.upstream.reply import Reply
+from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.era import NAME_HEADER
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_error
 from accredit.jsonrpc.header_values import encode_header
@@ -41,7 +42,7 @@ _PASSES = frozenset({Fate.PASSES, Fate.OWN})
 class MergedMember(NamedTuple):
     """One of several servers: what answers for it, its part of the room, what holds it to its definitions, and whether
     it is told in `_meta` on whose authority a call comes. `homes` has its replicas' names by those that sessions keep
-    (`HttpUpstream.homes`)."""
+    (`HttpUpstream.homes`); `has_sessions` says that they are the server's own to lose: a child that dies has none."""
 
     name: str
     backend: Backend
@@ -49,6 +50,7 @@ class MergedMember(NamedTuple):
     pinned: PinnedTools | None = None
     is_told: bool = True
     homes: Mapping[str, str] = {"": ""}
+    has_sessions: bool = True
 
     def home_of(self, replica: str) -> str:
         """Return the name that sessions keep of a replica."""
@@ -82,12 +84,23 @@ class MemberReply:
 
     `mapped`, if given, turns the bytes of an event stream into those that the client gets, and `failed`, if set, the
     body of a whole answer that may be an error. `answers`, if set, is the id of the request that a whole answer has to
-    be about (rule 5).
+    be about (rule 5). `renewable` says that the session can be begun anew where the server does not know it.
     """
 
     __slots__ = (
-        "_mapped", "_reply", "answers", "calls", "carried", "failed", "head", "hears", "replica", "resumable",
-        "speaker", "started",
+        "_mapped",
+        "_reply",
+        "answers",
+        "calls",
+        "carried",
+        "failed",
+        "head",
+        "hears",
+        "renewable",
+        "replica",
+        "resumable",
+        "speaker",
+        "started",
     )  # fmt: skip
 
     def __init__(self, reply: Reply, head: RequestHead, mapped: Callable[[bytes], bytes] | None = None) -> None:
@@ -95,6 +108,7 @@ class MemberReply:
         self._mapped = mapped
         self.failed: Callable[[bytes], bytes] | None = None
         self.answers: MessageId | None = None
+        self.renewable = False
         self.head = head
         self.speaker: Speaker | None = reply.speaker
         self.carried: SubjectToken | None = reply.carried
@@ -118,9 +132,12 @@ class MemberReply:
         """Say nothing: a server's session is not the client's."""
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
-        """Send a whole answer. Raises `UpstreamRefuses` by rule 3, and `AnswerError` by rule 5."""
+        """Send a whole answer. Raises `UpstreamRefuses` by rule 3, `AnswerError` by rule 5, and for a session that is
+        renewable `RequestError` (404)."""
         if status == 401:
             raise UpstreamRefuses
+        if status == 404 and self.renewable and _may_be_of_session(body):
+            raise session_not_found()
         if self.answers is not None and body:
             try:
                 await self._check(status, body, self.answers)
@@ -168,3 +185,19 @@ class MemberReply:
 
 def _coming_back(headers: RawHeaders) -> RawHeaders:
     return [pair for pair in headers if pair[0] in _COMES_BACK]
+
+
+def session_not_found() -> RequestError:
+    """Return the refusal of a session that is over."""
+    return RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
+
+
+def _may_be_of_session(body: bytes) -> bool:
+    """Return whether a 404 may say that the session is not known: it does not say that the method isn't, nor is it a
+    message that is no error, as it may be where answers are only observed."""
+    if not body.lstrip().startswith((b"{", b"[")):
+        return True
+    try:
+        return decode_error(body).code != METHOD_NOT_FOUND
+    except FrameError:
+        return False

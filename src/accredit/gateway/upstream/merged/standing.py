@@ -6,9 +6,9 @@ was. Of a server that gives no ids, or can't go on from there, it is told that i
 one that was slow to start, once that is there.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from accredit.errors import AccreditError, RequestError
+from accredit.errors import AccreditError, RequestError, UpstreamUnavailable
 from accredit.gateway.headers import LAST_EVENT_HEADER, RequestHead
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import EventIds, longest_event_id
@@ -24,7 +24,9 @@ _CHANGED = b"".join(told(f"{each}/list_changed") for each in LISTS)
 
 class StandingStream(SharedStream):
     """`heads` are those of the servers' own streams, without `Last-Event-ID`, `resumed` the ids to go on from. `id_of`
-    returns what the client gets for such ids. Of what the `slow` ones have, the client may know nothing yet."""
+    returns what the client gets for such ids. `renew` begins the session of a server anew that does not know the one in
+    a head, and returns the head that names the new one, if there is one. Of what the `slow` ones have, the client may
+    know nothing yet."""
 
     def __init__(
         self,
@@ -35,10 +37,12 @@ class StandingStream(SharedStream):
         resumed: EventIds | None,
         id_of: Callable[[EventIds], bytes],
         max_bytes: int,
+        renew: Callable[[str, RequestHead], Awaitable[RequestHead | None]],
         slow: Collection[str] = (),
     ) -> None:
         super().__init__(reply, heads.keys(), members)
-        self._heads = heads
+        self._heads = dict(heads)
+        self._renew = renew
         self._mapper = mapper
         self._id_of = id_of
         self._max_bytes = max_bytes
@@ -62,7 +66,21 @@ class StandingStream(SharedStream):
         return part
 
     async def _serve(self, part: Part) -> None:
-        await self._members[part.name].backend.get(part, None)
+        try:
+            await self._members[part.name].backend.get(part, None)
+        except RequestError as error:
+            if error.status != _ENDED:
+                raise
+            part.status = _ENDED
+        if part.status == _ENDED and not part.opened:
+            head = await self._renew(part.name, self._heads[part.name])
+            if head is None:
+                raise RequestError(INVALID_REQUEST, "Session not found", status=_ENDED)
+            self._heads[part.name] = head
+            self._last.pop(part.name, None)
+            self._lost.add(part.name)
+            part.status = 0
+            raise UpstreamUnavailable("the session was lost, and begun anew")
 
     def _failed(self, part: Part) -> None:
         if part.opened or not 400 <= part.status < 500:

@@ -9,8 +9,8 @@ servers or answer one of them. I/O through the servers' backends.
    cancellation goes to the server that has the request; where another process has sent it on, to all: an id that a
    server does not know means nothing to it.
 4. What names no server of the session is dropped and logged, as what answers nobody is on every way.
-5. A session that one of the servers has ended is over where that server is concerned: what is for it gets its 404, as
-   in the single case. What is for the others goes on.
+5. A session that one of the servers has lost is begun anew there (`renewing`). Where that can't be, it is over where
+   that server is concerned: what is for it gets its 404, as in the single case. What is for the others goes on.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ from accredit.gateway.upstream.merged.ids import EventIds, digest_of
 from accredit.gateway.upstream.merged.initialize import hello_in, initialized, revision_of
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE
 from accredit.gateway.upstream.merged.messages import addressee, cancelled
+from accredit.gateway.upstream.merged.renewing import Renewer
 from accredit.gateway.upstream.merged.sessions import (
     NONCE_BYTES,
     MemberSession,
@@ -93,6 +94,7 @@ class Stateful:
         """`info` is what the merged endpoint says of itself; what `before` has begun goes on."""
         self._ways = ways
         self._info = info
+        self.renewer = Renewer(ways)
         self._members = ways.members
         self._under_way: dict[tuple[bytes, MessageId], str] = before._under_way if before is not None else {}
         self._streams: set[SharedStream] = before._streams if before is not None else set()
@@ -192,6 +194,7 @@ class Stateful:
                 request.watcher.answered(response)  # whatever each of the servers has said
             own = packed(sessions, secrets.token_bytes(NONCE_BYTES))
             reply.negotiated(own, revision)
+            self._ways.renewals.begun(own, request)
             begun = True
         finally:
             if not begun:
@@ -236,6 +239,11 @@ class Stateful:
         asides = {name: self._ways.aside(reply, name) for name in self._ways.sessions_of(reply)}
         with WhileConnected(reply):
             await self._ways.ask(asides, request)
+            again = await self.renewer.all_of(reply, asides, request)
+            await self._ways.ask(again, request)
+            asides |= again
+        if request.method == "logging/setLevel":
+            self._ways.renewals.level(session_id(reply.head), request)
         answers = {name: aside.response(request.id) for name, aside in asides.items()}
         failures = [
             answer for name, answer in answers.items() if isinstance(answer, Failure) and asides[name].status < 400
@@ -266,7 +274,13 @@ class Stateful:
             name, own = found
             if name in sessions:
                 about(name)
-                await self._members[name].backend.post(self._ways.member_reply(reply, name, b""), own, Era.LEGACY, {})
+                member = self._ways.member_reply(reply, name, b"")
+                try:
+                    await self._members[name].backend.post(member, own, Era.LEGACY, {})
+                except RequestError as error:
+                    if error.status != 404 or not await self.renewer.renew(reply, name, member.head):
+                        raise
+                    await reply.reply(202)  # whose request it was, is gone with its session
                 return
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no server of the session")
         else:
@@ -275,8 +289,11 @@ class Stateful:
             names = [at] if at is not None and at in sessions else list(sessions)
             if isinstance(message, Notification) and message.method == _INITIALIZED:  # the slow are told by `starts`
                 names = [each for each in names if not sessions[each].slow]
+            asides = {each: self._ways.aside(reply, each) for each in names}
             with WhileConnected(reply):
-                await self._ways.ask({each: self._ways.aside(reply, each) for each in names}, message)
+                await self._ways.ask(asides, message)
+                if isinstance(message, Notification):
+                    await self.renewer.all_of(reply, asides, message)
         await reply.reply(202)
 
     # --- streams -------------------------------------------------------------------------------------
@@ -302,7 +319,11 @@ class Stateful:
         id_of = partial(EventIds.text, ring=self._ways.ring, session=own)
         slow = [name for name, session in sessions.items() if session.slow]
         most = self._ways.max_bytes
-        await self._serve(StandingStream(reply, heads, self._members, mapper, resumed, id_of, most, slow))
+
+        async def renew(name: str, lost: RequestHead) -> RequestHead | None:
+            return self._ways.head(bare, name) if await self.renewer.renew(reply, name, lost) else None
+
+        await self._serve(StandingStream(reply, heads, self._members, mapper, resumed, id_of, most, renew, slow))
 
     async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
         """Go on with the stream that answers one request: what the server says there answers no other."""
@@ -322,6 +343,7 @@ class Stateful:
         asides = {name: self._ways.aside(reply, name) for name in self._ways.sessions_of(reply)}
         with WhileConnected(reply):
             await self._ways.each(asides, lambda name, aside: self._members[name].backend.delete(aside))
+        self._ways.renewals.ended(session_id(reply.head))
         if not any(200 <= aside.status < 300 for aside in asides.values()):
             raise _none_of(asides)
         await reply.reply(204)

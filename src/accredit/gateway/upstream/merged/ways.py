@@ -24,8 +24,9 @@ from accredit.gateway.turns import about
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import EventIds, ProgressTokens, digest_of, longest_event_id, merged_ring
-from accredit.gateway.upstream.merged.member import MemberReply, MergedMember, member_head
+from accredit.gateway.upstream.merged.member import MemberReply, MergedMember, member_head, session_not_found
 from accredit.gateway.upstream.merged.messages import Outward
+from accredit.gateway.upstream.merged.renewals import Renewals
 from accredit.gateway.upstream.merged.sessions import MemberSession, MemberSessions, in_session, sessions_in
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.pending_calls import progress_token
@@ -40,8 +41,16 @@ Message = Request | Notification | Success | Failure
 class Ways:
     """One for each merged endpoint."""
 
-    def __init__(self, settings: GatewaySettings, members: Mapping[str, MergedMember], counters: Counters) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        members: Mapping[str, MergedMember],
+        counters: Counters,
+        before: "Ways | None" = None,
+    ) -> None:
+        """What `before` knows of sessions is known here."""
         self.members = members
+        self.renewals = before.renewals if before is not None else Renewals()
         self.max_bytes = settings.max_event_bytes
         self.ring = merged_ring(settings.rounds.ring)
         self._enforces = settings.enforce
@@ -74,10 +83,10 @@ class Ways:
     def head(self, head: RequestHead, name: str, own: str | None = None) -> RequestHead:
         """Return a client's head as it goes to a server, in its own session. Raises `UpstreamUnavailable`, and
         `RequestError` (404) where its session lives nowhere any more."""
-        sessions = sessions_in(head)
+        sessions = self._sessions(head)
         session = self._living(sessions).get(name)
         if session is None and name in sessions:
-            raise _not_found()
+            raise session_not_found()
         if session is None and SESSION_HEADER in head.headers:
             raise UpstreamUnavailable(f"{name} did not answer when this session began")
         return in_session(member_head(head, self._added, own), session)
@@ -87,10 +96,23 @@ class Ways:
         `RequestError`."""
         if SESSION_HEADER not in reply.head.headers:
             raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id is missing")
-        found = self._living(sessions_in(reply.head))
+        found = self._living(self._sessions(reply.head))
         if not found:
-            raise _not_found()
+            raise session_not_found()
         return found
+
+    def bare_head(self, head: RequestHead) -> RequestHead:
+        """Return a client's head as it goes to a server outside any session."""
+        return in_session(member_head(head, self._added), None)
+
+    def session_at(self, head: RequestHead, name: str) -> MemberSession | None:
+        """Return the session that a client has at a server now."""
+        return self._sessions(head).get(name)
+
+    def _sessions(self, head: RequestHead) -> MemberSessions:
+        """Return the sessions in the one that a head names, with those that were begun anew."""
+        sessions, renewed = sessions_in(head), self.renewals.now(session_id(head))
+        return {**sessions, **renewed} if renewed else sessions
 
     def _living(self, sessions: MemberSessions) -> dict[str, MemberSession]:
         """Return the sessions whose servers are where they were (rule 4)."""
@@ -128,6 +150,7 @@ class Ways:
 
         mapper = self.mapper(reply, name, id_outside, **more)
         member = MemberReply(reply, self.head(reply.head, name, own), mapper.feed)
+        member.renewable = self.members[name].has_sessions and self.renewals.of(session) is not None
         member.hears = None  # the mapper asks, by the client's names
         return member
 
@@ -169,13 +192,13 @@ class Ways:
         except AccreditError as error:
             self._counters.refused(error, server=name)
 
+    def failed(self, name: str, error: AccreditError) -> None:
+        """Note what a server has not done."""
+        self._counters.refused(error, server=name)
+
     def late(self, name: str) -> None:
         """Note that a server has not answered in its time."""
         self._counters.refused(UpstreamTimeout(f"no answer for {MERGED_ASK_SECONDS:g} s"), server=name)
-
-
-def _not_found() -> RequestError:
-    return RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
 
 
 def session_id(head: RequestHead) -> bytes:
