@@ -1069,6 +1069,26 @@ MAX_RECORDED_TEXT = 1_000
 CHECKPOINT_RECORDS = 1_000
 """Records of a writer after which it signs a checkpoint (0.7 ms for ML-DSA-65), whatever the time."""
 
+CLOSED_AT_ONCE = 16
+"""Open calls of a dead writer that are closed at a time: in a log of ten million records it takes 40 ms to see that one
+has no outcome, and others wait meanwhile."""
+
+RECORDS_OF_A_CALL = 16
+"""Records that are looked at to see whether an open call has an outcome: it has two at most, and one of another call
+whose random id begins with the same 64 bits is somebody's doing."""
+
+LOG_TAIL_ENTRIES = 200_000
+"""Entries from the end of a log's file among which the last one of a chain is looked for (0.2 s): a writer that died is
+found within seconds, during which others add some 20,000 at most."""
+
+MAX_LEFT_WRITERS = 1_000
+"""Dead writers of a log that a process remembers as left, since what the log holds of them does not verify; when they
+are as many, it looks at no other."""
+
+MAX_UNVERIFIED_CALLS = 1_000
+"""Open calls of one writer that do not verify, after which its others are left unseen: each costs a signature's
+check."""
+
 CHECKPOINT_SECONDS = 10.0
 """The maximum time from a record to the checkpoint that covers it: if records within it are cut off, nobody notices."""
 

@@ -566,6 +566,10 @@ def test_where_another_signer_signs_fewer_records_are_written_at_once__it_may_be
     def signed(message: bytes) -> Signature:
         return other.record(message).signatures[0]
 
+    def check(signature: Signature, message: bytes) -> None:
+        if signature != signed(message):
+            raise AttestationError("the signature is not good")
+
     async def at_once(signer: LogSigner) -> int:
         async with Log(path, signer=signer) as each:
             await each.call()
@@ -573,7 +577,7 @@ def test_where_another_signer_signs_fewer_records_are_written_at_once__it_may_be
         return each.executor.at_once()
 
     assert run(at_once(SIGNER)) == 100
-    assert run(at_once(replace(SIGNER, records=RecordSigner("other", signed)))) == 16
+    assert run(at_once(replace(SIGNER, records=RecordSigner(other.id, signed, check)))) == 16
     assert [status for _, status in in_short(records_in(path))].count("unknown") == 200
 
 

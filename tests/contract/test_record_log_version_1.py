@@ -15,16 +15,18 @@ import msgspec
 import pytest
 from tests.world.in_process import Done, Run
 from tests.world.logs import Log, records_in
-from tests.world.records import NOW_MS, POLICY, gateway
+from tests.world.records import GATEWAY, NOW_MS, POLICY, gateway
 from tests.world.running import run as run_loop
 
-from accredit.attest import CallRecord, Stored, decode_envelope, decode_statement
+from accredit.attest import CallRecord, LogSigner, Stored, decode_envelope, decode_statement
 from accredit.attest.statements import CALL_TYPE, CALL_TYPE_V1
 from accredit.cli import main
 from accredit.errors import AttestationError
 from accredit.keys import load_public_key, log_key
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.requests import FileLog, LogExecutor
+from accredit.stores.audit_log.thread import FileThread
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "log_v1"
 KEY = ("--key", str(VECTORS / "gateway.key.pub"))
@@ -136,8 +138,17 @@ def test_what_version_2_brought_is_refused_in_version_1__a_reader_of_old_would_n
         decode_statement(json.dumps(statement).encode())
 
 
-def test_a_log_of_version_1_goes_on_in_version_2__and_its_open_call_is_closed(path: Path) -> None:
+def who_trusts_the_old_key(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
+    """The gateway has another key meanwhile."""
+    old = log_key(load_public_key(VECTORS / "gateway.key.pub"))
+    return FileThread(FileLog(path, "FULL", GATEWAY, (old,)), signer)
+
+
+def test_a_log_of_version_1_goes_on_in_version_2__and_its_open_call_is_closed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = types_in(path)
+    monkeypatch.setattr(Log, "executors", staticmethod(who_trusts_the_old_key))
 
     async def writing() -> None:
         async with Log(path) as each:
@@ -155,7 +166,9 @@ def test_a_log_of_version_1_goes_on_in_version_2__and_its_open_call_is_closed(pa
     assert closed.policy.digest == POLICY  # that of who closes it: version 1 does not say by which it was decided
 
 
-def test_a_log_of_both_versions_is_pruned_across_them(path: Path) -> None:
+def test_a_log_of_both_versions_is_pruned_across_them(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Log, "executors", staticmethod(who_trusts_the_old_key))
+
     async def writing() -> None:
         async with Log(path, clock=lambda: NOW_MS + 60_000) as each:
             await each.call()

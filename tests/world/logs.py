@@ -13,7 +13,7 @@ import pytest
 from tests.world.children import children
 from tests.world.postgres import cluster, database_for
 from tests.world.recorded import thread
-from tests.world.records import NOW_MS, OK, POLICY, decided, gateway
+from tests.world.records import GATEWAY, NOW_MS, OK, POLICY, decided, gateway
 
 from accredit.attest import (
     CallDecision,
@@ -44,7 +44,7 @@ def by_thread(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
 
 def place_in(database: PostgresDatabase) -> DatabaseLog:
     """The log of a database, for a gateway whose neighbours are dead as soon as they are silent."""
-    return DatabaseLog(database, "mail-gateway", "here", silent_seconds=0.05)
+    return DatabaseLog(database, GATEWAY, "here", silent_seconds=0.05)
 
 
 def by_database_thread(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
@@ -65,7 +65,7 @@ def by_process(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
     """A process writes the log, where it can: another signer stays where it was opened."""
     if signer.records is not None:
         return by_thread(path, signer, durable)
-    return LogProcess(FileLog(path, "FULL" if durable else "NORMAL"), signer)
+    return LogProcess(FileLog(path, "FULL" if durable else "NORMAL", GATEWAY), signer)
 
 
 class Watched:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import uvloop
 from tests.world.logs import place_in
-from tests.world.records import OK, POLICY, decided, gateway
+from tests.world.records import GATEWAY, OK, POLICY, decided, gateway
 
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.process import LogProcess
@@ -43,7 +43,7 @@ async def client(records: QueuedRecords) -> None:
 def place_of(log: str) -> LogPlace:
     if log.startswith(SCHEME):
         return place_in(parse_address(log))
-    return FileLog(Path(log))
+    return FileLog(Path(log), gateway=GATEWAY)
 
 
 async def main(place: LogPlace, now_ms: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
-from tests.world.records import POLICY, gateway
+from tests.world.records import GATEWAY, POLICY, gateway
 
 from accredit.attest import CallDecision, CallRecord, LogReport, LogSigner, Outcome, RecordKey, RecordSigner
 from accredit.errors import StoreUnavailable
@@ -18,7 +18,7 @@ from accredit.stores.audit_log.thread import FileThread
 
 def thread(path: Path, signer: LogSigner, *, durable: bool = True) -> FileThread:
     """A thread that writes a log, as the gateway has it for one that is or is not `durable`."""
-    return FileThread(FileLog(path, "FULL" if durable else "NORMAL"), signer)
+    return FileThread(FileLog(path, "FULL" if durable else "NORMAL", GATEWAY), signer)
 
 
 def records_at(path: Path, *, durable: bool = True, signer: RecordSigner | None = None) -> QueuedRecords:

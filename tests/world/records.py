@@ -33,6 +33,8 @@ NOW_MS = 1_800_000_000_000
 SECRET = "swordfish-7f3a"
 POLICY = "d1" * 32
 """The digest of the configuration by which calls are decided."""
+GATEWAY = "mail-gateway"
+"""The gateway's id in records."""
 ALLOW = RecordedDecision(verdict="allow")
 DENY = RecordedDecision(verdict="deny", error="ratify_scope_denied", reason="this delegation covers email:read")
 OK = Outcome(status="ok", result={"sha256": "ab" * 32})
@@ -67,7 +69,7 @@ def decided(
         issuer="https://issuer.example", subject="agent", sha256=sha256_hex(SECRET.encode()), jti="1", kid="k"
     )
     made = CallDecision(
-        gateway="mail-gateway",
+        gateway=GATEWAY,
         call=call,
         params=recorded_params(json.dumps(params).encode(), token_argument=False),
         decision=decision,

@@ -137,7 +137,7 @@ def _records(loaded: Loaded) -> Records | None:
             check_store(database)
             place = DatabaseLog(database, gateway_id(loaded), socket.gethostname())
         case SqliteFile(path):
-            place = FileLog(path, "FULL" if durable else "NORMAL")
+            place = FileLog(path, "FULL" if durable else "NORMAL", gateway_id(loaded))
     signer = build_log_signer(loaded)
     try_record_signer(loaded)
     return QueuedRecords(
@@ -146,6 +146,7 @@ def _records(loaded: Loaded) -> Records | None:
         policy_digest=policy_digest(loaded),
         on_problem=_report_unwritten,
         on_checkpoint=_report_checkpoint,
+        on_unverified=_report_unverified,
     )
 
 
@@ -180,6 +181,10 @@ def _report_replaced(exit_code: int | None) -> None:
     log_event(
         _logger, logging.WARNING, "the process that writes the log had ended, and is replaced", exit_code=exit_code
     )
+
+
+def _report_unverified(what: str) -> None:
+    log_event(_logger, logging.ERROR, "the log holds what does not verify", detail=what)
 
 
 def _report_checkpoint(head: Head) -> None:

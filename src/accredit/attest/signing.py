@@ -29,10 +29,12 @@ ML_DSA_65_SUFFIX = "/ml-dsa-65"
 
 
 class RecordSigner(Struct, frozen=True):
-    """A signer of records in place of the gateway's key. `sign` may block, and raises `StoreUnavailable`."""
+    """A signer of records in place of the gateway's key. `sign` may block, and raises `StoreUnavailable`; `check` is
+    that of its public key (`RecordKey`)."""
 
     id: str
     sign: Callable[[bytes], Signature]
+    check: Callable[[Signature, bytes], None]
 
     def __repr__(self) -> str:
         return f"<RecordSigner {self.id}>"
@@ -51,6 +53,13 @@ class LogSigner(Struct, frozen=True, dict=True):
 
     def __repr__(self) -> str:
         return f"<LogSigner {self.id}>"
+
+    @Once
+    def keys(self) -> "tuple[LogKey | RecordKey, ...]":
+        """The public keys of what it signs."""
+        first = ed25519.Ed25519PrivateKey.from_private_bytes(self.ed25519).public_key().public_bytes_raw()
+        own = LogKey(self.id, first, self._ml_dsa_65.public_key().public_bytes_raw())
+        return (own,) if self.records is None else (own, RecordKey(self.records.id, self.records.check))
 
     def record(self, payload: bytes) -> Envelope:
         """Return a record's envelope. Raises `StoreUnavailable` if another signer signs, and can't."""

@@ -62,7 +62,7 @@ def load_record_signer(uri: str, public_key_file: Path, folder: Path) -> RecordS
     A key file is read now. Any other signer is opened when it first signs.
     """
     key, opened = _signer(uri, public_key_file, folder)
-    return RecordSigner(key.keyid, _Signing(key, opened).sign)
+    return RecordSigner(key.keyid, _Signing(key, opened).sign, partial(check_signature, key))
 
 
 def sign_trial(uri: str, public_key_file: Path, folder: Path) -> None:

@@ -7,17 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from accredit.attest import LogSigner, Place, checkpoint_payload, sha256_hex
 from accredit.limits import CHECKPOINT_RECORDS
-from accredit.stores.audit_log.tables import CHECKPOINT, RECORD, ChainEnd, Change, NewEntry
+from accredit.stores.audit_log.author import Proved
+from accredit.stores.audit_log.tables import CHECKPOINT, RECORD, Change, NewEntry
 
 
 class Tail:
-    """A chain, from where it ends in the tables."""
+    """A chain, from where it is proved to end."""
 
-    def __init__(self, end: ChainEnd, signer: LogSigner) -> None:
+    def __init__(self, proved: Proved, signer: LogSigner) -> None:
+        end = proved.end
         self._before = end
         self._name = end.name
         self._signer = signer
-        self._records, self._head, self._checkpointed = end.records, end.head, end.checkpointed
+        self._records, self._head, self._checkpointed = end.records, end.head, proved.covered
         self._entries: list[NewEntry] = []
 
     def append(self, payload_of: Callable[[Place], bytes], now_ms: int) -> int:

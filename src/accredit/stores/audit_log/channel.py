@@ -4,7 +4,7 @@ Both are this program, on one machine, and nobody else has an end of the socket 
 bytes, little-endian) and as many bytes. The first frame to the process is `Opening`; each later one is a request's
 deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which nobody waits for its answer, and
 the request in MessagePack. Answers come in the order of requests: OK and the answer in MessagePack; NOT_OK and a text
-for people; ENDED and the name of the writer, which was taken for dead.
+for people; ENDED or TAKEN and the name of the writer whose chain has ended, or is not where it was left.
 """
 
 import os
@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from accredit.stores.audit_log.requests import AnyRequest, LogPlace, Request
+from accredit.stores.audit_log.tables import ChainEnded, ChainTaken
 
-OK, NOT_OK, ENDED = b"\0", b"\1", b"\2"
+OK, NOT_OK, ENDED, TAKEN = b"\0", b"\1", b"\2", b"\3"
 LENGTH = struct.Struct("<I")
 _DEADLINE = struct.Struct("<d")
 
@@ -76,9 +77,9 @@ def encode_failure(text: str) -> bytes:
     return framed(NOT_OK + text.encode("utf-8", "replace"))
 
 
-def encode_ended(writer: str) -> bytes:
-    """Return the frame that says that a writer's chain has ended."""
-    return framed(ENDED + writer.encode())
+def encode_ended(ended: ChainEnded) -> bytes:
+    """Return the frame that says that a writer's chain has ended, or is not where it was left."""
+    return framed((TAKEN if isinstance(ended, ChainTaken) else ENDED) + ended.writer.encode())
 
 
 def _path_bytes(path: Any) -> bytes:

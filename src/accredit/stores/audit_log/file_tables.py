@@ -3,17 +3,31 @@
 Few statements are made: each releases the interpreter, and getting it back takes a while.
 """
 
+# ruff: noqa: S608 - statements are made of constants
+
 import itertools
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from accredit.attest import Head
+from accredit.attest import Stored
 from accredit.attest.statements import GENESIS
-from accredit.limits import ROWS_A_STATEMENT
+from accredit.errors import AttestationError
+from accredit.limits import LOG_TAIL_ENTRIES, MAX_LEFT_WRITERS, ROWS_A_STATEMENT
 from accredit.stores.audit_log.members import kept
-from accredit.stores.audit_log.tables import RECORD, ChainEnd, Change, Claimed, NewEntry
+from accredit.stores.audit_log.reading import damaged, key_range, numbered
+from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL
+from accredit.stores.audit_log.tables import (
+    RECORD,
+    WRITER_ID,
+    ChainEnd,
+    Change,
+    NewEntry,
+    OpenCall,
+    Others,
+)
 
 _END = "SELECT name, writer, records, head, checkpointed, turn, over FROM log_writers WHERE name = ?"
 _LAST_ENTRY = "SELECT coalesce(max(entry), 0) FROM log_entries"
@@ -24,6 +38,29 @@ _THESE = (
     "FROM log_open WHERE call IN (SELECT value FROM json_each(?))"
     " AND writer = (SELECT writer FROM log_writers WHERE name = ?)"
 )
+_OTHERS = "SELECT substr(name, 1, 33) FROM log_writers WHERE over = 0 AND name <> ? ORDER BY writer LIMIT ?"
+_ENTRY = "e.entry, w.name, e.number, k.id, e.payload, e.ed25519, e.ml_dsa_65, e.members"
+_WITH_NAMES = "LEFT JOIN log_writers w ON w.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key"
+_NEWEST = (
+    f"SELECT {_ENTRY} FROM log_entries e {_WITH_NAMES}"
+    f" WHERE e.writer = ? AND e.entry > (SELECT max(entry) FROM log_entries) - {LOG_TAIL_ENTRIES}"
+    " ORDER BY e.entry DESC LIMIT 1"
+)
+_OPEN_CALLS = (
+    f"SELECT o.call, {_ENTRY} FROM log_open o LEFT JOIN log_entries e ON e.entry = o.entry {_WITH_NAMES} WHERE"
+)
+_OF_WRITER = "o.writer = (SELECT writer FROM log_writers WHERE name = ?) AND o.call > ? ORDER BY o.call LIMIT ?"
+# By runs of the index, as `reader.OF_CALLS` does.
+_OF_CALL = f"""
+SELECT payload FROM log_entries WHERE entry IN (
+  WITH RECURSIVE runs (run) AS (
+    SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL}
+    UNION ALL
+    SELECT (SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL} AND {CALL_RUN} > run) FROM runs
+    WHERE run IS NOT NULL)
+  SELECT entry FROM runs CROSS JOIN log_entries
+  ON {CALL_RUN} = run AND {HAS_CALL} AND {CALL_KEY} = ?)
+LIMIT ?"""
 
 
 class FileTables:
@@ -41,10 +78,13 @@ class FileTables:
             (name, GENESIS),
         )
 
-    async def find_others(self, name: str) -> Sequence[str]:
+    async def find_others(self, name: str, left: Sequence[str]) -> Others:
         """Return all that have not ended: which of them live, their locks say."""
-        rows = self._connection.execute("SELECT name FROM log_writers WHERE over = 0 AND name <> ?", (name,))
-        return [other for (other,) in rows]
+        rows = self._connection.execute(_OTHERS, (name, 2 * MAX_LEFT_WRITERS)).fetchall()
+        found = [other for (other,) in rows if isinstance(other, str) and WRITER_ID.fullmatch(other)]
+        were_left = {*left}
+        others = [other for other in found if other not in were_left]
+        return Others(others, [other for other in found if other in were_left], len(rows) - len(found))
 
     async def end_of(self, name: str) -> ChainEnd:
         """Return the end of a chain."""
@@ -54,31 +94,39 @@ class FileTables:
             row = self._connection.execute(_END, (name,)).fetchone()
         return ChainEnd(*row)
 
+    async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
+        """The entries of a file are in order, and its lock is held."""
+        end = await self.end_of(name)
+        row = self._connection.execute(_NEWEST, (end.writer,)).fetchone()
+        return end, _stored(row) if row is not None else None
+
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
         """Return those of these calls that are open, and this writer's."""
         rows = self._connection.execute(f"SELECT call {_THESE}", (_json(calls), name))
         return {call for (call,) in rows}
 
-    async def open_calls(self, name: str, most: int) -> Sequence[tuple[str, object]]:
+    async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
         """Return some of a writer's open calls."""
-        return self._connection.execute(
-            "SELECT call, payload FROM log_open JOIN log_writers USING (writer) LEFT JOIN log_entries USING (entry)"
-            " WHERE name = ? LIMIT ?",
-            (name, most),
-        ).fetchall()
+        return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} {_OF_WRITER}", (name, after, most))))
 
-    async def claim(self, name: str, resume: bytes) -> Claimed:
-        """Make an open call this writer's."""
-        found = self._connection.execute(
-            "SELECT call, payload FROM log_open LEFT JOIN log_entries USING (entry) WHERE resume = ?", (resume,)
-        ).fetchall()
-        if len(found) != 1:
-            return Claimed(len(found))
-        ((call, payload),) = found
+    async def payloads_of(self, calls: Sequence[str], most: int) -> Sequence[bytes]:
+        """Return them by the index."""
+        found: list[bytes] = []
+        for call in calls:
+            rows = self._connection.execute(_OF_CALL, (key_range(call)[0], most - len(found)))
+            found += [payload for (payload,) in rows if isinstance(payload, bytes)]
+        return found
+
+    async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
+        """Return some of them."""
+        return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} o.resume = ? LIMIT 8", (resume,))))
+
+    async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
+        """Nobody else has claimed it since it was read."""
         self._connection.execute(
-            "UPDATE log_open SET writer = (SELECT writer FROM log_writers WHERE name = ?) WHERE call = ?", (name, call)
+            "UPDATE log_open SET writer = (SELECT writer FROM log_writers WHERE name = ?) WHERE call = ?",
+            (name, open_call.call),
         )
-        return Claimed(1, payload if isinstance(payload, bytes) else None)
 
     async def write(self, change: Change) -> None:
         """Nobody else has written since it was read, as one transaction holds the file's lock."""
@@ -112,13 +160,6 @@ class FileTables:
         open_still = "SELECT 1 FROM log_writers WHERE name = ? AND over = 0"
         return not self._connection.execute(open_still, (name,)).fetchone()
 
-    async def signed_head(self, name: str) -> Head | None:
-        """Return a writer's head if it is signed."""
-        row = self._connection.execute(
-            "SELECT records, head FROM log_writers WHERE name = ? AND records = checkpointed AND records > 0", (name,)
-        ).fetchone()
-        return Head(name, *row) if row else None
-
     def _row(self, entry: int, writer: int, each: NewEntry) -> tuple[object, ...]:
         first, *rest = each.envelope.signatures
         key = self._keys.get(first.key_id)
@@ -135,6 +176,23 @@ def key_number(connection: sqlite3.Connection, key_id: str) -> int:
         connection.execute("INSERT INTO log_keys (id) VALUES (?)", (key_id,))
         return key_number(connection, key_id)
     return row[0]
+
+
+def _open(row: tuple[Any, ...]) -> OpenCall:
+    call, *entry = row
+    try:
+        decision = _stored(tuple(entry))
+    except AttestationError:
+        decision = None
+    return OpenCall(call if isinstance(call, str) else "", decision)
+
+
+def _stored(row: tuple[Any, ...]) -> Stored:
+    """Return the entry that a row has. Raises `AttestationError`."""
+    entry = numbered(row[0] or 0, *row[1:]).entry
+    if not isinstance(entry, Stored):
+        raise damaged(f"{row[1]}/{row[2]}")
+    return entry
 
 
 def _json(calls: Sequence[str]) -> str:

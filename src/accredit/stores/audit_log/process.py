@@ -27,9 +27,17 @@ from accredit.limits import (
     STORE_LOCK_SECONDS,
     STORE_WAIT_SECONDS,
 )
-from accredit.stores.audit_log.channel import ENDED, LENGTH, NOT_OK, Opening, encode_opening, encode_request
+from accredit.stores.audit_log.channel import (
+    ENDED,
+    LENGTH,
+    NOT_OK,
+    TAKEN,
+    Opening,
+    encode_opening,
+    encode_request,
+)
 from accredit.stores.audit_log.requests import LogPlace, Request
-from accredit.stores.audit_log.tables import ChainEnded
+from accredit.stores.audit_log.tables import ChainEnded, ChainTaken
 
 T = TypeVar("T")
 
@@ -210,5 +218,7 @@ class _Link(asyncio.Protocol):
             answer.set_exception(StoreUnavailable(body[1:].decode()))
         elif body[:1] == ENDED:
             answer.set_exception(ChainEnded(body[1:].decode()))
+        elif body[:1] == TAKEN:
+            answer.set_exception(ChainTaken(body[1:].decode()))
         else:
             answer.set_result(msgspec.msgpack.decode(body[1:], type=type))

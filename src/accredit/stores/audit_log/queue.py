@@ -1,8 +1,8 @@
 """The audit log as one writer fills it: `ports.Records`. I/O: the tables, through a `LogExecutor`, and `writer_locks`.
 
 An object is one writer, whose chain begins with the first call, or with the calls that dead writers left open: these
-are closed as `unknown`, then and every `LOG_LOOK_SECONDS`. One that is taken for dead, as its machine or its database
-was away, begins another chain with its next record. In this order:
+are closed as `unknown` (`closing`), then and every `LOG_LOOK_SECONDS`. One that is taken for dead, as its machine or
+its database was away, or whose chain is not where it left it, begins another chain with its next record. In this order:
 
 1. `begin` records a decision; only then may a call be forwarded;
 2. `finish` records its outcome; only then may the client see the answer;
@@ -38,17 +38,14 @@ from accredit.limits import (
     RECORD_RETRY_SECONDS,
     UNREADY_SECONDS,
 )
+from accredit.stores.audit_log.closing import Closing
 from accredit.stores.audit_log.kept import KeptOutcomes
 from accredit.stores.audit_log.requests import (
     Begin,
     Claim,
-    CloseCalls,
-    End,
     FileLog,
     LogExecutor,
-    Look,
     Request,
-    Sign,
     Touch,
     Turn,
     encoded,
@@ -79,7 +76,8 @@ class QueuedRecords:
     `durable` says that the executor answers when a record is on disk, and that calls wait for that. `policy_digest` is
     the configuration's, for calls of dead writers whose records don't name one. `on_problem` is called, once per
     change, with what keeps records from being written, in words for the log; `on_checkpoint` with each signed head,
-    except intermediate ones of a busy chain.
+    except intermediate ones of a busy chain; `on_unverified` with what is left as it is, since what the log holds of it
+    does not verify.
     """
 
     def __init__(
@@ -90,6 +88,7 @@ class QueuedRecords:
         policy_digest: str,
         on_problem: Callable[[str], None],
         on_checkpoint: Callable[[Head], None] = lambda _: None,
+        on_unverified: Callable[[str], None] = lambda _: None,
         clock: Callable[[], int] = unix_ms,
     ) -> None:
         self.writer: str | None = None
@@ -98,8 +97,8 @@ class QueuedRecords:
         self._durable = durable
         self._policy_digest = policy_digest
         self._on_problem = on_problem
-        self._on_checkpoint = on_checkpoint
-        self._told: Head | None = None
+        self._on_unverified = on_unverified
+        self._closing = Closing(executor.place, self._run, policy_digest, clock, on_checkpoint, on_unverified)
         self._clock = clock
         self._starting = asyncio.Lock()
         self._life: Life | None = None
@@ -165,6 +164,8 @@ class QueuedRecords:
         claimed = await self._as_writer(lambda writer: Claim(writer, resume))
         if not claimed.found:
             return None
+        if claimed.fault:
+            self._on_unverified(f"a call is left open, as what the log holds of it does not verify: {claimed.fault}")
         if claimed.payload is None:
             raise AttestationError(f"{claimed.found} open calls are found, and none could be claimed")
         return decided_again(claimed.payload, self._policy_digest)
@@ -172,6 +173,15 @@ class QueuedRecords:
     def problem(self) -> str | None:
         """Return what keeps records from being written, or None."""
         return self._problem
+
+    def unverified(self) -> str | None:
+        """Return what was left open or unsigned, as what the log holds of it does not verify, or None."""
+        return self._closing.problem()
+
+    @property
+    def left(self) -> int:
+        """How many other writers were left so."""
+        return self._closing.left
 
     async def ready(self) -> bool:
         """Return whether a decision could be recorded now. For `UNREADY_SECONDS` after a failed one, only a record that
@@ -207,8 +217,7 @@ class QueuedRecords:
         async with self._starting:  # a `start` under way must end as well
             if self.writer is not None:
                 with contextlib.suppress(StoreUnavailable):
-                    await self._close_calls(self.writer, self.writer)
-                    if self._life is not None:
+                    if await self._closing.end(self.writer, self.writer) and self._life is not None:
                         self._life.end()
                 self._leave()
             await self._executor.aclose()
@@ -223,7 +232,7 @@ class QueuedRecords:
                 raise StoreUnavailable(f"another process has locked writer {writer}")
         try:
             await self._run(Begin(writer))
-            await self._look(writer)
+            await self._closing.look(writer)
         except BaseException:
             if life is not None:
                 life.end()
@@ -242,12 +251,7 @@ class QueuedRecords:
         while True:
             await asyncio.sleep(LOG_LOOK_SECONDS)
             with contextlib.suppress(StoreUnavailable):
-                await self._look(await self._begun())
-
-    async def _look(self, writer: str) -> None:
-        """Close the calls of writers that have died. Raises `StoreUnavailable`."""
-        for other in await self._run(Look(writer)):
-            await self._close_if_dead(other, writer)
+                await self._closing.look(await self._begun())
 
     async def _as_writer(self, request_of: Callable[[str], Request[T]]) -> T:
         """Return a request's answer; where this writer was taken for dead, that of the next one. Raises
@@ -369,36 +373,9 @@ class QueuedRecords:
     async def _checkpoint(self) -> None:
         try:
             writer = await self._begun()
-            await self._sign(writer, writer)
+            await self._closing.sign(writer, writer)
         except StoreUnavailable:
             self._checkpoint_later()
-
-    async def _sign(self, writer: str, chain: str) -> None:
-        """Make sure that a checkpoint covers a chain, and report its head. Raises `StoreUnavailable`."""
-        head = await self._run(Sign(writer, chain, self._clock()))
-        if head is not None and head != self._told:
-            self._told = head
-            self._on_checkpoint(head)
-
-    async def _close_if_dead(self, other: str, writer: str) -> None:
-        """Close the calls of another writer, if it is dead. Raises `StoreUnavailable`."""
-        if not isinstance(self._executor.place, FileLog):  # it was found to be dead, and is locked
-            await self._close_calls(other, writer)
-            return
-        life = await hold_in_time(self._executor.place.path, other)
-        if life is not None:
-            with contextlib.closing(life):
-                await self._close_calls(other, writer)
-                life.end()
-
-    async def _close_calls(self, dead: str, writer: str) -> None:
-        """End a chain. A late record of the dead writer may still be written meanwhile: then start over."""
-        ended = False
-        while not ended:
-            while not await self._run(CloseCalls(writer, dead, self._clock(), self._policy_digest)):
-                pass
-            await self._sign(writer, dead)
-            ended = await self._run(End(writer, dead))
 
     async def _run(self, request: Request[T]) -> T:
         try:

@@ -4,7 +4,6 @@ The writer is a thread of this process or a process beside it (`LogExecutor`). E
 a text that can't be written is found there, and waiting events have a known size.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -12,12 +11,13 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from accredit.attest import CallDecision, Head, LogSigner, RecordedParams
+from accredit.attest import CallDecision, LogKey, RecordedParams
 from accredit.attest.statements import clipped
 from accredit.errors import AttestationError
 from accredit.limits import LOG_SILENT_SECONDS
-from accredit.stores.audit_log.tables import Claimed, LogTables
-from accredit.stores.audit_log.transactions import Chain, Event
+from accredit.stores.audit_log.author import Author
+from accredit.stores.audit_log.tables import LogTables, Others
+from accredit.stores.audit_log.transactions import Chain, Claimed, Closed, Event, Signed
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.sqlite.database import Synchronous
 
@@ -29,10 +29,13 @@ _decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
 class FileLog(Struct, frozen=True, tag=True):
-    """A log in an SQLite file."""
+    """A log in an SQLite file. `gateway` is the writing gateway's id, and `trusted` are keys that sign for it beside
+    its own (`author`)."""
 
     path: Path
     synchronous: Synchronous = "FULL"
+    gateway: str = ""
+    trusted: tuple[LogKey, ...] = ()
 
     @property
     def name(self) -> str:
@@ -41,13 +44,14 @@ class FileLog(Struct, frozen=True, tag=True):
 
 
 class DatabaseLog(Struct, frozen=True, tag=True):
-    """A log in a database. `gateway` is the writing gateway's id, and `host` its machine's name, for people. A writer
-    that is silent for `silent_seconds` may be dead."""
+    """The same in a database. `host` is the machine's name, for people. A writer that is silent for `silent_seconds`
+    may be dead."""
 
     database: PostgresDatabase
     gateway: str
     host: str
     silent_seconds: float = LOG_SILENT_SECONDS
+    trusted: tuple[LogKey, ...] = ()
 
     @property
     def name(self) -> str:
@@ -69,7 +73,7 @@ class Request(Protocol[T_co]):
         """The name of the writer that asks."""
         ...
 
-    async def run(self, tables: LogTables, signer: LogSigner) -> T_co:
+    async def run(self, tables: LogTables, author: Author) -> T_co:
         """Run it. Raises `StoreUnavailable` (`ChainEnded`, `ChainMoved`) and `AttestationError`."""
         ...
 
@@ -100,19 +104,21 @@ class Begin(_OfWriter, frozen=True):
 
     ANSWER: ClassVar[Any] = None
 
-    async def run(self, tables: LogTables, signer: LogSigner) -> None:
+    async def run(self, tables: LogTables, author: Author) -> None:
         """Add the writer."""
         await tables.add_writer(self.writer)
 
 
 class Look(_OfWriter, frozen=True):
-    """Say that this writer lives, and look for others that may have died."""
+    """Say that this writer lives, and look for others that may have died, but for those that were `left`."""
 
-    ANSWER: ClassVar[Any] = list[str]
+    ANSWER: ClassVar[Any] = Others
 
-    async def run(self, tables: LogTables, signer: LogSigner) -> Sequence[str]:
+    left: list[str] = []
+
+    async def run(self, tables: LogTables, author: Author) -> Others:
         """Return their names."""
-        return await tables.find_others(self.writer)
+        return await tables.find_others(self.writer, self.left)
 
 
 class Touch(_OfWriter, frozen=True):
@@ -120,7 +126,7 @@ class Touch(_OfWriter, frozen=True):
 
     ANSWER: ClassVar[Any] = None
 
-    async def run(self, tables: LogTables, signer: LogSigner) -> None:
+    async def run(self, tables: LogTables, author: Author) -> None:
         """Rewrite an existing value."""
         await tables.touch(self.writer)
 
@@ -133,9 +139,9 @@ class Turn(_OfWriter, frozen=True):
     number: int
     events: list[Raw]
 
-    async def run(self, tables: LogTables, signer: LogSigner) -> list[str | None]:
+    async def run(self, tables: LogTables, author: Author) -> list[str | None]:
         """Return, for each event, why it was not recorded, or None."""
-        chain = Chain(self.writer, signer)
+        chain = Chain(self.writer, author)
         return await chain.turn(tables, self.number, [_decode_event(event) for event in self.events])
 
 
@@ -146,37 +152,38 @@ class Claim(_OfWriter, frozen=True):
 
     resume: bytes
 
-    async def run(self, tables: LogTables, signer: LogSigner) -> Claimed:
+    async def run(self, tables: LogTables, author: Author) -> Claimed:
         """Return what was found."""
-        return await Chain(self.writer, signer).claim(tables, self.resume)
+        return await Chain(self.writer, author).claim(tables, self.resume)
 
 
 class CloseCalls(_OfWriter, frozen=True):
-    """Close the calls that `dead` left open, or this writer at its end, as `unknown`."""
+    """Close the calls that `dead` left open, or this writer at its end, as `unknown`: those after one."""
 
-    ANSWER: ClassVar[Any] = bool
+    ANSWER: ClassVar[Any] = Closed
 
     dead: str
     now_ms: int
     policy_digest: str
+    after: str = ""
 
-    async def run(self, tables: LogTables, signer: LogSigner) -> bool:
-        """Return whether none is left."""
-        return await Chain(self.writer, signer).close_calls(tables, self.dead, self.now_ms, self.policy_digest)
+    async def run(self, tables: LogTables, author: Author) -> Closed:
+        """Return how far that came."""
+        chain = Chain(self.writer, author)
+        return await chain.close_calls(tables, self.dead, self.after, self.now_ms, self.policy_digest)
 
 
 class Sign(_OfWriter, frozen=True):
     """Make sure that a checkpoint covers a chain, this writer's or a dead one's."""
 
-    ANSWER: ClassVar[Any] = Head | None
+    ANSWER: ClassVar[Any] = Signed
 
     chain: str
     now_ms: int
 
-    async def run(self, tables: LogTables, signer: LogSigner) -> Head | None:
-        """Return the chain's head, or None if it has no record."""
-        await Chain(self.writer, signer).checkpoint(tables, self.chain, self.now_ms)
-        return await tables.signed_head(self.chain)
+    async def run(self, tables: LogTables, author: Author) -> Signed:
+        """Return the chain's head."""
+        return await Chain(self.writer, author).checkpoint(tables, self.chain, self.now_ms)
 
 
 class End(_OfWriter, frozen=True):
@@ -186,7 +193,7 @@ class End(_OfWriter, frozen=True):
 
     chain: str
 
-    async def run(self, tables: LogTables, signer: LogSigner) -> bool:
+    async def run(self, tables: LogTables, author: Author) -> bool:
         """Return whether it has ended."""
         return await tables.end(self.chain)
 

@@ -1,19 +1,24 @@
 """What the log asks of its tables, whatever holds them. No I/O of its own.
 
 The rules (`transactions`, `appender`) are coroutines over `LogTables`. Over a file (`file_tables`) they never wait, and
-`at_once` runs them to their end; over a database (`stores.postgres.log_tables`) they wait for its answers.
+`at_once` runs them to their end; over a database (`stores.postgres.log_tables`) they wait for its answers. Whoever
+writes decides what of them it believes (`author`).
 
 Whatever is read may have changed when it is written: `LogTables.write` writes only if the chain is still where it was,
 and the calls that it closes are still open.
 """
 
+import re
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from accredit.attest import Envelope, Head
+from accredit.attest import Envelope, Stored
 from accredit.errors import StoreUnavailable
 
 T = TypeVar("T")
+
+WRITER_ID = re.compile("[0-9a-f]{32}")
+"""The name of a writer, which is also that of the file that it locks: what has another one is none."""
 
 RECORD, CHECKPOINT = 0, 1
 """Kinds of entries. A third, the note of pruning, is never written here."""
@@ -22,9 +27,17 @@ RECORD, CHECKPOINT = 0, 1
 class ChainEnded(StoreUnavailable):
     """The writer was taken for dead: its calls are closed, and no record may be added to its chain."""
 
-    def __init__(self, writer: str) -> None:
+    def __init__(self, writer: str, why: str = "") -> None:
         self.writer = writer
-        super().__init__(f"another process took writer {writer} for dead, and has ended its chain")
+        super().__init__(why or f"another process took writer {writer} for dead, and has ended its chain")
+
+
+class ChainTaken(ChainEnded):
+    """The writer's chain is not where it left it, and nothing that it signed says so: it is left to whoever wrote
+    there, and another one is begun."""
+
+    def __init__(self, writer: str) -> None:
+        super().__init__(writer, f"the chain of writer {writer} was changed by somebody else, and is left")
 
 
 class ChainMoved(StoreUnavailable):
@@ -70,11 +83,21 @@ class Change(NamedTuple):
     certificates: Mapping[str, bytes] = {}
 
 
-class Claimed(NamedTuple):
-    """How many open calls were found; and of one that was claimed the payload of its decision (None if it is gone)."""
+class OpenCall(NamedTuple):
+    """A call that is said to be open, and the entry that it is filed with as its decision: None if there is none, or it
+    is damaged. `call` is "" for what is no text."""
 
-    found: int
-    payload: bytes | None = None
+    call: str
+    decision: Stored | None
+
+
+class Others(NamedTuple):
+    """Writers that have not ended: those `found` that may have died, which of those that were left `still` are there,
+    and how many have names that no writer has."""
+
+    found: Sequence[str]
+    still: Sequence[str]
+    odd: int = 0
 
 
 class LogTables(Protocol):
@@ -84,26 +107,39 @@ class LogTables(Protocol):
         """Add a writer, unless it exists."""
         ...
 
-    async def find_others(self, name: str) -> Sequence[str]:
-        """Return the other writers that have not ended, and may have died; say that this one lives. Raises
-        `ChainEnded`."""
+    async def find_others(self, name: str, left: Sequence[str]) -> Others:
+        """Return the other writers that have not ended, and may have died; say that this one lives. Those that were
+        `left` are not looked at, and others may have them. Raises `ChainEnded`."""
         ...
 
     async def end_of(self, name: str) -> ChainEnd:
-        """Return the end of a chain; a writer that is not there is added."""
+        """Return the end of a chain, as its row has it; a writer that is not there is added."""
+        ...
+
+    async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
+        """Return the same as it is now, with the chain's newest entry. Raises `AttestationError` for one that is
+        damaged."""
         ...
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
         """Return those of these calls that are open, and this writer's to close."""
         ...
 
-    async def open_calls(self, name: str, most: int) -> Sequence[tuple[str, object]]:
-        """Return some of a writer's open calls, each with the payload of its decision (None if it is gone)."""
+    async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
+        """Return a writer's open calls after that one, in the order of their ids, at most so many."""
         ...
 
-    async def claim(self, name: str, resume: bytes) -> Claimed:
-        """Make the open call that is found by `resume` this writer's to close, whosever it was, if it is the only
-        one."""
+    async def payloads_of(self, calls: Sequence[str], most: int) -> Sequence[bytes]:
+        """Return what is recorded of calls, wherever it lies: at most so many payloads, maybe some of others."""
+        ...
+
+    async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
+        """Return the open calls that are found by `resume`: all that matters is whether there are several."""
+        ...
+
+    async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
+        """Make an open call this writer's to close, whosever it was. Raises `ChainMoved` if it is not found so any
+        more."""
         ...
 
     async def write(self, change: Change) -> None:
@@ -116,10 +152,6 @@ class LogTables(Protocol):
 
     async def end(self, name: str) -> bool:
         """End a writer unless it has open calls, and return whether it has ended."""
-        ...
-
-    async def signed_head(self, name: str) -> Head | None:
-        """Return a writer's head if a checkpoint has signed it, else None."""
         ...
 
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from accredit.attest import LogSigner
 from accredit.errors import StoreUnavailable
 from accredit.limits import STORE_WAIT_SECONDS
+from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.file_tables import FileTables
 from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogPlace, Request
-from accredit.stores.audit_log.tables import at_once
-from accredit.stores.audit_log.transactions import records_a_turn
+from accredit.stores.audit_log.tables import ChainEnd, at_once
 from accredit.stores.postgres.log_writer import DatabaseWriter
 from accredit.stores.sqlite.worker import Worker
 
@@ -25,17 +25,22 @@ class FileThread:
 
     def __init__(self, place: FileLog, signer: LogSigner) -> None:
         self.place: LogPlace = place
-        self.turn_records = records_a_turn(signer)
-        self._signer = signer
+        self._author = Author(signer, place.gateway, place.trusted)
+        self.turn_records = self._author.turn_records
         self._worker = Worker(place.path, place.synchronous, awaited=place.synchronous == "FULL")
 
     async def run(self, request: Request[T]) -> T:
         """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
 
-        def job(connection: sqlite3.Connection) -> T:
-            return at_once(request.run(FileTables(connection), self._signer))
+        author = self._author
 
-        return await self._worker.run(job)
+        def job(connection: sqlite3.Connection) -> tuple[T, ChainEnd | None]:
+            author.take_written()  # what was rolled back
+            return at_once(request.run(FileTables(connection), author)), author.take_written()
+
+        answer, written = await self._worker.run(job)
+        author.settle(written)
+        return answer
 
     async def aclose(self) -> None:
         """End the thread after its requests, or abandon it if it hangs."""
@@ -47,8 +52,8 @@ class DatabaseThread:
 
     def __init__(self, place: DatabaseLog, signer: LogSigner) -> None:
         self.place: LogPlace = place
-        self.turn_records = records_a_turn(signer)
         self._writer = DatabaseWriter(place, signer)
+        self.turn_records = self._writer.turn_records
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
 

@@ -4,32 +4,30 @@ A transaction that is rolled back leaves no trace: the next one is numbered as i
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from accredit.attest import (
     CallDecision,
     CallRecord,
-    LogSigner,
+    Head,
     Outcome,
+    Place,
+    Statement,
     decision_payload,
-    decode_statement,
     outcome_payload,
     unknown_payload,
 )
 from accredit.errors import AttestationError
-from accredit.limits import RECORDS_A_TURN, RECORDS_A_TURN_ELSEWHERE
+from accredit.limits import CLOSED_AT_ONCE, RECORDS_OF_A_CALL
 from accredit.stores.audit_log.appender import Tail
-from accredit.stores.audit_log.tables import ChainEnd, ChainEnded, Change, Claimed, LogTables
+from accredit.stores.audit_log.author import Author, Proved, Said, check_end, ended_in
+from accredit.stores.audit_log.tables import ChainEnded, ChainTaken, Change, LogTables, OpenCall
 
 CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
 """The detail of an `unknown` outcome."""
 NOT_OPEN = "the call is not open: its outcome is on record already, or another process has closed it"
 """Why an outcome was not recorded."""
-
-
-def records_a_turn(signer: LogSigner) -> int:
-    """Return how many records are written in one turn."""
-    return RECORDS_A_TURN if signer.records is None else RECORDS_A_TURN_ELSEWHERE
 
 
 class Event(NamedTuple):
@@ -40,62 +38,150 @@ class Event(NamedTuple):
     outcome: Outcome | None = None
 
 
+class Claimed(NamedTuple):
+    """How many open calls were found; and of one that was claimed the payload of its decision, or why it was not."""
+
+    found: int
+    payload: bytes | None = None
+    fault: str = ""
+
+
+class Closed(NamedTuple):
+    """How far open calls were looked at: the last one's id, None if that were all. `faults` of them were not closed,
+    the first for the reason `fault`."""
+
+    after: str | None
+    faults: int = 0
+    fault: str = ""
+
+
+class Signed(NamedTuple):
+    """A chain's head that an entry covers (None if it has no record), or why it was not signed."""
+
+    head: Head | None
+    fault: str = ""
+
+
 class Chain(NamedTuple):
-    """One writer's chain, and its signer. Each method is one transaction, and raises `ChainEnded` if the writer was
-    taken for dead: its calls are closed, so no call of it may be opened."""
+    """One writer's chain, and who writes it. Each method is one transaction, and raises `ChainEnded` if the writer was
+    taken for dead: its calls are closed, so no call of it may be opened; or if the chain is not where it was left."""
 
     name: str
-    signer: LogSigner
+    author: Author
 
     async def turn(self, tables: LogTables, number: int, events: Sequence[Event]) -> list[str | None]:
         """Append events; return, for each, why it was not recorded, or None. Turns are numbered from 1.
 
-        Of a turn that was written before, or a later one, nothing is appended: a store that did not answer in time may
-        still have written it. Something else is written then, for what is only read may be on one machine alone.
+        Of a turn that was written before nothing is appended: a store that did not answer in time may still have
+        written it. Something else is written then, for what is only read may be on one machine alone.
         """
-        end = await self._end(tables)
-        if end.turn >= number:
+        proved = await self._end(tables)
+        if self.author.was_written(proved.end, number, map(_about, events)):
             await tables.touch(self.name)
             return [None] * len(events)
         outcomes = [each.decided.call.id for each in events if each.outcome is not None]
         is_open = await tables.open_among(self.name, outcomes) if outcomes else set[str]()
-        turn = _Turn(Tail(end, self.signer), is_open)
+        turn = _Turn(Tail(proved, self.author.signer), is_open)
         errors = [turn.append(event) for event in events]
-        await tables.write(turn.change(number, events))
+        await self._write(tables, turn.change(number, events), turn=True)
         return errors
 
-    async def close_calls(self, tables: LogTables, name: str, now_ms: int, policy_digest: str) -> bool:
-        """Close calls that a writer left open as `unknown`, at most one turn's worth; return True when none is left.
+    async def close_calls(self, tables: LogTables, name: str, after: str, now_ms: int, policy_digest: str) -> Closed:
+        """Close calls that a writer left open as `unknown`, at most one turn's worth of those after one. What is not
+        open by its decision's own record (`author`, rule 3) stays as it is.
 
         `policy_digest` is for calls whose decisions don't name one.
         """
-        tail = Tail(await self._end(tables), self.signer)
-        most = records_a_turn(self.signer)
-        left = await tables.open_calls(name, most)
-        for _, payload in left:
-            _close_call(tail, payload, now_ms, policy_digest)
-        if left:
-            await tables.write(tail.change(closed=[call for call, _ in left], closed_of=name))
-        return len(left) < most
+        tail = Tail(await self._end(tables), self.author.signer)
+        found = await tables.open_calls(name, after, CLOSED_AT_ONCE)
+        closed, faults = list[str](), list[str]()
+        for call, decided in (await self._judged(tables, found)).items():
+            if isinstance(decided, str):
+                faults.append(decided)
+            else:
+                tail.append(partial(_unknown, *decided, now_ms=now_ms, policy_digest=policy_digest), now_ms)
+                closed.append(call)
+        if closed:
+            await self._write(tables, tail.change(closed=closed, closed_of=name))
+        last = found[-1].call if len(found) == CLOSED_AT_ONCE else None
+        return Closed(last or None, len(faults), faults[0] if faults else "")
 
     async def claim(self, tables: LogTables, resume: bytes) -> Claimed:
-        """Take over the open call that is found by `resume`."""
+        """Take over the open call that is found by `resume`, if there is one, and it is open by its decision's own
+        record."""
         await self._end(tables)
-        return await tables.claim(self.name, resume)
+        found = await tables.open_by(resume)
+        if len(found) != 1:
+            return Claimed(len(found))
+        (open_call,) = found
+        decided = (await self._judged(tables, found))[open_call.call]
+        if isinstance(decided, str):
+            return Claimed(1, fault=decided)
+        await tables.claim(self.name, open_call, resume)
+        return Claimed(1, open_call.decision.envelope.payload if open_call.decision is not None else None)
 
-    async def checkpoint(self, tables: LogTables, name: str, now_ms: int) -> None:
-        """Append a checkpoint of a writer's chain, its own or another's, unless its head has one."""
-        end = await self._end(tables) if name == self.name else await tables.end_of(name)
-        if end.records > end.checkpointed and not end.over:
-            tail = Tail(end, self.signer)
+    async def checkpoint(self, tables: LogTables, name: str, now_ms: int) -> Signed:
+        """Append a checkpoint of a writer's chain, its own or another's, unless its head has one; return the head. Of
+        another's the last entry says where it ends (`author`, rule 2)."""
+        own = await self._end(tables)
+        proved = own
+        if name != self.name:
+            try:
+                proved = check_end(*await tables.newest_of(name), self.author.keys)
+            except AttestationError as error:
+                return Signed(None, str(error))
+        end = proved.end
+        if not end.records:
+            return Signed(None)
+        is_covered = proved.covered == end.records
+        if not is_covered and not end.over:
+            tail = Tail(proved, self.author.signer)
             tail.checkpoint(now_ms)
-            await tables.write(tail.change())
+            await self._write(tables, tail.change())
+            is_covered = True
+        elif is_covered and end.checkpointed != end.records and not end.over:
+            await self._write(tables, Change(end, end._replace(checkpointed=end.records), []))
+        return Signed(Head(name, end.records, end.head) if is_covered else None)
 
-    async def _end(self, tables: LogTables) -> ChainEnd:
+    async def _judged(
+        self, tables: LogTables, calls: Sequence[OpenCall]
+    ) -> dict[str, tuple[Statement, CallRecord] | str]:
+        """Return, of each call that is said to be open, its decision, or why it is not open (`author`, rule 3)."""
+        judged: dict[str, tuple[Statement, CallRecord] | str] = {}
+        for each in calls:
+            try:
+                judged[each.call] = self.author.check_open(each)
+            except AttestationError as error:
+                judged[each.call] = str(error)
+        good = [call for call, decided in judged.items() if not isinstance(decided, str)]
+        most = RECORDS_OF_A_CALL * len(good)
+        payloads = await tables.payloads_of(good, most)
+        ended = ended_in(payloads)
+        for call in good:
+            if call in ended:
+                judged[call] = "what came of it is on record already"
+            elif len(payloads) >= most:
+                judged[call] = "more records name it than a call has"
+        return judged
+
+    async def _end(self, tables: LogTables) -> Proved:
+        """Return the end of the writer's own chain."""
         end = await tables.end_of(self.name)
         if end.over:
             raise ChainEnded(self.name)
-        return end
+        remembered = self.author.remembered(end)
+        if remembered is not None:
+            return remembered
+        try:
+            end, newest = await tables.newest_of(self.name)
+        except AttestationError:
+            raise ChainTaken(self.name) from None
+        return self.author.go_on(end, newest)
+
+    async def _write(self, tables: LogTables, change: Change, *, turn: bool = False) -> None:
+        await tables.write(change)
+        if change.after.name == self.name:
+            self.author.wrote(change.after, turn=turn)
 
 
 class _Turn:
@@ -144,12 +230,9 @@ class _Turn:
         )
 
 
-def _close_call(tail: Tail, payload: object, now_ms: int, policy_digest: str) -> None:
-    # A damaged record can't be closed, and must not keep a writer from starting. `log verify` reports it.
-    try:
-        decision = decode_statement(payload if isinstance(payload, bytes) else b"")
-    except AttestationError:
-        return
-    record = decision.predicate
-    if isinstance(record, CallRecord):
-        tail.append(lambda place: unknown_payload(decision, record, CUT_OFF, place, now_ms, policy_digest), now_ms)
+def _about(event: Event) -> Said:
+    return event.decided.call.id, "decision" if event.outcome is None else "outcome"
+
+
+def _unknown(decision: Statement, record: CallRecord, place: Place, *, now_ms: int, policy_digest: str) -> bytes:
+    return unknown_payload(decision, record, CUT_OFF, place, now_ms, policy_digest)

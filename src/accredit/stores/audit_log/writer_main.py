@@ -19,6 +19,7 @@ from typing import Any
 from accredit.attest import LogSigner
 from accredit.base.deferred import load
 from accredit.errors import AccreditError
+from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.channel import (
     LENGTH,
     decode_opening,
@@ -55,13 +56,16 @@ def main(descriptor: int) -> None:
 
 
 def _serve_file(channel: socket.socket, frames: BufferedReader, place: FileLog, signer: LogSigner) -> None:
-    database = Database(place.path, place.synchronous)
+    database, author = Database(place.path, place.synchronous), Author(signer, place.gateway, place.trusted)
 
     def answer(request: AnyRequest, deadline: float) -> object:
         def job(connection: sqlite3.Connection) -> object:
-            return at_once(request.run(FileTables(connection), signer))
+            author.take_written()  # what was rolled back
+            return at_once(request.run(FileTables(connection), author))
 
-        return database.transact_waiting(job, writes=True, deadline=deadline)
+        answered = database.transact_waiting(job, writes=True, deadline=deadline)
+        author.settle(author.take_written())
+        return answered
 
     with contextlib.closing(database):
         channel.sendall(encode_answer(None))
@@ -103,7 +107,7 @@ def _any(request: AnyRequest) -> Any:
 
 
 def _failure(error: AccreditError) -> bytes:
-    return encode_ended(error.writer) if isinstance(error, ChainEnded) else encode_failure(str(error))
+    return encode_ended(error) if isinstance(error, ChainEnded) else encode_failure(str(error))
 
 
 def _next(frames: BufferedReader) -> bytes | None:

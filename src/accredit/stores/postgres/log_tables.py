@@ -9,17 +9,31 @@
    long, so that after a failure of the database the others have time to come back.
 """
 
+# ruff: noqa: S608 - statements are made of constants
+
 from collections.abc import Sequence
 from time import monotonic
+from typing import Any
 
-from accredit.attest import Head
+from accredit.attest import Stored
 from accredit.attest.statements import GENESIS
 from accredit.base.caching import RecentlyUsed
+from accredit.errors import AttestationError
 from accredit.limits import LOG_BURIED_AT_ONCE, MAX_RECORDED_CHAINS
 from accredit.stores.audit_log.members import kept
+from accredit.stores.audit_log.reading import damaged, key_range, numbered
 from accredit.stores.audit_log.requests import DatabaseLog
-from accredit.stores.audit_log.tables import ChainEnd, ChainEnded, ChainMoved, Change, Claimed, NewEntry
-from accredit.stores.postgres.driver import Connection, DatabaseFailed
+from accredit.stores.audit_log.tables import (
+    ChainEnd,
+    ChainEnded,
+    ChainMoved,
+    Change,
+    NewEntry,
+    OpenCall,
+    Others,
+)
+from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
+from accredit.stores.postgres.schema import CALL_KEY
 
 NO_PARTITION, DIVISION_BY_ZERO = "23514", "22012"
 
@@ -30,23 +44,31 @@ _END = "SELECT name, writer, records, head, checkpointed, turn, over FROM log_wr
 _BEAT = "UPDATE log_writers SET beat = clock_timestamp() WHERE name = $1 AND NOT over RETURNING writer"
 _SILENT = """
 SELECT name FROM log_writers WHERE NOT over AND name <> $1 AND beat < clock_timestamp() - make_interval(secs => $2)
-ORDER BY beat LIMIT $3"""
+AND name ~ '^[0-9a-f]{32}$' AND name <> ALL($4::text[]) ORDER BY beat LIMIT $3"""
+_STILL = "SELECT name FROM log_writers WHERE NOT over AND name = ANY($1::text[])"
+_ODD = "SELECT count(*) FROM log_writers WHERE NOT over AND name !~ '^[0-9a-f]{32}$'"
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('accredit log writer ' || $1, 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('accredit log writer ' || $1, 0))"
 _OPEN_AMONG = "SELECT call FROM log_open JOIN log_writers USING (writer) WHERE name = $1 AND call = ANY($2::text[])"
-_OPEN_CALLS = """
-SELECT o.call, e.payload FROM log_open o JOIN log_writers w USING (writer)
+_SHOWN = "d.name, e.number, k.id, e.payload, e.ed25519, e.ml_dsa_65, e.members"
+_OPEN = f"""
+SELECT o.call, {_SHOWN} FROM log_open o
 LEFT JOIN log_entries e ON (e.writer, e.kind, e.number, e.day) = (o.decided_by, 0, o.number, o.day)
-WHERE w.name = $1 LIMIT $2"""
+LEFT JOIN log_writers d ON d.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key WHERE"""
+_OPEN_CALLS = f"""{_OPEN} o.writer = (SELECT writer FROM log_writers WHERE name = $1) AND o.call > $2
+ORDER BY o.call LIMIT $3"""
+_OPEN_BY = f"{_OPEN} o.resume = $1 LIMIT 8"
+_LAST = "(SELECT * FROM log_entries WHERE writer = d.writer AND kind = {} ORDER BY number DESC LIMIT 1)"
+# A checkpoint or a note comes after the record of its number.
+_NEWEST = f"""
+SELECT d.name, d.writer, d.records, d.head, d.checkpointed, d.turn, d.over, {_SHOWN} FROM log_writers d
+LEFT JOIN LATERAL (
+  SELECT * FROM ({" UNION ALL ".join(map(_LAST.format, (0, 1, 2)))}) AS last ORDER BY number DESC, kind DESC LIMIT 1
+) AS e ON true LEFT JOIN log_keys k ON k.key = e.key WHERE d.name = $1"""
+_OF_CALL = f"SELECT payload FROM log_entries WHERE kind = 0 AND {CALL_KEY} = ANY($1::bytea[]) LIMIT $2"
 _CLAIM = """
-WITH mine AS (SELECT writer FROM log_writers WHERE name = $1 AND NOT over FOR UPDATE),
-claimed AS (
-  UPDATE log_open o SET writer = mine.writer FROM mine
-  WHERE o.resume = $2 AND (SELECT count(*) FROM log_open WHERE resume = $2) = 1
-  RETURNING o.decided_by, o.number, o.day)
-SELECT (SELECT count(*) FROM log_open WHERE resume = $2), (
-  SELECT e.payload FROM claimed c
-  JOIN log_entries e ON (e.writer, e.kind, e.number, e.day) = (c.decided_by, 0, c.number, c.day))"""
+WITH mine AS (SELECT writer FROM log_writers WHERE name = $1 AND NOT over FOR UPDATE)
+UPDATE log_open o SET writer = mine.writer FROM mine WHERE o.call = $2 AND o.resume = $3 RETURNING o.call"""
 _WRITE = """
 WITH moved AS (
   UPDATE log_writers SET records = $2, head = $3, checkpointed = $4, turn = $5
@@ -73,7 +95,6 @@ _LOCK_ROW = "SELECT over FROM log_writers WHERE name = $1 FOR UPDATE"
 _END_IT = """
 UPDATE log_writers w SET over = true WHERE name = $1 AND NOT EXISTS (SELECT FROM log_open o WHERE o.writer = w.writer)
 RETURNING writer"""
-_HEAD = "SELECT records, head FROM log_writers WHERE name = $1 AND records = checkpointed AND records > 0"
 
 
 class DatabaseTables:
@@ -108,17 +129,24 @@ class DatabaseTables:
             self._locked.add(name)
         return True
 
-    async def find_others(self, name: str) -> Sequence[str]:
+    async def find_others(self, name: str, left: Sequence[str]) -> Others:
         """Return those that are dead (rule 4). Nobody else takes them for dead meanwhile: their locks are held."""
         if not await self.connection.fetch(_BEAT, name):
             await self._check_not_over(name)
         await self.lock(name)
+        for other in left:
+            await self._unlock(other)
+        ((odd,),) = await self.connection.fetch(_ODD)
+        still = [row[0] for row in await self.connection.fetch(_STILL, left)] if left else []
+        return Others(await self._dead(name, left), still, odd)
+
+    async def _dead(self, name: str, left: Sequence[str]) -> list[str]:
         silence = self._place.silent_seconds
         if monotonic() - self._since < silence:
             return []
-        found = [row[0] for row in await self.connection.fetch(_SILENT, name, silence, LOG_BURIED_AT_ONCE)]
-        dead = [other for other in found if await self.lock(other)]
-        still = {row[0] for row in await self.connection.fetch(_SILENT, name, silence, LOG_BURIED_AT_ONCE)}
+        asked = (_SILENT, name, silence, LOG_BURIED_AT_ONCE, left)
+        dead = [row[0] for row in await self.connection.fetch(*asked) if await self.lock(row[0])]
+        still = {row[0] for row in await self.connection.fetch(*asked)}
         for other in dead:
             if other not in still:  # it was back before it was locked
                 await self._unlock(other)
@@ -140,14 +168,31 @@ class DatabaseTables:
             return set(calls)
         return {row[0] for row in await self.connection.fetch(_OPEN_AMONG, name, calls)}
 
-    async def open_calls(self, name: str, most: int) -> Sequence[tuple[str, object]]:
-        """Return some of a writer's open calls."""
-        return [(call, payload) for call, payload in await self.connection.fetch(_OPEN_CALLS, name, most)]
+    async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
+        """Both are of one moment, as they are read by one statement."""
+        await self.end_of(name)
+        (row,) = await self.connection.fetch(_NEWEST, name)
+        end, (writer, number, *entry) = ChainEnd(*row[:7]), row[7:]
+        self._ends[name] = end
+        return end, None if number is None else _stored((writer, number, *entry))
 
-    async def claim(self, name: str, resume: bytes) -> Claimed:
-        """Make an open call this writer's, in one statement."""
-        (row,) = await self.connection.fetch(_CLAIM, name, resume)
-        return Claimed(*row)
+    async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
+        """Return some of a writer's open calls."""
+        return [_open(row) for row in await self.connection.fetch(_OPEN_CALLS, name, after, most)]
+
+    async def payloads_of(self, calls: Sequence[str], most: int) -> Sequence[bytes]:
+        """Return them by the index of each day: under which one lies somebody may have chosen."""
+        keys = [key_range(call)[0] for call in calls]
+        return [row[0] for row in await self.connection.fetch(_OF_CALL, keys, most)] if keys else []
+
+    async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
+        """Return some of them."""
+        return [_open(row) for row in await self.connection.fetch(_OPEN_BY, resume)]
+
+    async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
+        """Make an open call this writer's."""
+        if not await self.connection.fetch(_CLAIM, name, open_call.call, resume):
+            raise ChainMoved(f"{self._place.name}: a call is not open any more")
 
     async def write(self, change: Change) -> None:
         """Write all of a change, or nothing (rules 1 and 2)."""
@@ -187,11 +232,6 @@ class DatabaseTables:
             await self._unlock(name)
         return ended
 
-    async def signed_head(self, name: str) -> Head | None:
-        """Return a writer's head if it is signed."""
-        rows = await self.connection.fetch(_HEAD, name)
-        return Head(name, *rows[0]) if rows else None
-
     async def make_days(self) -> None:
         """Have tables for the entries of the days to come."""
         await self.connection.fetch("SELECT log_make_days()")
@@ -225,6 +265,23 @@ class DatabaseTables:
         if name in self._locked:
             self._locked.discard(name)
             await self.connection.fetch(_UNLOCK, name)
+
+
+def _open(row: Row) -> OpenCall:
+    call, *entry = row
+    try:
+        decision = _stored(tuple(entry)) if entry[0] is not None else None
+    except AttestationError:
+        decision = None
+    return OpenCall(call, decision)
+
+
+def _stored(row: tuple[Any, ...]) -> Stored:
+    """Return the entry that a row has. Raises `AttestationError`."""
+    entry = numbered(0, *row).entry
+    if not isinstance(entry, Stored):
+        raise damaged(f"{row[0]}/{row[1]}")
+    return entry
 
 
 def _signed(entries: Sequence[NewEntry]) -> tuple[list[object], ...]:

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from accredit.attest import LogSigner
 from accredit.errors import AccreditError
 from accredit.limits import LOG_MAKE_DAYS_SECONDS
+from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.requests import DatabaseLog, LogPlace, Request
 from accredit.stores.audit_log.tables import ChainMoved
-from accredit.stores.audit_log.transactions import records_a_turn
 from accredit.stores.postgres.driver import Connection, DatabaseFailed
 from accredit.stores.postgres.log_tables import DatabaseTables
 from accredit.stores.postgres.worker import Batch, Worker
@@ -30,9 +30,9 @@ class DatabaseWriter:
 
     def __init__(self, place: DatabaseLog, signer: LogSigner) -> None:
         self.place: LogPlace = place
-        self.turn_records = records_a_turn(signer)
+        self._author = Author(signer, place.gateway, place.trusted)
+        self.turn_records = self._author.turn_records
         self._place = place
-        self._signer = signer
         self._worker = Worker(place.database, self._tend)
         self._requests = Batch(self._run_each, False)
         self._tables: DatabaseTables | None = None
@@ -69,11 +69,14 @@ class DatabaseWriter:
             await self._tables.lock(request.writer)
         try:
             try:
-                return await request.run(self._tables, self._signer)
+                answer = await request.run(self._tables, self._author)
             except ChainMoved:
                 self._tables.forget()
-                return await request.run(self._tables, self._signer)
+                answer = await request.run(self._tables, self._author)
         except DatabaseFailed:
             raise
         except AccreditError as error:
             return error
+        finally:
+            self._author.settle(self._author.take_written())
+        return answer

@@ -73,9 +73,9 @@ def test_a_turn_arrives_with_all_that_is_to_be_recorded(happened: list[Event], n
     "request_",
     [
         Begin(WRITER),
-        Look(WRITER),
+        Look(WRITER, ["ab" * 16]),
         Touch(WRITER),
-        CloseCalls(WRITER, "cd" * 16, 7, "ef" * 32),
+        CloseCalls(WRITER, "cd" * 16, 7, "ef" * 32, "ab" * 16),
         Sign(WRITER, "cd" * 16, 7),
         End(WRITER, "cd" * 16),
     ],
@@ -119,7 +119,11 @@ def test_the_opening_arrives__and_does_not_show_the_key() -> None:
         "required",
         password_file=Path("/p/\udcff"),
     )
-    for place in (FileLog(Path("/a/\udcff.db"), "NORMAL"), DatabaseLog(database, "gateway", "host")):
+    keys = (gateway()[1], gateway("other")[1])
+    for place in (
+        FileLog(Path("/a/\udcff.db"), "NORMAL", "gateway", keys),
+        DatabaseLog(database, "gateway", "host", trusted=keys),
+    ):
         opening = Opening(place, signer.id, signer.ed25519, signer.ml_dsa_65)
         assert decode_opening(body_of(encode_opening(opening))) == opening
         assert repr(signer.ed25519)[2:-1] not in repr(opening)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tests.world.children import children
 from tests.world.logs import Log, by_process, in_short, records_in
 from tests.world.recorded import verified
-from tests.world.records import OK, decided, gateway
+from tests.world.records import GATEWAY, OK, decided, gateway
 from tests.world.running import run
 
 from accredit.attest import RecordSigner
@@ -96,7 +96,7 @@ def test_that_a_process_was_replaced_is_told(path: Path, monkeypatch: pytest.Mon
     told = list[int | None]()
 
     async def main() -> None:
-        process = LogProcess(FileLog(path), SIGNER, on_replaced=told.append)
+        process = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER, on_replaced=told.append)
         await process.run(Begin(WRITER))
         os.kill(writing(), signal.SIGKILL)
         for _ in range(2):  # the first one may still be asked of the dead one
@@ -184,7 +184,7 @@ def test_a_request_that_nobody_waits_for_any_more_is_not_done(tmp_path: Path) ->
     thread = Thread(target=log_writer.main, args=(theirs.detach(),))
     thread.start()
     with ours:
-        ours.sendall(encode_opening(replace(OPENING, place=FileLog(path))))
+        ours.sendall(encode_opening(replace(OPENING, place=FileLog(path, gateway=GATEWAY))))
         ours.sendall(encode_request(Begin(WRITER), time.monotonic() - 1))
         ours.sendall(encode_request(Touch(WRITER), time.monotonic() + 60))
         ours.sendall(b"\xff\0")  # a frame that is cut off is no request
@@ -243,9 +243,9 @@ def test_the_key_is_in_no_process_list__and_no_descriptor_is_the_processes_but_i
 
 
 def test_another_signer_is_not_handed_to_a_process__its_key_is_not_ours_to_tell(path: Path) -> None:
-    other = RecordSigner("other", lambda message: SIGNER.record(message).signatures[0])
+    other = RecordSigner("other", lambda message: SIGNER.record(message).signatures[0], lambda *_: None)
     with pytest.raises(ValueError, match="another signer"):
-        LogProcess(FileLog(path), replace(SIGNER, records=other))
+        LogProcess(FileLog(path, gateway=GATEWAY), replace(SIGNER, records=other))
 
 
 def test_no_process_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_no_process_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_no_descriptor_for_a_process_is_a_refusal(path: Path) -> None:
     async def main() -> None:
-        process = LogProcess(FileLog(path), SIGNER)
+        process = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         lowest = os.dup(0)
         os.close(lowest)
@@ -289,11 +289,11 @@ def test_a_program_that_is_not_ours_is_a_refusal(path: Path, monkeypatch: pytest
 
 def test_a_log_that_was_closed_starts_no_process(path: Path) -> None:
     async def main() -> None:
-        each = LogProcess(FileLog(path), SIGNER)
+        each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
         await each.aclose()
         with pytest.raises(StoreUnavailable, match="was closed"):
             await each.run(Touch(WRITER))
-        each = LogProcess(FileLog(path), SIGNER)
+        each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
         await each.run(Begin(WRITER))
         await each.aclose()
         with pytest.raises(StoreUnavailable, match="was closed"):
@@ -304,7 +304,7 @@ def test_a_log_that_was_closed_starts_no_process(path: Path) -> None:
 
 def test_too_many_requests_at_once_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        each = LogProcess(FileLog(path), SIGNER)
+        each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
         await each.run(Begin(WRITER))
         os.kill(writing(), signal.SIGSTOP)
         monkeypatch.setattr(log_process, "MAX_STORE_JOBS", 3)

@@ -16,7 +16,7 @@ from accredit.errors import StoreUnavailable
 from accredit.limits import CHECKPOINT_RECORDS
 from accredit.stores.audit_log.requests import Begin, CloseCalls, End, Look, Sign, Touch, Turn, encoded
 from accredit.stores.audit_log.tables import ChainEnded
-from accredit.stores.audit_log.transactions import NOT_OPEN, Event
+from accredit.stores.audit_log.transactions import NOT_OPEN, Closed, Event, Signed
 from accredit.stores.postgres import worker as module
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.log_writer import DatabaseWriter
@@ -127,8 +127,8 @@ def test_a_writer_that_was_ended_by_another_one_adds_nothing__also_not_on_what_i
         for each, name in ((one, ONE), (other, OTHER)):
             await each.run(Begin(name))
         await one.run(turn(1, *begun(call)))
-        assert await other.run(CloseCalls(OTHER, ONE, NOW_MS, POLICY))
-        assert await other.run(Sign(OTHER, ONE, NOW_MS)) == Head(ONE, 1, (await head_of(server, database)))
+        assert await other.run(CloseCalls(OTHER, ONE, NOW_MS, POLICY)) == Closed(None)
+        assert await other.run(Sign(OTHER, ONE, NOW_MS)) == Signed(Head(ONE, 1, (await head_of(server, database))))
         assert await other.run(End(OTHER, ONE))
         for late in (turn(2, *ended(call)), turn(2, *begun(decided())), Touch(ONE), Look(ONE), Sign(ONE, ONE, NOW_MS)):
             with pytest.raises(ChainEnded):
@@ -195,21 +195,21 @@ def test_a_writer_is_dead_that_is_silent_and_holds_no_lock__not_one_of_which_onl
         await other.run(Begin(OTHER))
         server.run(silent, database=database.database)
         await asyncio.sleep(place_in(database).silent_seconds)  # it has to be connected as long
-        assert await other.run(Look(OTHER)) == []  # it is silent, and connected
-        assert await one.run(Look(ONE)) == []
+        assert (await other.run(Look(OTHER))).found == []  # it is silent, and connected
+        assert (await one.run(Look(ONE))).found == []
         await one.aclose()
         server.run(
             f"UPDATE log_writers SET beat = beat + interval '1 hour' WHERE name = '{ONE}'", database=database.database
         )
-        assert await other.run(Look(OTHER)) == []  # it is not connected, and was a moment ago
+        assert (await other.run(Look(OTHER))).found == []  # it is not connected, and was a moment ago
         server.run(silent, silent, database=database.database)
-        assert await other.run(Look(OTHER)) == [ONE]
+        assert (await other.run(Look(OTHER))).found == [ONE]
         third = writer(database)
         await third.run(Begin("ef" * 16))
         await asyncio.sleep(place_in(database).silent_seconds)
-        assert await third.run(Look("ef" * 16)) == []  # somebody is at it
+        assert (await third.run(Look("ef" * 16))).found == []  # somebody is at it
         assert await other.run(End(OTHER, ONE))
-        assert await other.run(Look(OTHER)) == []
+        assert (await other.run(Look(OTHER))).found == []
         await other.aclose()
         await third.aclose()
 

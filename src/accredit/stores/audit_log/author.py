@@ -1,0 +1,171 @@
+"""Whoever writes a log: what it signs with, and what of the tables it believes. No I/O.
+
+The tables are written by more than the gateways: what they say is looked at before it is signed or handed on.
+
+1. Its own chain is where it remembers it, or further on by an entry that its own key has signed: an answer may have
+   been lost, or the process that wrote before. Anything else is not its chain any more.
+2. Another's chain ends where its last entry says so, which a key that is trusted has signed: a row only counts.
+3. A call is open if a record of a trusted key says so, of this gateway, at the place where it lies and of the call that
+   it is filed under, whose decision goes on; and if no record says what came of it.
+4. A turn was written before if this process remembers that, or if the last record of the chain is of one of its calls.
+
+Not found here: that a chain was cut at its end, together with its row. Whoever kept a checkpoint finds it.
+"""
+
+import contextlib
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from accredit.attest import (
+    CallRecord,
+    Checkpoint,
+    LogKey,
+    LogSigner,
+    Pruning,
+    RecordKey,
+    Statement,
+    Stored,
+    decode_statement,
+    sha256_hex,
+    verify_envelope,
+)
+from accredit.attest.statements import GENESIS
+from accredit.errors import AttestationError
+from accredit.limits import RECORDS_A_TURN, RECORDS_A_TURN_ELSEWHERE
+from accredit.stores.audit_log.tables import ChainEnd, ChainTaken, OpenCall
+
+Keys = Collection[LogKey | RecordKey]
+Said = tuple[str, str]
+"""What a record is about: its call's id, and its phase."""
+
+
+class Proved(NamedTuple):
+    """A chain's end, as its row has it, and what is known of it beside: how many of its records an entry covers, and
+    what its last record is about (None if its last entry is none)."""
+
+    end: ChainEnd
+    covered: int
+    said: Said | None = None
+
+
+class Author:
+    """One for each writer of a log, as long as it writes. `gateway` is the gateway's id in records, and `trusted` are
+    keys that sign for it beside its own: those of before, and those of the others that share the log."""
+
+    def __init__(self, signer: LogSigner, gateway: str, trusted: Iterable[LogKey | RecordKey] = ()) -> None:
+        self.signer = signer
+        self.gateway = gateway
+        self.keys: Keys = (*trusted, *signer.keys)
+        self._name = ""
+        self._known: Proved | None = None
+        self._pending: ChainEnd | None = None
+        self._written: ChainEnd | None = None
+        self._last: Said | None = None
+        """What the last record was about when the chain was read: on it depends whether its turn is believed."""
+
+    @property
+    def turn_records(self) -> int:
+        """How many records are written in one turn."""
+        return RECORDS_A_TURN if self.signer.records is None else RECORDS_A_TURN_ELSEWHERE
+
+    def remembered(self, end: ChainEnd) -> Proved | None:
+        """Return the end of its own chain if it is where it left it (rule 1)."""
+        if end.name != self._name:
+            self._name, self._known, self._pending, self._last = end.name, None, None, None
+        if self._pending is not None and end == self._pending:
+            return Proved(self._pending, self._pending.checkpointed)
+        return self._known if self._known is not None and end == self._known.end else None
+
+    def go_on(self, end: ChainEnd, newest: Stored | None) -> Proved:
+        """Return the end of its own chain by its last entry (rule 1). Raises `ChainTaken`."""
+        known = self._known
+        try:
+            proved = check_end(end, newest, self.signer.keys)
+        except AttestationError:
+            raise ChainTaken(end.name) from None
+        if known is not None and (known.end.records > end.records or known.end.writer != end.writer):
+            raise ChainTaken(end.name)
+        self._known, self._pending, self._last = proved, None, proved.said or ("", "")
+        return proved
+
+    def was_written(self, end: ChainEnd, number: int, said: Iterable[Said]) -> bool:
+        """Return whether a turn of these records was written before (rule 4)."""
+        return end.turn >= number and (self._last is None or self._last in said)
+
+    def wrote(self, end: ChainEnd, *, turn: bool) -> None:
+        """Note where its own chain ends, if what was written is committed."""
+        self._pending = self._written = end
+        if turn:
+            self._last = None
+
+    def take_written(self) -> ChainEnd | None:
+        """Return what was noted since it was asked last."""
+        written, self._written = self._written, None
+        return written
+
+    def settle(self, written: ChainEnd | None) -> None:
+        """Note that it is committed."""
+        if written is not None and written.name == self._name:
+            self._known = Proved(written, written.checkpointed)
+
+    def check_open(self, open_call: OpenCall) -> tuple[Statement, CallRecord]:
+        """Return the decision on an open call, by its own record (rule 3). Raises `AttestationError`, which says why it
+        is none."""
+        statement, record = decision_on(open_call, self.keys)
+        if record.gateway != self.gateway:
+            raise AttestationError("its decision is another gateway's")
+        return statement, record
+
+
+def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]:
+    """Return the decision that an open call is filed with, by what one entry shows of rule 3. Raises
+    `AttestationError`."""
+    entry = open_call.decision
+    if entry is None:
+        raise AttestationError("the record of its decision is not there, or is damaged")
+    statement = verify_envelope(entry.envelope, keys)
+    record = statement.predicate
+    if not isinstance(record, CallRecord) or record.decision is None:
+        raise AttestationError("it is filed with what is no decision")
+    if entry.place != f"{record.log.writer}/{record.log.sequence}":
+        raise AttestationError("the record of its decision is not where it belongs")
+    if record.call.id != open_call.call:
+        raise AttestationError("it is filed with the decision on another call")
+    if not record.decision.goes_on:
+        raise AttestationError("its decision is a refusal")
+    return statement, record
+
+
+def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
+    """Hold a chain's row against its newest entry (rule 2). Raises `AttestationError`."""
+    if {type(end.records), type(end.checkpointed), type(end.turn)} != {int}:  # SQLite keeps anything anywhere
+        raise AttestationError("its row is damaged")
+    if newest is None:
+        if (end.records, end.head) != (0, GENESIS):
+            raise AttestationError("it has no record that can be found, and its row counts some")
+        return Proved(end, 0)
+    statement = verify_envelope(newest.envelope, keys)
+    said, covered = None, end.records
+    match statement.predicate:
+        case CallRecord() as record:
+            place, head = (record.log.writer, record.log.sequence), sha256_hex(newest.envelope.payload)
+            said, covered = (record.call.id, record.phase), min(max(end.checkpointed, 0), end.records - 1)
+        case Checkpoint() as checkpoint:
+            place, head = (checkpoint.writer, checkpoint.count), statement.sha256
+        case Pruning() as note:
+            place, head = (note.writer, note.last), statement.sha256
+    if newest.place != f"{place[0]}/{place[1]}" or (*place, head) != (end.name, end.records, end.head):
+        raise AttestationError("its last entry is not the one that its row counts")
+    return Proved(end, covered, said)
+
+
+def ended_in(payloads: Iterable[bytes]) -> set[str]:
+    """Return the calls of which one of these says what came of them, whoever has signed it: in doubt nothing is
+    closed (rule 3)."""
+    found: set[str] = set()
+    for payload in payloads:
+        with contextlib.suppress(AttestationError):  # what is no statement says nothing
+            record = decode_statement(payload).predicate
+            if isinstance(record, CallRecord) and record.phase == "outcome":
+                found.add(record.call.id)
+    return found

@@ -1,0 +1,119 @@
+"""Ending the chains of writers: their open calls are closed, and their heads signed. I/O: `writer_locks`, and requests.
+
+1. A writer that lives is left alone: in a file its lock says so, which is asked for here; in a database it was found to
+   be dead, and is locked.
+2. What the log holds is signed only where it verifies (`author`). A writer of whose calls or chain some does not is
+   left: it stays open, is told, and is not looked at again until somebody has ended it: others may trust more keys.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from accredit.attest import Head
+from accredit.limits import MAX_LEFT_WRITERS, MAX_UNVERIFIED_CALLS
+from accredit.stores.audit_log.requests import CloseCalls, End, FileLog, LogPlace, Look, Request, Sign
+from accredit.stores.audit_log.writer_locks import hold_in_time
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Runs a request. Raises `StoreUnavailable`."""
+
+    async def __call__(self, request: Request[T], /) -> T:
+        """Return its answer."""
+        ...
+
+
+class Closing:
+    """One for each log that is written. All of it raises `StoreUnavailable`."""
+
+    def __init__(
+        self,
+        place: LogPlace,
+        run: Run,
+        policy_digest: str,
+        clock: Callable[[], int],
+        on_checkpoint: Callable[[Head], None],
+        on_unverified: Callable[[str], None],
+    ) -> None:
+        """`on_checkpoint` is told each signed head, `on_unverified` once what was left and why."""
+        self._place = place
+        self._run = run
+        self._policy_digest = policy_digest
+        self._clock = clock
+        self._on_checkpoint = on_checkpoint
+        self._on_unverified = on_unverified
+        self._told: Head | None = None
+        self._left: dict[str, str] = {}
+        """Why each writer was left."""
+        self._odd = 0
+
+    @property
+    def left(self) -> int:
+        """How many writers were left."""
+        return len(self._left) + self._odd
+
+    def problem(self) -> str | None:
+        """Return what was left open or unsigned, as it does not verify, in words for people; or None."""
+        if not self.left:
+            return None
+        whose = next((f"{name}: {why}" for name, why in self._left.items()), "one has a name that no writer has")
+        return f"{self.left} writers of the log are left open, as what it holds of them does not verify: {whose}"
+
+    async def look(self, writer: str) -> None:
+        """Say that this writer lives, and end the chains of those that have died."""
+        others = await self._run(Look(writer, list(self._left)))
+        self._left = {name: self._left[name] for name in others.still}
+        if others.odd > self._odd:
+            self._on_unverified("a writer of the log has a name that no writer has: it is left alone")
+        self._odd = others.odd
+        for other in others.found:
+            if len(self._left) >= MAX_LEFT_WRITERS:
+                return
+            await self._end_if_dead(other, writer)
+
+    async def _end_if_dead(self, other: str, writer: str) -> None:
+        if not isinstance(self._place, FileLog):
+            await self.end(other, writer)
+            return
+        life = await hold_in_time(self._place.path, other)
+        if life is not None:
+            with contextlib.closing(life):
+                if await self.end(other, writer):
+                    life.end()
+
+    async def end(self, chain: str, writer: str) -> bool:
+        """Close a chain's calls, sign its head, and end it; return whether all of that was done. A late record of it
+        may still be written meanwhile: then start over."""
+        while True:
+            fault = await self._close_calls(chain, writer)
+            unsigned = await self.sign(writer, chain)
+            if not unsigned and await self._run(End(writer, chain)):
+                self._left.pop(chain, None)
+                return True
+            if fault or unsigned:
+                self._leave(chain, unsigned or fault)
+                return False
+
+    async def sign(self, writer: str, chain: str) -> str:
+        """Make sure that a checkpoint covers a chain, and tell its head; return why that was not done, or ""."""
+        signed = await self._run(Sign(writer, chain, self._clock()))
+        if signed.head is not None and signed.head != self._told:
+            self._told = signed.head
+            self._on_checkpoint(signed.head)
+        return signed.fault
+
+    async def _close_calls(self, chain: str, writer: str) -> str:
+        """Close the calls that a chain's writer left open; return why some were not, or ""."""
+        after: str | None = ""
+        faults, first = 0, ""
+        while after is not None and faults < MAX_UNVERIFIED_CALLS:
+            closed = await self._run(CloseCalls(writer, chain, self._clock(), self._policy_digest, after))
+            after, faults, first = closed.after, faults + closed.faults, first or closed.fault
+        return f"{faults} open calls do not verify: {first}" if faults else ""
+
+    def _leave(self, chain: str, why: str) -> None:
+        self._left[chain] = why
+        self._on_unverified(f"writer {chain} is left open, as what the log holds of it does not verify: {why}")

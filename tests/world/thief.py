@@ -1,0 +1,79 @@
+"""Somebody who may write where the log is and has no key: into its file, or into the database that stands for its
+folder as a user of the gateways' role. I/O: the file, the database."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.world.postgres import a_user, cluster, database_for
+
+from accredit.attest.statements import GENESIS
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.session import run_once
+
+Values = tuple[object, ...]
+
+
+class Thief:
+    """`Thief(path)`: of the log in that file or, where there is none, in the database."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.has_file = path.exists()
+        self._user = "" if self.has_file else a_user("IN ROLE accredit_gateway")
+
+    def run(self, statement: str, *values: object) -> list[Values]:
+        """Runs one statement, with `?` for values."""
+        if self.has_file:
+            with closing(sqlite3.connect(self._path, timeout=10)) as connection, connection:
+                return connection.execute(statement, values).fetchall()
+        for number in range(1, len(values) + 1):
+            statement = statement.replace("?", f"${number}", 1)
+
+        async def run(connection: Connection) -> list[Values]:
+            return [tuple(row) for row in await connection.fetch(statement, *values)]
+
+        with database_for(self._path.parent) as database:
+            return run_once(cluster().named(database.database, self._user), run)
+
+    def add_writer(self, name: str, records: int = 0, head: str = GENESIS) -> None:
+        """A writer that has died, of so many records."""
+        if self.has_file:
+            columns, values = "(name, records, head, checkpointed, turn, over)", "(?, ?, ?, 0, 0, 0)"
+        else:
+            columns = "(name, records, head, checkpointed, turn, over, gateway, host, beat)"
+            values = "(?, ?, ?, 0, 0, false, 'g', 'h', now() - interval '1 hour')"
+        self.run(f"INSERT INTO log_writers {columns} VALUES {values}", name, records, head)
+
+    def add_entry(self, name: str, number: int, payload: bytes, key_id: str, signature: bytes = bytes(64)) -> None:
+        """An entry in a writer's chain, with a signature of zeros."""
+        day = "" if self.has_file else "kind, day, "
+        today = "" if self.has_file else "0, (now() AT TIME ZONE 'UTC')::date, "
+        self.run(
+            f"INSERT INTO log_entries ({day}writer, number, key, payload, ed25519)"
+            f" SELECT {today}w.writer, ?, k.key, ?, ? FROM log_writers w, log_keys k WHERE w.name = ? AND k.id = ?",
+            *(number, payload, signature, name, key_id),
+        )
+
+    def open(self, call: str, name: str, decided_by: str, number: int, resume: bytes | None = None) -> None:
+        """A call that is said to be open, a writer's to close, with the record of its decision."""
+        if self.has_file:
+            columns, of_entry, kind = "(call, writer, entry, resume)", "e.entry", "e.ml_dsa_65 IS NULL"
+        else:
+            columns, of_entry = "(call, writer, decided_by, number, day, resume)", "e.writer, e.number, e.day"
+            kind = "e.kind = 0"
+        self.run(
+            f"INSERT INTO log_open {columns} SELECT ?, w.writer, {of_entry}, ? FROM log_writers w, log_writers d"
+            f" JOIN log_entries e ON e.writer = d.writer AND {kind} WHERE w.name = ? AND d.name = ? AND e.number = ?",
+            *(call, resume, name, decided_by, number),
+        )
+
+    def set(self, name: str, **values: object) -> None:
+        """Other values in a writer's row."""
+        named = ", ".join(f"{each} = ?" for each in values)
+        self.run(f"UPDATE log_writers SET {named} WHERE name = ?", *values.values(), name)
+
+    @property
+    def no(self) -> object:
+        """False, as the store has it."""
+        return 0 if self.has_file else False
