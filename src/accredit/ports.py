@@ -225,6 +225,10 @@ class Records(Protocol):
         """Return what keeps records from being written (for `/readyz` and people), or None."""
         ...
 
+    def unverified(self) -> str | None:
+        """Return what was left open or unsigned, since what the log holds of it does not verify, or None."""
+        ...
+
     async def ready(self) -> bool:
         """Return whether a decision could be recorded now."""
         ...

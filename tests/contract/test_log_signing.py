@@ -15,6 +15,7 @@ from accredit.attest import (
     CallDecision,
     CallRecord,
     Checkpoint,
+    Head,
     LogSigner,
     Place,
     Stored,
@@ -314,3 +315,36 @@ def test_what_another_key_has_signed_is_left_to_whoever_trusts_it(path: Path, mo
     assert (call.call.id, "unknown") in in_short(records_in(path))
     with read(path) as log:
         assert log.verify([KEY, gateway("new")[1]]).valid
+
+
+@FILES
+def test_a_chain_that_was_cut_is_vouched_for_as_it_is_left__and_found_by_a_checkpoint_that_was_kept(path: Path) -> None:
+    """Who may write all of the file takes the end of a chain, and what says that there was one."""
+
+    async def main() -> None:
+        dead = Log(path)
+        for _ in range(3):
+            await dead.call()
+        name = str(dead.records.writer)
+        await dead.records._closing.sign(name, name)
+        await dead.die()
+        (kept,) = dead.heads
+        thief = Thief(path)
+        with read(path) as found:
+            fifth = next(
+                record for each in found.newest_first() if (record := each.record()) and record.log.sequence == 5
+            )
+            last = fifth.log.previous
+        thief.run("DELETE FROM log_entries WHERE number > 4")
+        thief.set(name, records=4, head=last, checkpointed=0)
+        async with Log(path) as log:
+            await log.call()
+            await until(lambda: Head(name, 4, last) in log.heads)
+            assert log.records.unverified() is None
+        with read(path) as found:
+            assert found.verify([KEY]).valid
+            report = found.verify([KEY], [kept])
+        assert report.fault is not None
+        assert "the log ends before it" in report.fault.reason
+
+    run(main())

@@ -252,6 +252,7 @@ def test_calls_that_a_dead_writer_left_open_are_closed_as_unknown_by_a_later_one
     assert not path.exists() or not list((path.parent / "accredit.db-writers").iterdir())
 
 
+@pytest.mark.holds("stores/audit_log/closing", 1)
 def test_calls_of_a_writer_that_is_alive_are_left_alone(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as first, Log(path) as second:

@@ -74,6 +74,9 @@ class Records:
     def problem(self) -> str | None:
         return None
 
+    def unverified(self) -> str | None:
+        return None
+
     async def ready(self) -> bool:
         return True
 

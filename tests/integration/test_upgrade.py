@@ -72,10 +72,6 @@ def test_gateways_run_on_the_tables_of_the_version_before__and_lose_no_call_whil
                     while answered < BEFORE:
                         await asyncio.sleep(0.01)
                     assert [(await ready(each.port))["schema"] for each in both] == [False, False]
-                    # what the version before lacks says so, and what it has goes on
-                    follow = ("log", "follow", "--sink", "siem", "--format", "jsonl", "--to", "sent")
-                    missing = await asyncio.to_thread(accredit, *follow, *store, folder=folder)
-                    assert (missing.returncode, f"schema {VERSION - 1}, not {VERSION}" in missing.stderr) == (2, True)
                     status = await asyncio.to_thread(accredit, "store", "status", *store, folder=folder)
                     assert (status.returncode, "gateways of this version run on it" in status.stdout) == (1, True)
                     migrated = await asyncio.to_thread(accredit, "store", "migrate", *store, folder=folder)

@@ -99,6 +99,9 @@ class FailingRecords:
     def problem(self) -> str | None:
         return "the disk is full"
 
+    def unverified(self) -> str | None:
+        return None
+
     async def ready(self) -> bool:
         return False
 

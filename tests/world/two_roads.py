@@ -74,6 +74,9 @@ class Records:
     def problem(self) -> str | None:
         """Nothing is wrong with it."""
 
+    def unverified(self) -> str | None:
+        """All of it is good."""
+
     async def ready(self) -> bool:
         """It is."""
         return True

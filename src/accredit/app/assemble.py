@@ -21,6 +21,7 @@ from accredit.config import (
     policy_digest,
     read_public_key,
     store_of,
+    trusted_log_keys,
     try_record_signer,
 )
 from accredit.errors import ConfigurationError
@@ -135,9 +136,9 @@ def _records(loaded: Loaded) -> Records | None:
             raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
         case PostgresDatabase() as database:
             check_store(database)
-            place = DatabaseLog(database, gateway_id(loaded), socket.gethostname())
+            place = DatabaseLog(database, gateway_id(loaded), socket.gethostname(), trusted=trusted_log_keys(loaded))
         case SqliteFile(path):
-            place = FileLog(path, "FULL" if durable else "NORMAL", gateway_id(loaded))
+            place = FileLog(path, "FULL" if durable else "NORMAL", gateway_id(loaded), trusted_log_keys(loaded))
     signer = build_log_signer(loaded)
     try_record_signer(loaded)
     return QueuedRecords(

@@ -128,6 +128,7 @@ class Watching:
         metrics, ports = self._metrics, self._ports
         if isinstance(ports.records, QueuedRecords):
             metrics.log_queue.set(ports.records.waiting)
+            metrics.log_left.set(ports.records.left)
         if isinstance(ports.store, PostgresStore):
             metrics.store_skew.set(ports.store.worker.skew_seconds)
         for server in self._gateway.routes.servers if self._gateway is not None else ():

@@ -10,7 +10,14 @@ what records name it by. Every failure is an `accredit.errors.ConfigurationError
 what to do.
 """
 
-from accredit.config.attest import build_log_signer, build_records, gateway_id, own_key_file, try_record_signer
+from accredit.config.attest import (
+    build_log_signer,
+    build_records,
+    gateway_id,
+    own_key_file,
+    trusted_log_keys,
+    try_record_signer,
+)
 from accredit.config.build import build_all_settings, build_settings, build_upstream
 from accredit.config.changes import changes, check_fixed, in_short
 from accredit.config.conversion import converted, json_schema
@@ -65,5 +72,6 @@ __all__ = [
     "shown",
     "store_of",
     "tls_context",
+    "trusted_log_keys",
     "try_record_signer",
 ]

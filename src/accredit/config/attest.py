@@ -2,11 +2,12 @@
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. where calls are recorded, there is a gateway's private key (rule 4 says where); where they are not, a key that
+1. where calls are recorded, there is a gateway's private key (rule 5 says where); where they are not, a key that
    `attest.key_file` names must still not be open to others;
 2. where `attest.signer` is set, the signer of records and its public key, with an id of its own;
-3. the store is a file or a database: a log in memory would have nothing to show later;
-4. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the
+3. `attest.public_key_files` are public keys of gateways;
+4. the store is a file or a database: a log in memory would have nothing to show later;
+5. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the
    configuration file.
 
 Without a configuration file there is no key beside it: a key that happens to lie in the current folder is not used.
@@ -17,14 +18,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from accredit.attest import LogSigner, RecordSigner
+from accredit.attest import LogKey, LogSigner, RecordSigner
 from accredit.base.text import one_line
 from accredit.config.digest import policy_digest
 from accredit.config.load import Loaded, folder_of
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
-from accredit.keys import is_there, load_log_signer, load_signing_key, read_key
+from accredit.keys import is_there, load_log_signer, load_public_key, load_signing_key, log_key, read_key
 from accredit.stores import InMemory
 
 GATEWAY_KEY_FILE = "gateway.key"
@@ -39,6 +40,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
             read_key(Path(attest.key_file))  # refuses a key that others can read, used or not
         return None
     build_log_signer(loaded)
+    trusted_log_keys(loaded)
     if isinstance(store_of(loaded), InMemory):
         raise ConfigurationError(
             f'attest.mode is "{attest.mode}" and store.url is memory:, where no record outlives the process',
@@ -55,6 +57,21 @@ def build_log_signer(loaded: Loaded) -> LogSigner:
             "attest.signer_public_key_file: its keyid is the gateway's own id", "give the key a keyid of its own"
         )
     return replace(signer, records=records)
+
+
+def trusted_log_keys(loaded: Loaded) -> tuple[LogKey, ...]:
+    """Return the keys that sign the same log, beside its own (rule 3). Raises `ConfigurationError`."""
+    keys: list[LogKey] = []
+    folder = folder_of(loaded, ("attest", "public_key_files"))
+    for name in loaded.config.attest.public_key_files:
+        key = load_public_key(folder / name)
+        if key.kind != "gateway":
+            raise ConfigurationError(
+                one_line(f"attest.public_key_files: {name} is of {key.name}, a {key.kind}: gateways sign the log"),
+                "name the public halves of gateways' keys, such as old.gateway.key.pub",
+            )
+        keys.append(log_key(key))
+    return tuple(keys)
 
 
 def try_record_signer(loaded: Loaded) -> None:
@@ -120,7 +137,7 @@ def verifier_id(loaded: Loaded) -> str:
 
 
 def gateway_id(loaded: Loaded) -> str:
-    """Return the gateway's id by rule 4. Raises `ConfigurationError`."""
+    """Return the gateway's id by rule 5. Raises `ConfigurationError`."""
     if loaded.config.gateway.id is not None:
         return loaded.config.gateway.id
     path = own_key_file(loaded)

@@ -18,7 +18,7 @@ from accredit.limits import MAX_RELOAD_CHANGES, MAX_RELOAD_TEXT
 _FIXED = {
     "gateway": ("host", "port"),
     "store": ("url", "replicas", "max_spent", "password"),
-    "attest": ("mode", "key_file", "signer", "signer_public_key_file"),
+    "attest": ("mode", "key_file", "signer", "signer_public_key_file", "public_key_files"),
     "tokens": ("bootstrap",),
     "admin": ("host", "port"),
     "telemetry": ("endpoint", "sample", "service_name"),

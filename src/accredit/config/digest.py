@@ -33,6 +33,7 @@ PUBLIC_KEYS = {
     ("proofs", "revocation"): ("public_key_files",),
     ("tokens", "issuers"): ("public_key_file", "jwks_file"),
     ("attest", "signer_public_key_file"): (),
+    ("attest", "public_key_files"): (),
 }
 """The keys that name files of public keys, each with the members of its tables that do so."""
 

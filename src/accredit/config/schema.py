@@ -365,6 +365,9 @@ class Attest(Section, frozen=True):
     signer_public_key_file: Annotated[
         Name | None, "a file with the signer's public key: PEM, or JSON of securesystemslib with a keyid"
     ] = None
+    public_key_files: Annotated[
+        list[Name], "a list of public keys that sign the same log: of the other gateways, and of this one before"
+    ] = []
     arguments: Annotated[
         Literal["digest", "full"], '"digest", or "full": records hold the arguments of calls, without tokens'
     ] = "digest"

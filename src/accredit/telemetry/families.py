@@ -62,6 +62,10 @@ STORE_SECONDS = Family(
 LOG_TURN_SECONDS = Family(
     "accredit_log_turn_seconds", "histogram", (), "Time to write one turn of records into the log.", SHORT_SECONDS
 )
+LOG_LEFT = Family(
+    "accredit_log_left_open", "gauge", (),
+    "Writers of the log that are left open, as what it holds of them does not verify.", together="max",
+)  # fmt: skip
 LOG_QUEUE = Family("accredit_log_queue", "gauge", (), "Records that wait to be written into the log.")
 STORE_SKEW = Family(
     "accredit_store_skew_seconds", "gauge", (),
@@ -87,6 +91,6 @@ SPANS = Family(
 )  # fmt: skip
 
 FAMILIES = (
-    SERVER_SECONDS, CLIENT_SECONDS, DECISIONS, INVALID, UNASKED, STORE_SECONDS, LOG_TURN_SECONDS, LOG_QUEUE, STORE_SKEW,
-    CONFIG_DIGEST, BREAKERS, STARTS, SINK_LAG, SPANS,
+    SERVER_SECONDS, CLIENT_SECONDS, DECISIONS, INVALID, UNASKED, STORE_SECONDS, LOG_TURN_SECONDS, LOG_QUEUE, LOG_LEFT,
+    STORE_SKEW, CONFIG_DIGEST, BREAKERS, STARTS, SINK_LAG, SPANS,
 )  # fmt: skip

@@ -115,6 +115,7 @@ class Metrics:
         self.store_seconds = Histogram[str](slot, families.STORE_SECONDS, lambda op: (op,))
         self.log_turn_seconds = partial(Histogram[Labels](slot, families.LOG_TURN_SECONDS, tuple).observe, ())
         self.log_queue = Number(slot, families.LOG_QUEUE)
+        self.log_left = Number(slot, families.LOG_LEFT)
         self.store_skew = Number(slot, families.STORE_SKEW)
         self.config_digest = Number(slot, families.CONFIG_DIGEST)
         self.breakers = Number(slot, families.BREAKERS)

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.world.children import children
 from tests.world.delegations import NOW, World
 from tests.world.logs import records_in
-from tests.world.records import decided
+from tests.world.records import GATEWAY, decided
 from tests.world.running import run
 
 from accredit.app import Ports, assemble
@@ -137,7 +137,7 @@ def test_records_are_signed_beside_the_gateway__but_those_of_another_signer_wher
     mode: str, other: bool, folder: Path
 ) -> None:
     write_key(folder / "gateway.key", make_key("gateway", "gateway", NOW))
-    text = f'[attest]\nmode = "{mode}"\nkey_file = "gateway.key"\n[store]\nurl = "sqlite:///accredit.db"\n'
+    text = f'[gateway]\nid = "{GATEWAY}"\n[attest]\nmode = "{mode}"\nkey_file = "gateway.key"\n[store]\nurl = "sqlite:///accredit.db"\n'
     if other:
         key = Ed25519PrivateKey.generate()
         (folder / "records.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

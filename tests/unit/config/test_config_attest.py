@@ -6,7 +6,8 @@ import pytest
 from tests.world.running import run
 
 from accredit.app import assemble
-from accredit.config import build_records, load
+from accredit.cli.actions.log_place import public_keys
+from accredit.config import build_log_signer, build_records, load, trusted_log_keys
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
 from accredit.keys import make_key, write_key
@@ -33,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.holds("config/attest", 4)
+@pytest.mark.holds("config/attest", 5)
 def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> None:
     found = built(folder, attest() + STORE)
     assert found is not None
@@ -45,7 +46,7 @@ def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> Non
     assert built(folder, attest(mode="off", key="none.key")) is None
 
 
-@pytest.mark.holds("config/attest", 1, 4)
+@pytest.mark.holds("config/attest", 1, 5)
 def test_a_gateway_key_beside_the_file_needs_no_name(folder: Path) -> None:
     text = '[attest]\nmode = "record"\n' + STORE
     beside, named = built(folder, text), built(folder, attest() + STORE)
@@ -59,6 +60,20 @@ def test_a_gateway_key_beside_the_file_needs_no_name(folder: Path) -> None:
 
 
 @pytest.mark.holds("config/attest", 3)
+def test_who_signs_the_same_log_is_a_gateway__a_persons_key_vouches_for_no_record(folder: Path) -> None:
+    text = attest(more='public_key_files = ["human.key.pub"]\n') + STORE
+    with pytest.raises(ConfigurationError, match="a human") as refused:
+        built(folder, text)
+    assert refused.value.remedy
+    write_key(folder / "old.key", make_key("gateway", "old", 0))
+    text = text.replace("human", "old")
+    assert built(folder, text) is not None
+    loaded = load(folder / "accredit.toml", {}, {})
+    (key,) = trusted_log_keys(loaded)
+    assert {each.id for each in public_keys([], folder / "accredit.toml")} == {key.id, build_log_signer(loaded).id}
+
+
+@pytest.mark.holds("config/attest", 4)
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -66,6 +81,8 @@ def test_a_gateway_key_beside_the_file_needs_no_name(folder: Path) -> None:
         (attest(key="human.key") + STORE, "a human"),
         (attest(key="gateway.key.pub") + STORE, "public key"),
         (attest(), "memory:"),
+        (attest(more='public_key_files = ["none.pub"]\n') + STORE, "none.pub"),
+        (attest(more='public_key_files = ["gateway.key"]\n') + STORE, "private key"),
     ],
 )
 def test_a_log_that_nobody_could_sign_or_keep_stops_the_start(folder: Path, text: str, word: str) -> None:

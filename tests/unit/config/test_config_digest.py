@@ -121,17 +121,17 @@ def test_a_public_key_counts_by_its_content__another_owner_under_the_same_name_i
 
 def test_every_file_of_public_keys_counts_by_its_content(folder: Path) -> None:
     text = TEXT + (
-        'signer = "file2:records.pem"\nsigner_public_key_file = "a.pub"\n'
+        'signer = "file2:records.pem"\nsigner_public_key_file = "a.pub"\npublic_key_files = ["e.pub"]\n'
         '[proofs.revocation]\npublic_key_files = ["b.pub"]\n'
         '[tokens]\nmode = "required"\n'
         '[[tokens.issuers]]\nissuer = "i"\naudience = "a"\njwks_file = "c.pub"\n'
         '[[tokens.issuers]]\nissuer = "j"\naudience = "a"\npublic_key_file = "d.pub"\n'
     )
     found = [digest(folder, text)]
-    for name in ("a", "b", "c", "d"):
+    for name in ("a", "b", "c", "d", "e"):
         (folder / f"{name}.pub").write_text(name, "utf-8")
         found.append(digest(folder, text))
-    assert len(set(found)) == 5
+    assert len(set(found)) == 6
 
 
 def keys_of(schema: dict[str, Any], node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -150,7 +150,7 @@ def test_no_key_that_names_public_keys_is_forgotten__a_new_owner_in_an_old_file_
     named = {keys for keys in keys_of(schema, schema) if "public_key" in keys[-1] or "jwks_file" in keys[-1]}
     known = {(*key, name) for key, names in digest_module.PUBLIC_KEYS.items() for name in names or ()}
     known |= {key for key, names in digest_module.PUBLIC_KEYS.items() if not names}
-    assert len(known) == 5
+    assert len(known) == 6
     assert named == known
 
 

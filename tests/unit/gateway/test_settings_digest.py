@@ -127,6 +127,9 @@ class Kept:
     def problem(self) -> str | None:
         return None
 
+    def unverified(self) -> str | None:
+        return None
+
     async def ready(self) -> bool:
         return True
 

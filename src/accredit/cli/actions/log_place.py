@@ -16,7 +16,7 @@ from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, 
 from accredit.base.clock import unix_ms
 from accredit.base.files import open_file
 from accredit.base.standard import standing_for
-from accredit.config import Loaded, load, own_key_file, store_of
+from accredit.config import Loaded, load, own_key_file, store_of, trusted_log_keys
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import load_public_key, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
@@ -90,7 +90,7 @@ def own_keys(loaded: Loaded) -> list[LogKey | RecordKey]:
     public = public_path(private) if private is not None else None
     own = [public] if public is not None and (attest.key_file is not None or public.exists()) else []
     other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
-    return [_public_key(path) for path in (*own, *other)]
+    return [*map(_public_key, (*own, *other)), *trusted_log_keys(loaded)]
 
 
 def keys_to_show_with(paths: Sequence[Path], store: str | None, config: Path | None) -> list[LogKey | RecordKey]:

@@ -12,7 +12,8 @@ The status is 503 if `upstream`, `store` or `records` don't answer, or of severa
 `servers`), and while the gateway drains. With `?scope=gateway` servers are left out: one that is down must not take the
 gateway from the others' clients. Not so for these: `revocations` and `key_sets`, as what was last known is still in
 force; `reload`, which is there once the configuration was read again, and false where the one before stays in force;
-`schema`, which is false where the store's tables are those of the version before, and else left out; and
+`schema`, which is false where the store's tables are those of the version before, and else left out; `log`, which is
+false where what the log holds of others does not verify, and so was left open and unsigned, and else left out; and
 `instructions`, which is false where the server's, as last seen by this process, are not the pinned ones. Each
 answer has the time (`Date`), so that clocks can be compared.
 """
@@ -139,6 +140,8 @@ class Health:
             problems["schema"] = behind
         if self._records is not None:
             problems["records"] = self._records.problem()
+            if (unverified := self._records.unverified()) is not None:
+                problems["log"] = unverified
         if self._revocations is not None:
             with contextlib.suppress(AccreditError):
                 await self._revocations.is_revoked("")  # makes it look at the lists

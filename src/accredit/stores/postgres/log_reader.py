@@ -236,9 +236,6 @@ class LogDatabase(LogReader):
 
     def sinks(self) -> list[str]:
         """Return the names of those to whom the log is sent on."""
-        ((there,),) = self._snapshot.fetch("SELECT to_regclass('log_sinks') IS NOT NULL")
-        if not there:
-            return []  # tables of the version before
         return [name for (name,) in self._snapshot.rows("SELECT DISTINCT name FROM log_sinks ORDER BY name")]
 
     def behind(self, sink: str) -> int:

@@ -14,7 +14,6 @@ from accredit.stores.audit_log.shipping import Batch, Filling, Sink, is_followed
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.log_reader import LogDatabase, Shipped
-from accredit.stores.postgres.schema import SINKS_SINCE
 from accredit.stores.postgres.session import check_schema
 from accredit.stores.postgres.snapshot import Blocking
 
@@ -57,7 +56,7 @@ class DatabaseSink(Sink):
 
     async def _hold(self, connection: Connection) -> bool:
         if connection is not self._locked:  # the lock went with the connection before
-            await check_schema(connection, SINKS_SINCE)
+            await check_schema(connection)
             ((is_ours,),) = await connection.fetch(_LOCK, self._name)
             self._locked = connection if is_ours else None
         return self._locked is not None

@@ -226,8 +226,8 @@ class DatabaseTables:
         self._ends.pop(name, None)
         self._open.pop(name, None)
         async with self.connection.transaction():
-            await self.connection.fetch(_LOCK_ROW, name)
-            ended = bool(await self.connection.fetch(_END_IT, name))
+            ended = any(over for (over,) in await self.connection.fetch(_LOCK_ROW, name))
+            ended = ended or bool(await self.connection.fetch(_END_IT, name))
         if ended:
             await self._unlock(name)
         return ended

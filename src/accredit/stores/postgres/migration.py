@@ -13,7 +13,16 @@ from accredit.stores.minted import KEY_BYTES
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, DatabaseFailed
 from accredit.stores.postgres.forgetting import CLOCK
-from accredit.stores.postgres.schema import ADMIN, GATEWAY, GRANTS, MAKE_ROLES, OLDEST, SCHEMA, VERSION
+from accredit.stores.postgres.schema import (
+    ADMIN,
+    GATEWAY,
+    GRANTS,
+    MAKE_ROLES,
+    OLDEST,
+    REVOKES,
+    SCHEMA,
+    VERSION,
+)
 from accredit.stores.postgres.session import check_schema, run_once, schema_version
 
 _LOCK = "SELECT pg_advisory_lock(hashtext('accredit store migrate'))"
@@ -91,9 +100,18 @@ async def _give_rights(connection: Connection) -> tuple[str, ...]:
         for role, statement in MAKE_ROLES.items()
         if role not in there and not await _may(connection, statement)
     ]
+    rights = (*REVOKES, *GRANTS)
     if left_over:
-        return (*left_over, *GRANTS)
-    return tuple([statement for statement in GRANTS if not await _may(connection, statement)])
+        return (*left_over, *rights)
+    try:
+        async with connection.transaction():  # gateways that run are never without
+            for statement in rights:
+                await connection.fetch(statement)
+    except DatabaseFailed as error:
+        if error.sqlstate != INSUFFICIENT_PRIVILEGE:
+            raise
+        return tuple([statement for statement in rights if not await _may(connection, statement)])
+    return ()
 
 
 async def _may(connection: Connection, statement: str) -> bool:

@@ -32,6 +32,15 @@ BEGIN
   END LOOP;
 END $$"""
 
+_GOES_ON = """
+CREATE FUNCTION log_writer_goes_on() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF has_table_privilege('public.log_writers', 'DELETE') THEN
+    RETURN NEW;
+  END IF;
+  RAISE insufficient_privilege USING MESSAGE = 'permission denied: a chain of the log only goes on, until it has ended';
+END $$"""
+
 CALL_KEY = (
     f"substring(payload FROM position('\\x{CALL_MARK.hex()}'::bytea IN payload) + {len(CALL_MARK)}"
     f" FOR {CALL_KEY_CHARS})"
@@ -156,13 +165,19 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         'CREATE TABLE log_sinks (name text COLLATE "C", writer bigint, record bigint NOT NULL,'
         " checkpoint bigint NOT NULL, PRIMARY KEY (name, writer))",
     ),
+    (
+        # Whoever may not delete a writer can't take back what its row says either: a chain only goes on, and one that
+        # has ended stays as it is. What it says is looked at by who signs for it (`stores.audit_log.author`).
+        _GOES_ON,
+        "CREATE TRIGGER log_writer_goes_on BEFORE UPDATE ON log_writers FOR EACH ROW"
+        " WHEN (OLD.over OR NEW.records < OLD.records OR (NEW.records = OLD.records AND NEW.head <> OLD.head))"
+        " EXECUTE FUNCTION log_writer_goes_on()",
+    ),
 )
 VERSION = len(SCHEMA)
 OLDEST = VERSION - 1
 """What is also worked on, so that gateways can be replaced before the tables are changed: a step adds what it adds, and
-takes nothing that the version before uses. What needs a later one than this asks for it (`session.check_schema`)."""
-SINKS_SINCE = 4
-"""The version that has `log_sinks`."""
+takes nothing that the version before uses."""
 
 GATEWAY, ADMIN = "accredit_gateway", "accredit_admin"
 
@@ -171,6 +186,25 @@ _FORGETFUL = "spent, use_series, uses, tasks"
 READ_ONLY = ("accredit_schema", "store_state", "challenge_key", "revocations", "log_pruned")
 """Tables that a gateway reads only."""
 _KNOWN = ", ".join(READ_ONLY)
+_ADDED = {
+    "log_entries": "day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members",
+    "log_keys": "id",
+    "log_writers": "name, gateway, host, records, head, checkpointed, turn, over, beat",
+}
+"""Tables of which a gateway says some columns of a new row: what orders entries, and the numbers of keys and writers,
+are the database's to draw."""
+_CHANGED = {
+    "spent": "keep_until",
+    "use_series": "total, latest, keep_until",
+    "uses": "before",
+    "tasks": "owner, method, target, facts, flow, keep_until",
+    "forgotten": "until",
+    "log_sinks": "record, checkpoint",
+    "log_writers": "records, head, checkpointed, turn, over, beat",
+    "log_open": "writer",
+}
+"""Tables of which a gateway changes rows, and which columns."""
+_OWNED = f"{_FORGETFUL}, forgotten, log_sinks, log_open, log_writers"
 KEPT = ("log_entries", "log_keys", "log_delegations")
 """Tables whose rows a gateway adds, and never changes or deletes."""
 
@@ -184,16 +218,18 @@ def behind(version: int | None) -> str | None:
 
 MAKE_ROLES = {role: f"CREATE ROLE {role} NOLOGIN" for role in (GATEWAY, ADMIN)}
 
+REVOKES = (
+    f"REVOKE INSERT, UPDATE ON {_OWNED}, {', '.join(KEPT)} FROM {GATEWAY}",  # an earlier version gave more of them
+)
 GRANTS = (
-    f"GRANT SELECT, INSERT, UPDATE, DELETE ON {_FORGETFUL} TO {GATEWAY}",
-    f"GRANT SELECT, INSERT, UPDATE ON forgotten, log_sinks TO {GATEWAY}",
-    f"GRANT SELECT ON {_KNOWN} TO {GATEWAY}",
-    f"GRANT SELECT, INSERT ON {', '.join(KEPT)} TO {GATEWAY}",
-    f"GRANT SELECT, INSERT, UPDATE (records, head, checkpointed, turn, over, beat) ON log_writers TO {GATEWAY}",
-    f"GRANT SELECT, INSERT, UPDATE (writer), DELETE ON log_open TO {GATEWAY}",
+    f"GRANT SELECT, DELETE ON {_FORGETFUL}, log_open TO {GATEWAY}",
+    f"GRANT SELECT ON {_KNOWN}, forgotten, log_sinks, log_writers, {', '.join(KEPT)} TO {GATEWAY}",
+    f"GRANT INSERT ON {_FORGETFUL}, forgotten, log_sinks, log_open, log_delegations TO {GATEWAY}",
+    *(f"GRANT INSERT ({columns}) ON {table} TO {GATEWAY}" for table, columns in _ADDED.items()),
+    *(f"GRANT UPDATE ({columns}) ON {table} TO {GATEWAY}" for table, columns in _CHANGED.items()),
     f"GRANT USAGE ON SEQUENCE log_entry TO {GATEWAY}",
     f"GRANT EXECUTE ON FUNCTION log_make_days() TO {GATEWAY}, {ADMIN}",
     f"GRANT EXECUTE ON FUNCTION log_clear_day(date) TO {ADMIN}",
-    f"GRANT ALL ON {_FORGETFUL}, forgotten, {_KNOWN}, {', '.join(KEPT)}, log_writers, log_open, log_sinks TO {ADMIN}",
+    f"GRANT ALL ON {_OWNED}, {_KNOWN}, {', '.join(KEPT)} TO {ADMIN}",
     f"GRANT ALL ON SEQUENCE log_entry TO {ADMIN}",
 )

@@ -128,13 +128,13 @@ async def check(database: PostgresDatabase, connection: Connection) -> Checked:
     return Checked(off, schema)
 
 
-async def check_schema(connection: Connection, since: int = OLDEST) -> int:
-    """Apply rule 4, for something that is there `since` a version; return the version. Raises `SchemaUnknown`."""
+async def check_schema(connection: Connection) -> int:
+    """Apply rule 4; return the version. Raises `SchemaUnknown`."""
     version = await schema_version(connection)
     if version is None:
         raise SchemaUnknown(f"{connection.name} has no tables of accredit")
-    if not since <= version <= VERSION:
-        known = f"{since} to {VERSION}" if since < VERSION else str(VERSION)
+    if not OLDEST <= version <= VERSION:
+        known = f"{OLDEST} to {VERSION}"
         raise SchemaUnknown(f"{connection.name} has the tables of another accredit (schema {version}, not {known})")
     return version
 

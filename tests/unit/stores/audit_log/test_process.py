@@ -243,7 +243,7 @@ def test_the_key_is_in_no_process_list__and_no_descriptor_is_the_processes_but_i
 
 
 def test_another_signer_is_not_handed_to_a_process__its_key_is_not_ours_to_tell(path: Path) -> None:
-    other = RecordSigner("other", lambda message: SIGNER.record(message).signatures[0], lambda *_: None)
+    other = RecordSigner("other", lambda message: SIGNER.record(message).signatures[0], lambda signature, message: None)
     with pytest.raises(ValueError, match="another signer"):
         LogProcess(FileLog(path, gateway=GATEWAY), replace(SIGNER, records=other))
 

@@ -10,6 +10,7 @@ from accredit.errors import StoreUnavailable
 from accredit.limits import LOG_DAYS_AHEAD
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, Row
+from accredit.stores.postgres.migration import migrate
 from accredit.stores.postgres.session import run_once
 
 WRITER = (
@@ -64,6 +65,14 @@ def days(server: Cluster, database: PostgresDatabase) -> list[str]:
         "INSERT INTO log_pruned VALUES (1, 1, 1, 'd')",
         "UPDATE log_open SET number = 2",
         "UPDATE accredit_schema SET version = 1",
+        "INSERT INTO log_entries (entry, day, writer, kind, number, key, payload, ed25519)"
+        " VALUES (-9223372036854775808, now(), 1, 0, 2, 1, 'p', 's')",
+        "INSERT INTO log_keys (key, id) OVERRIDING SYSTEM VALUE VALUES (9, 'x')",
+        "INSERT INTO log_writers OVERRIDING SYSTEM VALUE VALUES (9, 'x', 'g', 'h', 0, '', 0, 0, false, now())",
+        "UPDATE log_writers SET gateway = 'x'",
+        "UPDATE spent SET owner = 'x'",
+        "UPDATE tasks SET key = 'x'",
+        "UPDATE log_sinks SET name = 'x'",
     ],
 )
 def test_a_gateways_role_can_not_rewrite_history(
@@ -73,6 +82,40 @@ def test_a_gateways_role_can_not_rewrite_history(
     with pytest.raises(StoreUnavailable, match=r"permission denied|must be owner"):
         server.run(statement.format(day=days(server, database)[0]), database=database.database, user=gateway)
     assert entries(server, database) == [(b"p",)]
+
+
+@pytest.mark.parametrize(
+    ("is_over", "change"),
+    [
+        (True, "over = false"),
+        (True, "records = 9, head = 'x'"),
+        (True, "beat = 'epoch'"),
+        (False, "records = 4"),
+        (False, "head = 'x'"),
+    ],
+)
+def test_a_gateways_role_can_not_take_a_chain_back__nor_go_on_with_one_that_has_ended(
+    server: Cluster, gateway: str, is_over: bool, change: str
+) -> None:
+    database = server.fresh()
+    server.run(WRITER, database=database.database, user=gateway)
+    server.run(f"UPDATE log_writers SET records = 5, over = {is_over}", database=database.database, user=gateway)
+    with pytest.raises(StoreUnavailable, match="permission denied"):
+        server.run(f"UPDATE log_writers SET {change}", database=database.database, user=gateway)
+    server.run(f"UPDATE log_writers SET {change}", database=database.database)  # an administrator may
+
+
+def test_a_role_that_had_more_rights_has_what_a_gateway_needs_once_the_tables_are_migrated(
+    server: Cluster, gateway: str
+) -> None:
+    database = server.fresh()
+    server.run("GRANT INSERT, UPDATE ON log_writers, log_entries TO accredit_gateway", database=database.database)
+    server.run(WRITER, ENTRY.format(TODAY), database=database.database, user=gateway)
+    rewriting = "UPDATE log_entries SET payload = 'x'"
+    server.run(rewriting, database=database.database, user=gateway)
+    assert migrate(database).left_over == ()
+    with pytest.raises(StoreUnavailable, match="permission denied"):
+        server.run(rewriting, database=database.database, user=gateway)
 
 
 def test_only_those_with_a_role_of_ours_make_tables(server: Cluster, database: PostgresDatabase) -> None:

@@ -92,6 +92,9 @@ def _deciding_keys(loaded: Loaded) -> Iterator[tuple[str, Path]]:
     folder = folder_of(loaded, ("proofs", "revocation"))
     for name in proofs.revocation.public_key_files:
         yield "a key of revocation lists", folder / name
+    folder = folder_of(loaded, ("attest", "public_key_files"))
+    for name in loaded.config.attest.public_key_files:
+        yield "a key of the log", folder / name
 
 
 def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str, Path]]:
