@@ -136,14 +136,14 @@ class DatabaseTables:
         await self.lock(name)
         for other in left:
             await self._unlock(other)
-        ((odd,),) = await self.connection.fetch(_ODD)
         still = [row[0] for row in await self.connection.fetch(_STILL, left)] if left else []
+        if monotonic() - self._since < self._place.silent_seconds:
+            return Others([], still)
+        ((odd,),) = await self.connection.fetch(_ODD)
         return Others(await self._dead(name, left), still, odd)
 
     async def _dead(self, name: str, left: Sequence[str]) -> list[str]:
         silence = self._place.silent_seconds
-        if monotonic() - self._since < silence:
-            return []
         asked = (_SILENT, name, silence, LOG_BURIED_AT_ONCE, left)
         dead = [row[0] for row in await self.connection.fetch(*asked) if await self.lock(row[0])]
         still = {row[0] for row in await self.connection.fetch(*asked)}
