@@ -104,7 +104,8 @@ def test_a_log_process_that_is_killed_is_replaced__and_no_answer_lacks_its_recor
                 await asyncio.to_thread(gateway.wait)
                 assert gateway.stderr.count("the process that writes the log had ended") == 3
                 assert not [each for each in killed if Path(f"/proc/{each}").exists()]
-        assert refused
+        # Whether a call came while nobody was there to record it, so that it was refused, is the machine's to say: the
+        # next process may be there before the call.
         found = dict(outcomes(db))
         assert {found[call] for call in answered} == {"ok"}
         assert set(answered) <= set(upstream.called) <= set(found)
