@@ -64,3 +64,7 @@ def _said(error: Exception) -> tuple[str, str]:
         f"{ascii(error.strerror or str(error))[1:-1][:_MAX_SHOWN]}{named}",
         "see that what is named can be used, by you",
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

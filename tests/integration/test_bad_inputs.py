@@ -148,3 +148,10 @@ def test_what_python_could_not_do_is_told_with_its_place__and_a_defect_is_not_hi
     ) as process:  # fmt: skip
         _, stderr = process.communicate(timeout=PATIENCE)
     assert (process.returncode, "Traceback" in stderr) == (1, True)
+
+
+def test_as_a_module_it_is_the_same_command(folder: Path) -> None:
+    words = [sys.executable, "-m", "accredit", "--version"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout.split()[:1]) == (0, ["accredit"])
+    assert subprocess.run([*words[:3], "keys"], cwd=folder, capture_output=True, check=False).returncode == 2

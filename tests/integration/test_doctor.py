@@ -53,9 +53,10 @@ class Patient(Newcomer):
     def doctor(self, *words: str, **env: str) -> tuple[int, list[Found]]:
         """What the doctor finds that is not good, and the exit code."""
         done = self.run("doctor", "--json", *words, env=env)
-        # It prints once all is looked at. Nothing comes of one that a signal has ended (a negative code), that could
-        # not begin or go on (2, with an error), that was interrupted (130), or that met a defect of ours (1, with a
-        # traceback): the code and stderr say which.
+        # It prints once all is looked at. Nothing comes of one that a signal has ended (a negative code, and -9 where
+        # nobody saw how it ended), that could not begin or go on (2, with an error), that was interrupted (130), or
+        # that met a defect of ours (1, with a traceback): so did one for which a full machine had no thread. The code
+        # and stderr say which.
         assert done.stdout, f"the doctor has ended with {done.returncode}, and printed nothing: {done.stderr}"
         told = json.loads(done.stdout)
         assert told["ok"] is (done.returncode == 0), done

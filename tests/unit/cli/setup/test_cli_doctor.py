@@ -8,12 +8,17 @@ import pytest
 
 from accredit.cli.actions.doctor.examine import findings_of
 from accredit.cli.actions.doctor.findings import Finding, bad, command_line, good, into_file
+from accredit.cli.actions.doctor.production.checklist import found_by
+from accredit.cli.actions.doctor.production.facts import Unknown
 from accredit.cli.actions.doctor.surroundings import Surroundings, surroundings
 from accredit.cli.actions.doctor.versions import other_version
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.limits import MAX_FINDING_CHARS, MAX_FINDINGS
 
 pytestmark = [pytest.mark.holds("cli/actions/doctor/findings"), pytest.mark.holds("cli/actions/doctor/examine")]
+
+NO_ROOM = 1 << 60
+"""Bytes of a thread's stack that no machine has."""
 
 
 @pytest.fixture
@@ -44,7 +49,14 @@ def test_a_look_that_never_ends_keeps_nobody_waiting_for_the_others(at: Surround
 
 @pytest.mark.holds("cli/actions/doctor/examine", 2)
 @pytest.mark.parametrize(
-    "error", [OSError(5, "I/O error"), ConfigurationError("what", "remedy"), StoreUnavailable("gone"), RecursionError()]
+    "error",
+    [
+        OSError(5, "I/O error"),
+        ConfigurationError("what", "remedy"),
+        StoreUnavailable("gone"),
+        RecursionError(),
+        MemoryError(),
+    ],
 )
 def test_a_look_that_fails_says_so__with_what_it_had_found__and_the_others_go_on(
     at: Surroundings, error: Exception
@@ -56,6 +68,19 @@ def test_a_look_that_fails_says_so__with_what_it_had_found__and_the_others_go_on
     found = findings_of(at, {"store": fails, "desk": well})
     assert [(each.subject, each.level) for each in found] == [("store", "good"), ("store", "bad"), ("desk", "good")]
     assert "has failed" in found[1].what
+
+
+@pytest.mark.holds("cli/actions/doctor/examine", 2)
+def test_where_there_is_no_room_for_a_thread_the_doctor_says_that__and_not_nothing(at: Surroundings) -> None:
+    before = threading.stack_size(NO_ROOM)
+    try:
+        found = findings_of(at, {"store": well, "desk": well})
+        told = found_by({"store": lambda: 1}, seconds=1)
+    finally:
+        threading.stack_size(before)
+    assert [(each.subject, each.level) for each in found] == [("store", "bad"), ("desk", "bad")]
+    assert "can't start new thread" in found[0].what
+    assert told == {"store": Unknown("this look has failed: can't start new thread")}
 
 
 def test_what_is_found_is_bounded__and_told_once(at: Surroundings) -> None:

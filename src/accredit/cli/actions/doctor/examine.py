@@ -2,7 +2,7 @@
 
 1. A look that takes more than `DOCTOR_SECONDS` is not waited for: that is a finding, and whatever it waits for ends
    with this process.
-2. One that fails says so; the others go on.
+2. One that fails, or for which there is no room for a thread, says so; the others go on.
 3. The exit code is 1 if something is bad.
 """
 
@@ -68,7 +68,11 @@ def findings_of(at: Surroundings, looks: Mapping[Subject, _Look], seconds: float
     """Return what all looks find, in the order of their subjects, each finding once."""
     told: queue.SimpleQueue[tuple[Subject, list[Finding]]] = queue.SimpleQueue()
     for subject, look in looks.items():
-        threading.Thread(target=_take, args=(subject, look, at, told), daemon=True).start()
+        thread = threading.Thread(target=_take, args=(subject, look, at, told), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            told.put((subject, [_failed(subject, error)]))
     late_at, waiting, found = time.monotonic() + seconds, set(looks), list[Finding]()
     while waiting:
         try:
@@ -89,7 +93,11 @@ def _take(
     try:
         for finding in look(at):
             findings.append(finding)  # noqa: PERF402 - what was found before a failure counts
-    except (AccreditError, OSError, ValueError, RecursionError) as error:
-        what = f"this look has failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        findings.append(bad(subject, what, "see what is there"))
+    except (AccreditError, OSError, ValueError, RecursionError, MemoryError) as error:
+        findings.append(_failed(subject, error))
     told.put((subject, findings))
+
+
+def _failed(subject: Subject, error: Exception) -> Finding:
+    what = f"this look has failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+    return bad(subject, what, "see what is there")

@@ -134,7 +134,11 @@ def found_by(looks: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str
     """Return what each look finds, or `Unknown` (rule 1)."""
     told: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
     for name, look in looks.items():
-        threading.Thread(target=_take, args=(name, look, told), daemon=True).start()
+        thread = threading.Thread(target=_take, args=(name, look, told), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # there is no room for a thread
+            told.put((name, _failed(error)))
     found = dict[str, Any].fromkeys(looks, Unknown(f"this look took more than {seconds:g} s"))
     late_at, waiting = time.monotonic() + seconds, len(looks)
     while waiting:
@@ -150,5 +154,9 @@ def _take(name: str, look: Callable[[], Any], told: "queue.SimpleQueue[tuple[str
     try:
         value = look()
     except (AccreditError, OSError, ValueError, RecursionError, MemoryError) as error:
-        value = Unknown(f"this look has failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+        value = _failed(error)
     told.put((name, value))
+
+
+def _failed(error: Exception) -> Unknown:
+    return Unknown(f"this look has failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
