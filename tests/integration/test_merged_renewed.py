@@ -209,6 +209,7 @@ def test_a_method_that_a_server_does_not_know_is_no_session_that_it_lost() -> No
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/merged/renewals")
 @pytest.mark.holds("gateway/upstream/merged/renewing", 1)
 def test_what_is_kept_of_a_session_is_bounded__the_oldest_subscriptions_give_way() -> None:
     renewals = Renewals()
