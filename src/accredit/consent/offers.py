@@ -2,11 +2,13 @@
 
 1. Only this call, once, within ten minutes: always.
 2. Calls like it, so many in a time that ends within a day: if its arguments say whom or what it is about (`to`,
-   `channel`, `repo`, ...), and those stay as they are; or a resource that is read again.
+   `channel`, `repo`, ...), and those stay as they are, also those that are empty; or a resource that is read again.
+   What else a message may be sent by is named, as it stays open (`cc`, `bcc`).
 3. Calls below the folder of a path, so many in such a time: if a catalog that the person trusts says which resource and
    which path the call is about.
 4. Nothing but 1 for an agent or a gateway that is new, for money, and for what runs a command or a query. Hints of that
-   kind come from the names of arguments: they raise caution, and never lower it.
+   kind come from the names of arguments, and from parts of names (`amountUsd`, `sql_statement`): they raise caution,
+   and never lower it.
 5. Each delegation names one scope, the gateway, the method and the target, has a limit of uses and an end. What would
    let somebody delegate, a wildcard, and names that can't be signed portably are not offered at all (`grant` may).
 6. Where the gateway holds the tool to a definition, the delegation ends with that: another one would be another tool.
@@ -15,7 +17,9 @@ Other arguments of calls like it may be anything: a constraint can't say that an
 """
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Literal, cast
 
 from msgspec import UNSET, Struct
@@ -31,18 +35,43 @@ from accredit.limits import (
     LIKE_SECONDS,
     MAX_LIKE_CALLS,
     MAX_LIKE_SECONDS,
+    MAX_LOOK_ALIKE_CHARS,
     MAX_UNFOLDED_CHARS,
 )
+from accredit.pins.lookalikes import in_latin
 from accredit.pins.shown import shown
 from accredit.ratify import Constraint, Grant
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, path_fault
 from accredit.ratify.scopes import DELEGATE, WILDCARDS
 
-MONEY = frozenset(["amount", "price", "total", "sum", "currency", "iban", "account_number"])
-"""Names of arguments that are about money."""
+_MONEY = frozenset(
+    (
+        *("amount", "amounts", "price", "total", "sum", "value", "cost", "fee", "currency", "iban", "money", "cash"),
+        *("payment", "pay", "payee", "payout", "refund", "balance", "budget", "salary", "invoice", "deposit"),
+        *("withdrawal", "cents", "usd", "eur", "euro", "euros", "gbp", "chf", "jpy", "dollar", "dollars", "btc"),
+        *("eth", "wei", "sats", "satoshi", "satoshis", "accountnumber", "cardnumber", "stake", "bid"),
+    )
+)
+"""Parts of names of arguments that are about money."""
 
-RUNS = frozenset(["command", "cmd", "script", "code", "sql", "query", "shell", "expression"])
-"""Names of arguments that something runs."""
+_RUNS = frozenset(
+    (
+        *("command", "commands", "cmd", "cmds", "commandline", "cmdline", "script", "scripts", "code", "sql", "query"),
+        *("queries", "shell", "bash", "zsh", "sh", "powershell", "pwsh", "python", "javascript", "ruby", "perl"),
+        *("expression", "expr", "statement", "statements", "program", "executable", "binary", "entrypoint", "argv"),
+        *("args", "exec", "execute", "eval", "lambda", "snippet", "formula", "macro"),
+    )
+)
+"""Parts of names of arguments that something runs."""
+_ROOTS = ("amount", "price", "currency", "payment"), ("command", "script", "query", "shell", "statement")
+"""How words of money, and of what runs, begin or end where small letters alone join them to others: `totalamount`."""
+_CODES = frozenset(
+    (
+        *("area", "airport", "city", "color", "country", "coupon", "currency", "dial", "discount", "error", "exit"),
+        *("iata", "lang", "language", "pin", "post", "postal", "promo", "qr", "region", "state", "status", "zip"),
+    )
+)
+"""What is no program, if it is called a code: `zip_code`."""
 
 _ABOUT = frozenset(
     (
@@ -51,6 +80,17 @@ _ABOUT = frozenset(
         *("calendar_id", "database", "table"),
     )
 )
+"""Names of arguments that say whom or what a call is about."""
+_ABOUT_PARTS = frozenset(part for name in _ABOUT for part in name.split("_")) - {"id", "list"} | {
+    *("recipientids", "receiver", "receivers", "addressee", "address", "addresses", "email", "emails", "phone"),
+    *("user", "users", "account", "group", "team", "chat", "channels", "rooms", "attendee", "attendees"),
+}
+"""Parts of names of other arguments that stay as they are, where there is one of those."""
+_SENDS = ("to", "cc", "bcc")
+"""The arguments by which a message reaches somebody: those that a call does not have can be added."""
+_PLAIN = re.compile(r"[\w.$:@-]{1,128}", re.ASCII)
+"""Names of arguments that a certificate can name, and a person can read."""
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NOT_PORTABLE = frozenset("<>&")
 
 Choice = Literal["once", "like", "below"]
@@ -111,27 +151,45 @@ def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | Non
 
 def concerns_money(ask: Ask, facts: Mapping[str, str | float]) -> bool:
     """Return whether a call may be about money, by its facts or by names of its arguments."""
-    return "amount" in facts or not MONEY.isdisjoint(_names(ask))
+    return "amount" in facts or any(_is_of(name, _MONEY, _ROOTS[0]) for name, _ in _members(ask))
 
 
 def runs_something(ask: Ask) -> bool:
     """Return whether a call may run a command or a query, by names of its arguments."""
-    return not RUNS.isdisjoint(_names(ask))
+    return bool(what_runs(ask))
 
 
-def _names(ask: Ask) -> set[str]:
-    """Return the names of all arguments, at any depth, in small letters."""
-    names: set[str] = set()
+def what_runs(ask: Ask) -> list[Any]:
+    """Return the values of the arguments that something may run, by their names, at any depth."""
+    return [value for name, value in _members(ask) if _is_of(name, _RUNS, _ROOTS[1])]
+
+
+def _members(ask: Ask) -> Iterator[tuple[str, Any]]:
+    """Yield the names of all arguments, at any depth, and their values."""
     waiting: list[Any] = [ask.arguments]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
             members = cast("dict[str, Any]", value)
-            names.update(name.casefold() for name in members)
+            yield from members.items()
             waiting += members.values()
         elif isinstance(value, list):
             waiting += cast("list[Any]", value)
-    return names
+
+
+def parts_of(name: str) -> list[str]:
+    """Return the words of an argument's name in small letters, split at what is no letter, and where the case changes:
+    of `amountUsd`, `amount_usd` and `AMOUNT-USD2` `amount` and `usd`. Letters that look like Latin ones are those."""
+    return [part.lower() for part in _PARTS.findall(in_latin(name[:MAX_LOOK_ALIKE_CHARS]))]
+
+
+def _is_of(name: str, words: frozenset[str], roots: tuple[str, ...]) -> bool:
+    """Return whether a part of a name, or two parts together, are one of these words, or begin or end with a root."""
+    parts = parts_of(name)
+    if parts[1:] == ["code"] and parts[0] in _CODES:
+        return parts[0] in words
+    pairs = ("".join(pair) for pair in pairwise(parts))
+    return any(each in words or each.startswith(roots) or each.endswith(roots) for each in (*parts, *pairs))
 
 
 def _once(ask: Ask, facts: Mapping[str, str | float]) -> Offer:
@@ -158,15 +216,22 @@ def _once(ask: Ask, facts: Mapping[str, str | float]) -> Offer:
 def _like(ask: Ask) -> Offer | None:
     if ask.method == "resources/read":
         return _several(ask, "like", "This resource, read again", (_terms(ask),))
-    about = sorted(_ABOUT.intersection(ask.arguments)) if ask.method == "tools/call" else []
-    forms = {name: canonical(ask.arguments[name]) for name in about if ask.arguments[name]}
-    kept = {name: form for name, form in forms.items() if len(form) <= MAX_UNFOLDED_CHARS}
-    if not kept:
+    about = sorted(filter(_is_about, ask.arguments)) if ask.method == "tools/call" else []
+    kept = {name: canonical(ask.arguments[name]) for name in about}
+    tells = any(ask.arguments[name] for name in _ABOUT.intersection(kept))
+    if not tells or any(len(form) > MAX_UNFOLDED_CHARS or not _PLAIN.fullmatch(name) for name, form in kept.items()):
         return None
     args = {f"/{name}": (hashlib.sha256(form).hexdigest(),) for name, form in kept.items()}
+    open_ = [f"“{name}”" for name in _SENDS if name not in kept] if not kept.keys().isdisjoint(_SENDS) else []
+    may_come = f", {' and '.join(open_)} may be added" if open_ else ""
     stays = ", ".join(f"“{name}”" for name in kept)
-    words = f"Calls like it: {stays} as in this one, anything in all other arguments"
+    words = f"Calls like it: {stays} as in this one{may_come}, anything in all other arguments"
     return _several(ask, "like", words, (_terms(ask, args=args),), tuple(args))
+
+
+def _is_about(name: str) -> bool:
+    """Return whether an argument says whom or what a call is about, by its name or by parts of it."""
+    return name in _ABOUT or not _ABOUT_PARTS.isdisjoint(parts_of(name))
 
 
 def _below(ask: Ask, facts: Mapping[str, str | float]) -> Offer | None:

@@ -6,9 +6,10 @@
    such codes, by the rules of `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and what could
    pass for its end or for a row of its own. Only a line's end begins a new line.
 3. A long text, and what comes after many values, is folded: it counts as seen only once it was unfolded.
-4. What a person may overlook is marked: letters of several scripts in one word, letters in another form than usual,
-   domain names in punycode, text that runs from right to left, wide gaps, names that look like those of other tools,
-   commands that are known to do harm.
+4. What a person may overlook is marked: letters of several scripts in one word, words of one script that look like
+   words of another, letters in another form than usual, signs other than ASCII's in what looks like an address or a
+   path, domain names in punycode, text that runs from right to left, wide gaps, names that look like those of other
+   tools, commands that are known to do harm.
 
 Marks are hints: no mark does not mean harmless. A page has to keep blanks and line ends as they are.
 """
@@ -22,9 +23,9 @@ from msgspec import Struct
 
 from accredit.canonical import canonical
 from accredit.consent.asks import Ask
-from accredit.consent.offers import RUNS
+from accredit.consent.offers import what_runs
 from accredit.limits import MAX_TOLD_MARKS, MAX_UNFOLDED_CHARS, MAX_UNFOLDED_FIELDS, MAX_UNFOLDED_LINES
-from accredit.pins.lookalikes import LookAlikes, mixes_scripts
+from accredit.pins.lookalikes import LookAlikes, mixes_scripts, twins_in
 from accredit.pins.shown import coded, hides, shown
 
 Kind = Literal["text", "number", "yes or no", "nothing", "list", "object"]
@@ -35,6 +36,8 @@ _QUOTES = {ord(each): f"⟨U+{ord(each):04X}⟩" for each in "“”"}
 _ROWS = (" ", "|", "!")
 """How rows begin in a terminal that are no names: further lines, and marks."""
 _PUNYCODE = re.compile(r"(?i)\bxn--[a-z0-9-]+")
+_ADDRESS = re.compile(r"\w[@/\\.:]+\w")
+_LETTERS_AND_DIGITS = frozenset(["Lu", "Ll", "Lt", "Lo", "Nd", "Nl"])
 _GAP, _WIDE_GAP = " " * 8, " " * 40
 _COMMANDS = (
     (re.compile(r"(?is)\b(?:curl|wget|fetch)\b.{0,500}\|\s{0,9}(?:sudo\s{1,9})?(?:\w{0,9}sh|python\d?|perl|ruby|node)\b"),
@@ -181,15 +184,39 @@ def _marks(text: str) -> list[str]:
         return marks
     mixed = [word for word in text.split() if not word.isascii() and mixes_scripts(word)][:MAX_TOLD_MARKS]
     marks += [f"“{coded(word[:MAX_UNFOLDED_CHARS])}” mixes letters of several scripts." for word in mixed]
+    twins = twins_in(text)[:MAX_TOLD_MARKS]
+    marks += [f"“{coded(word[:MAX_UNFOLDED_CHARS])}” looks like “{coded(latin)}” in other letters." if word != latin
+              else f"“{coded(latin)}” is in Latin letters, and looks like a word in those around it."
+              for word, latin in twins]  # fmt: skip
+    odd = [word for word in text.split() if not word.isascii() and _has_odd_signs(word)][:MAX_TOLD_MARKS]
+    marks += [f"“{coded(word[:MAX_UNFOLDED_CHARS])}” has signs that pass for others." for word in odd]
     if any(unicodedata.bidirectional(char) in ("R", "AL") for char in text):
         marks.append("A part of it runs from right to left, and changes places with what stands beside it.")
     hidden = sum(hides(char) for char in text) - text.count("\n")
     if hidden:
         marks.append(f"It holds {_characters(hidden)} that would not show.")
-    other_forms = shown(text).count("⟨U+") - hidden - sum(map(text.count, "\n⟨⟩"))
+    other_forms = shown(text).count("⟨U+") - hidden - sum(map(text.count, "\n⟨⟩")) + _unusual(text)
     if other_forms:
         marks.append(f"It holds {_characters(other_forms)} in another form than usual: it looks like another text.")
     return marks
+
+
+def _has_odd_signs(word: str) -> bool:
+    """Return whether a word that looks like an address or a path has signs other than ASCII's inside."""
+    inside = word.strip("".join(char for char in set(word) if not char.isalnum()))
+    signs = [char for char in inside if not char.isascii() and unicodedata.category(char)[0] in "PS"]
+    usual = unicodedata.normalize("NFKC", word[:MAX_UNFOLDED_CHARS]) if signs else ""
+    return _ADDRESS.search(usual) is not None
+
+
+def _unusual(text: str) -> int:
+    """Return how many letters and digits of a text are other forms of those of ASCII, such as mathematical ones; full
+    width ones count where nothing else is East Asian."""
+    forms = [char for char in text if char > "\xff" and unicodedata.category(char) in _LETTERS_AND_DIGITS
+             and (form := unicodedata.normalize("NFKC", char)).isascii() and form.isalnum()]  # fmt: skip
+    full = sum(unicodedata.east_asian_width(char) == "F" for char in forms)
+    is_eastern = full and any(unicodedata.east_asian_width(char) == "W" for char in text)
+    return len(forms) - (full if is_eastern else 0)
 
 
 def _characters(number: int) -> str:
@@ -201,11 +228,7 @@ def _few(text: str) -> list[str]:
 
 
 def _command_marks(ask: Ask) -> list[str]:
-    commands = [
-        value if isinstance(value, str) else canonical(value).decode()
-        for name, value in ask.arguments.items()
-        if name.casefold() in RUNS
-    ]
+    commands = [value if isinstance(value, str) else canonical(value).decode() for value in what_runs(ask)]
     if not commands:
         return []
     found = [told for pattern, told in _COMMANDS if any(pattern.search(command) for command in commands)]

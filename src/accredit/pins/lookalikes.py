@@ -4,12 +4,13 @@ Two names look alike when, read as below, they are the same:
 
 1. characters that don't show are left out (`shown.hides`), and compatibility forms (full width, mathematical,
    ligatures) are taken for their letters, without accents;
-2. letters of Cyrillic and Greek are taken for the Latin ones that they look like;
+2. letters of other scripts are taken for the Latin ones that they look like;
 3. case does not count; `I`, `l`, `1` and `|` are one, and so are `O` and `0`;
 4. `rn` is `m`, `vv` is `w`; blanks, dots, dashes and underscores of all kinds are one, and count only once in a row.
 
-A name also stands out when it mixes scripts. This is a part of what UTS 39 (confusables) has: not covered are other
-scripts (Armenian, Cherokee, ...), symbols, and names that mean the same (`send_mail` and `send_email`).
+A name also stands out when it mixes scripts, or is wholly made of letters of another script that look Latin. This is a
+part of what UTS 39 (confusables) has: of Armenian, Cherokee, Coptic and Lisu the letters that look most alike; not
+covered are other scripts, symbols, and names that mean the same (`send_mail` and `send_email`).
 """
 
 import re
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from accredit.limits import MAX_LOOK_ALIKE_CHARS
-from accredit.pins.shown import hides
+from accredit.pins.shown import hides, script_of
 
 # By their glyphs in common fonts: capitals as capitals, small letters as small ones.
 _CYRILLIC = {
@@ -26,21 +27,55 @@ _CYRILLIC = {
     "\u041a": "K", "\u041c": "M", "\u041e": "O", "\u0420": "P", "\u0405": "S", "\u0422": "T", "\u0423": "Y",
     "\u0425": "X", "\u0430": "a", "\u0501": "d", "\u0435": "e", "\u0456": "i", "\u0458": "j", "\u043a": "k",
     "\u043e": "o", "\u0440": "p", "\u0441": "c", "\u051b": "q", "\u0455": "s", "\u0443": "y", "\u0445": "x",
-    "\u0475": "v", "\u051d": "w", "\u04bb": "h", "\u04cf": "l", "\u04c0": "l",
+    "\u0475": "v", "\u051d": "w", "\u04bb": "h", "\u04cf": "l", "\u04c0": "l", "\u04ae": "Y", "\u04af": "y",
+    "\u050c": "G", "\u051a": "Q", "\u051c": "W",
 }  # fmt: skip
 _GREEK = {
     "\u0391": "A", "\u0392": "B", "\u0395": "E", "\u0396": "Z", "\u0397": "H", "\u0399": "I", "\u039a": "K",
     "\u039c": "M", "\u039d": "N", "\u039f": "O", "\u03a1": "P", "\u03a4": "T", "\u03a5": "Y", "\u03a7": "X",
     "\u03b1": "a", "\u03b3": "y", "\u03b9": "i", "\u03ba": "k", "\u03bd": "v", "\u03bf": "o", "\u03c1": "p",
-    "\u03c4": "t", "\u03c5": "u", "\u03c7": "x",
+    "\u03c4": "t", "\u03c5": "u", "\u03c7": "x", "\u03f2": "c", "\u03f3": "j", "\u037f": "J", "\u03f9": "C",
 }  # fmt: skip
 _OTHERS = {
-    "\u0131": "i", "\u0251": "a", "\u0261": "g", "\u0192": "f", "\u0578": "n", "\u01c0": "l", "\u2223": "l",
+    "\u0131": "i", "\u0251": "a", "\u0261": "g", "\u0192": "f", "\u01c0": "l", "\u2223": "l",
 }  # fmt: skip
-_LETTERS = str.maketrans(_CYRILLIC | _GREEK | _OTHERS)
+_LISU = dict(zip(
+    "\ua4d0\ua4d1\ua4d3\ua4d4\ua4d6\ua4d7\ua4d9\ua4da\ua4dc\ua4dd\ua4df\ua4e0\ua4e1"
+    "\ua4e2\ua4e3\ua4e6\ua4e7\ua4ea\ua4eb\ua4ec\ua4ee\ua4f0\ua4f2\ua4f3\ua4f4",
+    "BPDTGKJCZFMNLSRVHWXYAEIOU", strict=True,
+))  # fmt: skip
+_CHEROKEE = dict(zip(
+    "\u13a0\u13a1\u13a2\u13a9\u13aa\u13ab\u13ac\u13b3\u13b7\u13bb\u13c0\u13c3\u13cf\u13d2\u13d4\u13d5\u13d9"
+    "\u13da\u13de\u13df\u13e2\u13e6\u13f4",
+    "DRTYAJEWMHGZbRWSVSLCPKB", strict=True,
+))  # fmt: skip
+_ARMENIAN = dict(zip(
+    "\u0561\u0563\u0566\u0570\u0578\u057d\u0581\u0585\u053c\u054d\u054f\u0555", "wqqhnugoLUSO", strict=True
+))  # fmt: skip
+_COPTIC = dict(zip(
+    "\u2c82\u2c8e\u2c94\u2c98\u2c9a\u2c9e\u2c9f\u2ca2\u2ca3\u2ca4\u2ca5\u2ca6\u2ca8\u2cac", "BHKMNOoPpCcTYX",
+    strict=True,
+))  # fmt: skip
+_TWINS = _CYRILLIC | _GREEK | _LISU | _CHEROKEE | _ARMENIAN | _COPTIC
+_LETTERS = str.maketrans(_TWINS | _OTHERS)
+_LATIN_TWINS = {
+    "CYRILLIC": frozenset(_CYRILLIC.values()),
+    "GREEK": frozenset(_GREEK.values()),
+    "ARMENIAN": frozenset(_ARMENIAN.values()),
+    "CHEROKEE": frozenset(_CHEROKEE.values()),
+    "COPTIC": frozenset(_COPTIC.values()),
+    "LISU": frozenset(_LISU.values()),
+}
+"""The Latin letters that look like some of a script."""
+_WORDS = re.compile(r"[^\W\d_]+")
+_LONG_WORD = 4
+"""Letters of a word that a language has rarely of look-alikes alone."""
 _STROKES = str.maketrans("I1|O", "lll0")
 _SEPARATORS = re.compile(r"[\s._\-\u2010-\u2015\u2212\u00b7\u30fb]+")
-_SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "HEBREW", "ARABIC")
+_SCRIPTS = (
+    *("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "DESERET", "LISU", "MATHEMATICAL", "TIFINAGH"),
+    *("HEBREW", "ARABIC"),
+)
 
 
 class LookAlikes:
@@ -60,16 +95,40 @@ class LookAlikes:
 
 def mixes_scripts(name: str) -> bool:
     """Return whether a name has letters of more than one of the scripts that are taken for each other."""
-    named = {unicodedata.name(char, "").partition(" ")[0] for char in name[:MAX_LOOK_ALIKE_CHARS] if char.isalpha()}
+    named = {script_of(char) for char in name[:MAX_LOOK_ALIKE_CHARS] if char.isalpha()}
     return len(named.intersection(_SCRIPTS)) > 1
+
+
+def twins_in(text: str) -> list[tuple[str, str]]:
+    """Return the words of a text that are wholly made of letters that look like those of another script, each with how
+    it reads in Latin letters. Linear in the text's length.
+
+    In a text that has other letters of that script such words are rare only if they are long: short ones are not
+    returned, but Latin words that look like them are.
+    """
+    plain = {script_of(char) for char in text if char.isalpha() and not char.isascii() and char not in _TWINS}
+    found: list[tuple[str, str]] = []
+    for word in dict.fromkeys(_WORDS.findall(text)):
+        scripts = {script_of(char) for char in word[:MAX_LOOK_ALIKE_CHARS]}
+        if all(char in _TWINS for char in word):
+            if not scripts & plain or len(word) >= _LONG_WORD:
+                found.append((word, "".join(map(_TWINS.__getitem__, word))))
+        elif any(_LATIN_TWINS[script].issuperset(word) for script in plain & _LATIN_TWINS.keys()):
+            found.append((word, word))
+    return found
+
+
+def in_latin(name: str) -> str:
+    """Return a name by rules 1 and 2. Linear in its length."""
+    visible = "".join(char for char in name if not hides(char))
+    # One by one, in linear time: to normalise the whole would sort its marks.
+    plain = "".join(map(partial(unicodedata.normalize, "NFKD"), visible))
+    return "".join(char for char in plain if not unicodedata.combining(char)).translate(_LETTERS)
 
 
 def _readings(name: str) -> tuple[str, str]:
     """Return a name without regard to case, with its strokes as they are and as they look (rule 3)."""
-    visible = "".join(char for char in name[:MAX_LOOK_ALIKE_CHARS] if not hides(char))
-    # One by one, in linear time: to normalise the whole would sort its marks.
-    plain = "".join(map(partial(unicodedata.normalize, "NFKD"), visible))
-    letters = "".join(char for char in plain if not unicodedata.combining(char)).translate(_LETTERS)
+    letters = in_latin(name[:MAX_LOOK_ALIKE_CHARS])
     separated = _SEPARATORS.sub("_", letters)
     return _joined(separated.casefold()), _joined(separated.translate(_STROKES).casefold())
 

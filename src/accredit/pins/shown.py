@@ -4,8 +4,10 @@
    variation selectors, fillers and blanks of all kinds but the space, and marks piled on a letter. The two brackets
    themselves are written so too, so that nothing shown can be forged.
 2. So is what looks like another text and is not: a character that Unicode (NFC) has in another form, such as an accent
-   by itself after a letter that there is with it, or that has no letter before it. No two texts are shown so that only
-   a reader of code points could tell them apart by their composition.
+   by itself after a letter that there is with it, or that has no letter before it; a mark of one script on a letter of
+   another; and signs that pass for those of ASCII (a dot leader, a division slash), but for the full-width ones of
+   East Asia. No two texts are shown so that only a reader of code points could tell them apart by their composition or
+   their signs.
 3. A diff goes by JSON Pointers: a line for each value that is gone, new or different. Its time is linear.
 
 Not covered: letters of scripts that are written from right to left reorder a line by themselves, as they should.
@@ -21,9 +23,44 @@ from accredit.limits import MAX_MARKS_IN_A_ROW
 _BRACKETS = "⟨⟩"
 _FIRST_COMBINING = "\u0300"
 """Before it no character combines with another, nor has another form."""
-_BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Characters that count as letters, marks or symbols and show nothing (Unicode: Default_Ignorable, and the empty
-pattern of Braille)."""
+_BLANK_LETTERS = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+    "\u2d7f\u303f\ufffc\U0001107f\U00013441\U00013442\U00016fe4\U0001bc9d\U0001d159"
+)
+"""Characters that count as letters, marks or symbols and show nothing (Unicode: Default_Ignorable; and blanks, fillers,
+joiners and selectors of single scripts, the null notehead, and what stands for an object)."""
+_PASSES_FOR = {
+    "-": "\u02d7\u058a\u1806\u2010\u2011\u2012\u2043\u2212\ufe58",
+    "/": "\u1735\u2044\u2215\u27cb\u29f8",
+    "\\": "\u2216\u27cd\u29f5\u29f9",
+    ":": "\u02d0\u02f8\u16ec\u1803\u205a\u2236\ua789",
+    ".": "\u0701\u0702\u2024\ua4f8\ua60e\U00010a50",
+    ",": "\u02cf\ua4f9",
+    "'": "\u02b9\u02c8\u02ca\u02f4\u144a\u16cc\u201b\ua78c",
+    '"': "\u02ba\u02ee\u02f6\u201f",
+    "`": "\u02bd\u02cb\u2035",
+    "!": "\u01c3\u2d51",
+    "|": "\u01c0\u2223\u23d0\u2758\u2d4f",
+    "~": "\u02dc\u1fc0\u2053\u223c",
+    "*": "\u066d\u204e\u2217\U0001031f",
+    "+": "\u16ed\U0001029b",
+    "=": "\u1400\u2e40\ua78a",
+    "<": "\u02c2\u1438\u16b2",
+    ">": "\u02c3\u1433",
+    "^": "\u02c4\u02c6",
+    "_": "\u02cd\u07fa",
+    "(": "\u2768\u2772",
+    ")": "\u2769\u2773",
+    "{": "\u2774",
+    "}": "\u2775",
+    "&": "\ua778",
+    "%": "\u066a\u2052",
+}
+"""Signs and letters that pass for signs of ASCII, by UTS 39 (confusables), without those that prose has: quotes, dashes
+between words, dots in the middle, arrows, boxes."""
+_LIKE_ASCII = {each: sign for sign, every in _PASSES_FOR.items() for each in every}
+_OWN_OF_NO_SCRIPT = frozenset(["COMBINING", "IDEOGRAPHIC", "VEDIC"])
+"""How the names of marks begin that may stand on letters of several scripts."""
 _SELECTORS = (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 
 
@@ -43,9 +80,11 @@ def shown(text: str) -> str:
     parts: list[str] = []
     marks, letter = 0, ""
     for char in text:
-        marks = marks + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
+        category = unicodedata.category(char)
+        marks = marks + 1 if category in ("Mn", "Me") else 0
         piled = marks > MAX_MARKS_IN_A_ROW or len(letter) > MAX_MARKS_IN_A_ROW + 1
         code = hides(char) or char in _BRACKETS or piled or _has_another_form(letter, char)
+        code = code or passes_for(char) != "" or (marks > 0 and _is_stray(letter, char))
         parts.append(f"⟨U+{ord(char):04X}⟩" if code else char)
         letter = "" if code else letter + char if unicodedata.combining(char) else char
     return "".join(parts)
@@ -56,6 +95,26 @@ def _has_another_form(letter: str, char: str) -> bool:
     if char < _FIRST_COMBINING:
         return False
     return (not letter and unicodedata.combining(char) != 0) or not unicodedata.is_normalized("NFC", letter + char)
+
+
+def passes_for(char: str) -> str:
+    """Return the sign of ASCII that a character passes for (rule 2); "" for none."""
+    if char <= "~" or char in _LIKE_ASCII:
+        return _LIKE_ASCII.get(char, "")
+    form = unicodedata.normalize("NFKC", char) if unicodedata.category(char)[0] in "PS" else ""
+    is_sign = len(form) == 1 and form.isascii() and not form.isalnum()
+    return form if is_sign and unicodedata.east_asian_width(char) != "F" else ""
+
+
+def script_of(char: str) -> str:
+    """Return the first word of a character's name, which is its script if it is a letter."""
+    return unicodedata.name(char, "").partition(" ")[0]
+
+
+def _is_stray(letter: str, char: str) -> bool:
+    """Return whether a mark is of another script than the letter on which it stands."""
+    script = script_of(char)
+    return letter != "" and script not in _OWN_OF_NO_SCRIPT and script != script_of(letter[0])
 
 
 def coded(name: str) -> str:

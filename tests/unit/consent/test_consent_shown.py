@@ -19,6 +19,19 @@ from accredit.pins.shown import hides
 
 ASK = an_ask()
 NAMED = [text for text in HOSTILE_TEXTS if "\ud800" not in text]  # an ask with half a character is none
+SIGNS = [
+    "a\u2024b",
+    "a.b",
+    "a\u2215b",
+    "a/b",
+    "a\ufffcb",
+    "a\U0001d159b",
+    "ab",
+    "a\U00016fe4b",
+    "\u0430",
+    "\u0430\u0441\u0435",
+    "ace",
+]
 FORMS = [
     "é",
     "e\u0301",
@@ -32,7 +45,9 @@ FORMS = [
     "a\u0323\u0308",
     "a\u0308\u0323",
 ]
-TEXTS = st.sampled_from([*NAMED, *FORMS, "", "a", "a/b", "a[0]", "[0]", "0", "1", "true", "null", "a\nb", "a⟨U+000A⟩b"])
+TEXTS = st.sampled_from(
+    [*NAMED, *FORMS, *SIGNS, "", "a", "a/b", "a[0]", "[0]", "0", "1", "true", "null", "a\nb", "a⟨U+000A⟩b"]
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 1.0, -1.0]) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
@@ -53,13 +68,19 @@ def of_arguments(**arguments: Any) -> ShownCall:
 
 
 def plainly(call: ShownCall) -> object:
-    """What a page shows of a call, without its marks, to eyes that take one composition of a letter for another."""
-    lines = [(each.level, composed(each.label), each.kind, *map(composed, each.lines)) for each in call.fields]
-    return (call.method, composed(call.target), lines)
+    """What a page shows of a call to eyes that take one composition of a letter for another, a sign or letter for its
+    look-alike, and see no blanks of fonts; they read the marks."""
+    lines = [
+        (each.level, composed(each.label), each.kind, each.marks, *map(composed, each.lines)) for each in call.fields
+    ]
+    return (call.method, composed(call.target), call.marks, lines)
+
+
+ALIKE = str.maketrans("\u0430\u0441\u0435\u2024\u2215", "ace./", "\ufffc\U0001d159\U00016fe4")
 
 
 def composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", text).translate(ALIKE)
 
 
 def digest(params: dict[str, Any]) -> bytes:
@@ -162,6 +183,18 @@ def test_what_comes_after_many_values_is_folded() -> None:
         ("jose\u0301\n⟨a⟩", "It holds 1 character in another form than usual: it looks like another text."),
         ("e\u0301 \u212b", "It holds 2 characters in another form than usual: it looks like another text."),
         ("ada\u202e", "It holds 1 character that would not show."),
+        (
+            "\u0430\u0441\u0441\u0435\u0455\u0455",
+            "“⟨U+0430⟩⟨U+0441⟩⟨U+0441⟩⟨U+0435⟩⟨U+0455⟩⟨U+0455⟩” looks like “access” in other letters.",
+        ),
+        ("\U0001d41a\U0001d41b", "It holds 2 characters in another form than usual: it looks like another text."),
+        ("\uff53end", "It holds 1 character in another form than usual: it looks like another text."),
+        ("ada@example.org\u2024evil", "It holds 1 character in another form than usual: it looks like another text."),
+        ("ada@example\u00b7org.x", "“ada@example⟨U+00B7⟩org.x” has signs that pass for others."),
+        ("/srv\uff0fa", "“/srv⟨U+FF0F⟩a” has signs that pass for others."),
+        ("all\u2013customers@example.org", "“all⟨U+2013⟩customers@example.org” has signs that pass for others."),
+        ("Привет a", "“a” is in Latin letters, and looks like a word in those around it."),
+        ("ada\ufffc", "It holds 1 character that would not show."),
         ("שלום", "A part of it runs from right to left, and changes places with what stands beside it."),
     ],
 )
@@ -171,7 +204,19 @@ def test_what_may_be_overlooked_is_marked(text: str, mark: str) -> None:
 
 
 def test_the_letters_of_the_world_are_no_cause_for_a_mark() -> None:
-    for text in ("naïve café", "Việt Nam", "メールを送る", "Привет, мир", "😀", "    def f():\n        pass", "a\nb"):
+    for text in (
+        "naïve café",
+        "Việt Nam",
+        "メールを送る",
+        "Привет, мир",
+        "😀",
+        "ＡＢＣメール１",
+        "“Hello.” \u2013 don\u2019t…",
+        "1ª",
+        "CO₂",
+        "    def f():\n        pass",
+        "a\nb",
+    ):
         assert of_arguments(to=text).fields[0].marks == ()
 
 

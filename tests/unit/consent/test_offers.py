@@ -11,7 +11,7 @@ from tests.world.delegations import NOW
 
 from accredit.consent import Ask, CallTerms, chain_allowed, evaluate_call
 from accredit.consent.asks import AskedRefusal
-from accredit.consent.offers import Offer, offers_for
+from accredit.consent.offers import Offer, offers_for, parts_of
 from accredit.errors import NotOffered, UnusableAnswer
 from accredit.limits import ASK_SECONDS, MAX_LIKE_CALLS, MAX_LIKE_SECONDS
 from accredit.policy.constraint_words import constraint
@@ -110,6 +110,42 @@ def test_calls_like_it_are_offered_only_where_they_can_be_told(ask: Ask, offered
     assert ("like" in keys(ask)) is offered
 
 
+@pytest.mark.holds("consent/offers", 2)
+def test_calls_like_it_keep_what_was_shown_empty__it_could_be_anybody_in_the_next_ones() -> None:
+    like = choice(call(to="ada@example.org", bcc=[], cc="", subject="Hello"), "like")
+    assert set(like.kept) == {"/to", "/bcc", "/cc"}
+    facts = CallFacts(
+        verifier_id=GATEWAY, method="tools/call", target="send_email",
+        arguments={"to": "ada@example.org", "bcc": ["eve@example.org"], "cc": ""}, params_digest=bytes,
+    )  # fmt: skip
+    assert evaluate_call(terms(like).constraint(), "c1", VerifierContext(call=facts), NOW) is not None
+
+
+@pytest.mark.holds("consent/offers", 2)
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (call(to="ada"), "“to” as in this one, “cc” and “bcc” may be added, anything"),
+        (call(to="ada", cc=""), "“cc”, “to” as in this one, “bcc” may be added, anything"),
+        (call(to="a", cc="", bcc=""), "“bcc”, “cc”, “to” as in this one, anything"),
+        (call(repo="a/b", title="x"), "“repo” as in this one, anything"),
+        (call(to="ada", replyTo="bob", emailAddress="x"), "“emailAddress”, “replyTo”, “to” as in this one, “cc”"),
+    ],
+)
+def test_calls_like_it_say_who_else_could_be_written_to(ask: Ask, told: str) -> None:
+    assert told in choice(ask, "like").words
+
+
+@pytest.mark.holds("consent/offers", 2)
+def test_calls_like_it_are_not_offered_where_one_that_says_whom_they_are_about_is_too_long_or_odd() -> None:
+    for arguments in (
+        {"to": "ada", "cc": ["x" * 2_000]},
+        {"to": "ada", "email<x>": "b"},
+        {"to": "ada", "e“mail” to": ""},
+    ):
+        assert keys(call(**arguments)) == ["once"]
+
+
 @pytest.mark.holds("consent/offers", 3)
 def test_a_folder_is_offered_only_on_a_trusted_catalog_s_word() -> None:
     ask = call(path="/home/ada/docs/plan.md", content="x")
@@ -131,10 +167,41 @@ def test_a_folder_is_offered_only_on_a_trusted_catalog_s_word() -> None:
         (call(to="bob"), {"amount": 480.0, "currency": "EUR"}),
         (call(to="bob", command="ls"), None),
         (call(database="shop", SQL="select 1"), PATH),
+        (call(to="bob", value=1), None),
+        (call(to="bob", amount_cents=1), None),
+        (call(to="bob", amountUsd=1), None),
+        (call(to="bob", TOTAL2="1"), None),
+        (call(to="bob", totalamount="1"), None),
+        (call(to="bob", options={"accountNumber": "1"}), None),
+        (call(to="bob", priceInEUR="1"), None),
+        (call(**dict.fromkeys(("to", "\u0430mount"), 1)), None),
+        (call(**dict.fromkeys(("to", "\uff41\uff4d\uff4f\uff55\uff4e\uff54"), 1)), None),
+        (call(channel="x", program="ls", args=[]), None),
+        (call(repo="a/b", bash="ls"), None),
+        (call(project="p", statement="drop"), None),
+        (call(repo="a/b", pythonCode="x"), None),
+        (call(repo="a/b", source_code="x"), None),
+        (call(repo="a/b", runSQLQuery="x"), None),
+        (call(repo="a/b", code="x"), None),
+        (call(repo="a/b", bashcommand="x"), None),
     ],
 )
 def test_money_and_commands_are_allowed_one_by_one(ask: Ask, facts: Any) -> None:
     assert keys(ask, facts=facts) == ["once"]
+
+
+@pytest.mark.parametrize(
+    "name", ["description", "zip_code", "countryCode", "title", "summary", "body", "cashier", "encoder", "evaluation"]
+)
+def test_names_that_only_sound_like_money_or_commands_are_none(name: str) -> None:
+    assert keys(call(to="bob", **{name: "x"})) == ["once", "like"]
+
+
+def test_the_words_of_a_name_are_found_however_they_are_joined() -> None:
+    for name in ("amountUsd", "amount_usd", "AMOUNT-USD2", "amount.usd", "AmountUSD"):
+        assert parts_of(name) == ["amount", "usd"]
+    assert parts_of("runSQLQuery2") == ["run", "sql", "query"]
+    assert parts_of("メール") == []
 
 
 @pytest.mark.holds("consent/offers", 4)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.tool_lists import HOSTILE_TEXTS
 
-from accredit.pins.lookalikes import LookAlikes, mixes_scripts
+from accredit.pins.lookalikes import LookAlikes, mixes_scripts, twins_in
 
 NAMES = st.sampled_from(HOSTILE_TEXTS) | st.text(st.characters(), max_size=20)
 
@@ -44,6 +44,33 @@ def test_a_name_with_letters_of_several_scripts_stands_out() -> None:
         assert not mixes_scripts(name)
 
 
+@pytest.mark.holds("pins/lookalikes", 2)
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("\u0430\u0441\u0441\u0435\u0455\u0455", ["access"]),
+        ("\u0430", ["a"]),
+        ("\u0430da@\u0435", ["e"]),
+        ("\ua4e2\ua4f0\ua4e0\ua4d3", ["SEND"]),
+        ("\u13a2\u13be", []),
+        ("\u13de\u13ac\u13a9", ["LEY"]),
+        ("\u03c5\u03c1", ["up"]),
+        ("Привет \u0430 \u0441", []),
+        ("Привет \u0430\u0441\u0441\u0435\u0455\u0455", ["access"]),
+        ("Привет a", ["a"]),
+        ("Привет, send email", []),
+        ("send it to \u0430\u0441\u0435", ["ace"]),
+    ],
+)
+def test_a_word_wholly_of_look_alikes_is_found(text: str, found: list[str]) -> None:
+    assert [latin for _, latin in twins_in(text)] == found
+
+
+def test_other_words_of_the_world_look_like_none() -> None:
+    for text in ("Привет, мир", "отправить", "καλημέρα", "բարեւ", "メール", "naïve café", "send_email", ""):
+        assert twins_in(text) == []
+
+
 @given(NAMES, st.lists(NAMES, max_size=5))
 def test_whatever_a_name_is_it_never_looks_like_itself_and_likeness_goes_both_ways(
     name: str, others: list[str]
@@ -53,3 +80,4 @@ def test_whatever_a_name_is_it_never_looks_like_itself_and_likeness_goes_both_wa
         assert name in LookAlikes([name]).of(other)
     assert found == sorted(found)
     mixes_scripts(name)
+    twins_in(name)

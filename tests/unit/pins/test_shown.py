@@ -121,3 +121,68 @@ def test_a_diff_is_empty_only_where_nothing_differs(old: dict[str, str], new: di
 
 def test_a_name_is_spelled_out() -> None:
     assert coded("r\u0435ad") == "r⟨U+0435⟩ad"
+
+
+BLANKS = "\ufffc\u2d7f\u303f\U0001107f\U00013441\U00013442\U00016fe4\U0001bc9d\U0001d159"
+SHOWS = re.compile(
+    "EMPTY (SET|CENTRE|NOTE|DOCUMENT|PAGE|NEST)|SYMBOL FOR|BLANK SYMBOL|GAP FILLER|PLACEHOLDER|LINE FILLER|VOID"
+    "|WALLPLANE|FLOORPLANE|^REPLACEMENT"
+)
+"""Names of characters that show something, though they are about blanks."""
+
+
+@pytest.mark.holds("pins/shown", 1)
+@pytest.mark.parametrize("char", BLANKS, ids=lambda char: f"U+{ord(char):04X}")
+def test_what_shows_nothing_in_some_fonts_is_told_by_its_code(char: str) -> None:
+    assert shown(f"ada{char}@example.org") == f"ada⟨U+{ord(char):04X}⟩@example.org"
+
+
+@pytest.mark.holds("pins/shown", 1)
+def test_no_character_that_unicode_calls_a_blank_or_filler_shows_nothing() -> None:
+    words = re.compile(r"\b(FILLER|BLANK|NULL|EMPTY|INVISIBLE|PLACEHOLDER|REPLACEMENT|SPACE|JOINER|SELECTOR|VOID)\b")
+    for code in range(0x80, 0x110000):
+        name = unicodedata.name(chr(code), "")
+        assert not words.search(name) or SHOWS.search(name) or hides(chr(code)), f"{code:04X} {name}"
+
+
+@pytest.mark.holds("pins/shown", 2)
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ada@example.org\u2024evil.com", "ada@example.org⟨U+2024⟩evil.com"),
+        ("/srv\u2215secret\u2044x", "/srv⟨U+2215⟩secret⟨U+2044⟩x"),
+        ("http\ua789//x", "http⟨U+A789⟩//x"),
+        ("all\u2011customers", "all⟨U+2011⟩customers"),
+        ("a\ufe68b\ufe6bc", "a⟨U+FE68⟩b⟨U+FE6B⟩c"),
+        ("a\u17d2b", "a⟨U+17D2⟩b"),
+        ("e\u064b", "e⟨U+064B⟩"),
+        ("a\u01c3\u01c0", "a⟨U+01C3⟩⟨U+01C0⟩"),
+    ],
+)
+def test_signs_that_pass_for_those_of_ascii_are_told_by_their_codes(text: str, told: str) -> None:
+    assert shown(text) == told
+
+
+@pytest.mark.holds("pins/shown", 2)
+def test_every_sign_whose_usual_form_is_one_of_ascii_is_told_by_its_code__but_wide_ones() -> None:
+    for code in range(0x80, 0x110000):
+        char = chr(code)
+        form = unicodedata.normalize("NFKC", char)
+        is_sign = unicodedata.category(char)[0] in "PS" and form in tuple("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+        assert not is_sign or unicodedata.east_asian_width(char) == "F" or shown(char) != char, f"{code:04X}"
+
+
+def test_the_signs_of_prose_are_shown_as_they_are() -> None:
+    for text in (
+        "“Hello” \u2013 don\u2019t… \u2018a\u2019",
+        "a—b",
+        "「メール」\uff08写\uff09",
+        "ไม่ได้",
+        "हिन्दी",
+        "ខ្មែរ",
+        "l·l",
+        "→ ✓ ├── │",
+        "¿qué?",
+        "№ 5 §",
+    ):
+        assert shown(text) == text
