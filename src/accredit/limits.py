@@ -556,6 +556,15 @@ MAX_LISTED_BYTES = 16_777_216
 MAX_LOCK_BYTES = 67_108_864
 """Bytes of `accredit.lock`: several servers whose lists are as long as they may be."""
 
+MIN_TERMINAL_COLUMNS = 20
+"""Columns in which texts are wrapped at least: in less there is no room for a margin, a mark and a word."""
+
+DEFAULT_TERMINAL = (80, 24)
+"""Columns and rows of a terminal that does not say how large it is."""
+
+MAX_MARGIN_LEVELS = 4
+"""Levels of values by which a row is set in; of deeper ones the row says the level. As on the desk's page."""
+
 MAX_MARKS_IN_A_ROW = 2
 """Combining marks that are shown in a row. Vietnamese stacks two; piles of them cover what stands beside them."""
 

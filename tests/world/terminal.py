@@ -29,10 +29,14 @@ class Terminal:
         folder: Path,
         env: Mapping[str, str] | None = None,
         command: Sequence[str] = COMMAND,
+        columns: int = 0,
+        height: int = 0,
     ) -> None:
+        """Of a terminal without `columns` and `height` nobody has said how large it is."""
         self.seen = ""
         self.code: int | None = None
         self._ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (height, columns))
         self._process = subprocess.Popen(
             [*command, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder,
             env=environment({"TERM": "dumb", **(env or {})}), start_new_session=True,
@@ -95,3 +99,22 @@ class Terminal:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(PATIENCE)
         os.close(self._ours)
+
+
+def screen(written: str, columns: int, wide: int = 1) -> list[str]:
+    """The rows that a terminal of so many columns makes of what was written to it, in which a character that is not
+    ASCII takes `wide` columns."""
+    rows = [""]
+    at = 0
+    for char in written:
+        size = 1 if " " <= char <= "~" else wide
+        if char == "\n":
+            rows.append("")
+            at = 0
+            continue
+        if at + size > columns:
+            rows.append("")
+            at = 0
+        rows[-1] += char
+        at += size
+    return rows

@@ -13,8 +13,3 @@ def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
 def one_line(text: str) -> str:
     """Escape whatever is not printable: line ends, control sequences, changes of writing direction."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-def two_lines(what: str, remedy: str) -> str:
-    """Return the two lines by which every command says what is wrong, and what to do."""
-    return f"error: {one_line(what)}\nhelp: {one_line(remedy)}"

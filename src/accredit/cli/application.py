@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from accredit.base.text import two_lines
+from accredit.base.terminal import two_lines
 from accredit.cli.dashes import CommandAfterDashes, NameAndCommandAfterDashes
 from accredit.cli.standard import is_full, without_reader
 from accredit.errors import ConfigurationError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from accredit.base.deferred import Deferred
 from accredit.base.standard import STDIN, STDOUT
-from accredit.base.text import two_lines
+from accredit.base.terminal import two_lines
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_WORKERS
 

@@ -13,6 +13,7 @@ import termios
 from collections.abc import Mapping
 from typing import Protocol
 
+from accredit.base.terminal import rows, width_of
 from accredit.base.text import one_line
 from accredit.limits import MAX_PASSPHRASE_BYTES
 
@@ -65,7 +66,8 @@ class TerminalPrompt:
         except (termios.error, OSError):
             return None
         try:
-            os.write(self._to, f"{one_line(text)}: ".encode())
+            folded = rows(f"{one_line(text)}: ", width_of(sys.stderr))
+            os.write(self._to, "\n".join(folded).encode())
             loop.add_reader(self._source, self._read, line)
             typed = await line
         finally:

@@ -1,6 +1,6 @@
 """Text that anybody may have written."""
 
-from accredit.base.text import excerpt, one_line, two_lines
+from accredit.base.text import excerpt, one_line
 from accredit.limits import MAX_QUOTED
 
 
@@ -13,4 +13,3 @@ def test_an_excerpt_is_short_ascii__a_log_or_a_client_must_not_be_fed_with_contr
 
 def test_one_line_is_one_line__a_name_from_elsewhere_can_neither_forge_another_nor_steer_a_terminal() -> None:
     assert one_line("a\nerror: b\r\x1b[2J\u202e\u2028 \u00e9") == "a\\nerror: b\\r\\x1b[2J\\u202e\\u2028 \u00e9"
-    assert two_lines("a\nb", "c\n") == "error: a\\nb\nhelp: c\\n"

@@ -17,7 +17,10 @@ TYPERS = {"typer", "shellingham", "annotated_doc"}
 """Typer, without pydantic and rich, and what it rests on."""
 READS_OPTIONS = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions"}
 """What typer reads the values of options with, also for what is below a command that has options of its own."""
-OURS = {"accredit", "base", "base.deferred", "base.standard", "base.text", "errors", "limits", "refusals", "cli"}
+OURS = {
+    *("accredit", "base", "base.deferred", "base.standard", "base.terminal", "base.text"),
+    *("errors", "limits", "refusals", "cli"),
+}
 """Of our own modules what every help needs, beside those of `cli`."""
 SLOW = {"asyncio", "ssl", "sqlite3", "http", "email", "importlib.metadata", "multiprocessing", "unittest"}
 """Of Python's own what takes long to load."""

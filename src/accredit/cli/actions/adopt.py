@@ -265,7 +265,7 @@ def _show(job: _Job) -> None:
 
 def _lines(shown: str) -> None:
     for line in shown.splitlines():
-        typer.echo(f"  {one_line(line)}".rstrip())
+        say(f"  {line}".rstrip())
 
 
 def _tell_left(job: _Job) -> None:

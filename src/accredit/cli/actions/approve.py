@@ -1,7 +1,7 @@
 """What `accredit approve` runs: shows an ask in the terminal, and signs what the person chooses.
 
 1. The desk gives the ask as the agent signed it; it is read and checked here again, so a desk can't show another one.
-2. Everything is shown that the page shows. What is folded has to be shown before anything is allowed.
+2. Everything is shown that the page shows (`ask_screen`). What is folded has to be shown before anything is allowed.
 3. The menu's default is no. `--once` and `--like` take its place, and unfold everything.
 4. The key is opened here, with the passphrase: always, however long the desk's own key stays open.
 5. The desk gets the certificate, and passes on nothing else.
@@ -18,20 +18,18 @@ import msgspec
 import typer
 
 from accredit.base.clock import unix_seconds
-from accredit.cli.actions import wording as words
+from accredit.cli.actions.ask_screen import AskScreen
 from accredit.cli.actions.desk import asked_of_desk, refused_by_desk
-from accredit.cli.actions.output import BAD, QUIET, print_facts, print_json, say, tell
+from accredit.cli.actions.output import QUIET, print_json, say, tell
 from accredit.cli.passphrases import passphrase_source
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_ask
 from accredit.consent.offers import Offer
-from accredit.consent.shown import Field
 from accredit.console.desk import Choice, signed_certificate
 from accredit.console.settings import find_key, read_settings
 from accredit.console.unlock import KeyInFile
 from accredit.console.views import Circumstances, Described, choices, describe, preview
 from accredit.errors import AccreditError, ConfigurationError, ConsentError, DeskError
-from accredit.limits import MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
 
 _NEGATIVE = 1
 _MENU = {"d": None, "o": "once", "l": "like", "s": "show"}
@@ -49,14 +47,15 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_
         tell(f"error: this ask does not wait any more: it is {state}")
         return _NEGATIVE
     described, offers = describe(ask, known), choices(ask, known)
-    _print(described, unfolded=key is not None)
-    offer = _chosen(described, offers, key)
+    screen = AskScreen()
+    screen.ask(described, unfolded=key is not None)
+    offer = _chosen(screen, described, offers, key)
     if offer is None:
         tell("nothing was signed")
         return _deny(code) if key is None and offers else _NEGATIVE
-    say("")
-    say("What you will sign", QUIET)
-    print_facts(preview(offer, ask, known, unix_seconds(), 0, 0))
+    screen.say("")
+    screen.say("What you will sign", QUIET)
+    screen.facts(preview(offer, ask, known, unix_seconds(), 0, 0))
     return _sign(ask, offer, passphrase_file, as_json=as_json)
 
 
@@ -73,57 +72,7 @@ def _shown(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
     return ask, known, str(answer["state"])
 
 
-def _print(described: Described, *, unfolded: bool) -> None:
-    say("")
-    say(described.title, "bold")
-    until = words.relative(described.until, unix_seconds())
-    say(f"Code {described.code}, ends {until}. Compare it with the one your assistant tells you.", QUIET)
-    say("")
-    _print_fields(described, unfolded=unfolded)
-    for warning in described.warnings:
-        say(f"! {warning.lead} {warning.text}", BAD)
-    say("")
-    print_facts((each.label, f"{each.text} ({each.note})" if each.note else each.text) for each in described.who)
-    if described.server_says:
-        say("")
-        say("What the server says of this tool - nobody has checked it:", QUIET)
-        say(f"  {described.server_says}", QUIET)
-    if described.refused:
-        say(described.refused, BAD)
-
-
-def _print_fields(described: Described, *, unfolded: bool) -> None:
-    say("With exactly these arguments" if described.fields else "No arguments", QUIET)
-    for each in described.fields:
-        for row in rows_of(each, unfolded=unfolded):
-            say(row)
-        for mark in each.marks:
-            say(f"{_margin(each)}  ! {mark}", BAD)
-
-
-def rows_of(each: Field, *, unfolded: bool) -> list[str]:
-    """Return the rows of a value. Two calls with different digests have different rows."""
-    first, *more = _lines(each, unfolded=unfolded)
-    return [f"{_margin(each)}{each.label}: {first}", *(f"{_margin(each)}  | {line}" for line in more)]
-
-
-def _margin(each: Field) -> str:
-    return "  " * (each.level + 1)
-
-
-def _lines(each: Field, *, unfolded: bool) -> list[str]:
-    if each.kind in ("list", "object"):
-        return [f"⟨{each.kind}⟩"]  # no text holds these brackets
-    if each.folded and not unfolded:
-        text = "\n".join(each.lines[:MAX_UNFOLDED_LINES])[:MAX_UNFOLDED_CHARS]
-        return [*text.split("\n"), f"... ({each.chars} characters in all: [s] shows them)"]
-    lines = list(each.lines)
-    if each.kind == "text":
-        return lines if each.chars else ["⟨empty text⟩"]
-    return [f"{lines[0]} ⟨{each.kind}⟩"]
-
-
-def _chosen(described: Described, offers: tuple[Offer, ...], key: str | None) -> Offer | None:
+def _chosen(screen: AskScreen, described: Described, offers: tuple[Offer, ...], key: str | None) -> Offer | None:
     """Return what the person chooses, or None. Raises `ConfigurationError` for what this ask does not have."""
     by_key = {each.key: each for each in offers}
     if not offers:
@@ -132,25 +81,23 @@ def _chosen(described: Described, offers: tuple[Offer, ...], key: str | None) ->
         if key not in by_key:
             raise ConfigurationError("calls like it can't be allowed here: only this one", "say --once")
         return by_key["once" if key == "once" else "like"]
-    is_folded = described.folded
-    say("")
-    for each in offers:
-        say(f"[{each.key[0]}] {_words(each)}")
+    is_folded, lines = described.folded, [f"[{each.key[0]}] {_words(each)}" for each in offers]
     while True:
         menu = (
             "[d]eny  " + ("" if is_folded else "[o]nce  " + ("[l]ike it  " if "like" in by_key else "")) + "[s]how all"
         )
+        screen.menu(described, lines, menu)
         typed = typer.prompt(menu, default="d", show_default=False, err=True).strip().lower()[:1]
         found = _MENU.get(typed)
         if found == "show":
             is_folded = False
-            _print_fields(described, unfolded=True)
+            screen.fields(described, unfolded=True)
         elif found is None and typed == "d":
             return None
         elif found is not None and not is_folded and found in by_key:
             return by_key["once" if found == "once" else "like"]
         elif is_folded:
-            say("show all of it first: s")
+            screen.say("show all of it first: s")
 
 
 def _words(offer: Offer) -> str:

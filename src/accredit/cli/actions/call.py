@@ -19,7 +19,8 @@ from mcp_types import CallToolResult, TextContent, Tool
 from msgspec import Struct
 
 from accredit.base.log_events import configure_logs
-from accredit.base.text import excerpt, one_line, two_lines
+from accredit.base.terminal import two_lines
+from accredit.base.text import excerpt, one_line
 from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way, how_to_start
 from accredit.cli.actions.output import print_json, tell
 from accredit.cli.actions.tool_arguments import json_object, typed

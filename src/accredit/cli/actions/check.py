@@ -17,7 +17,8 @@ from typing import Literal, NamedTuple
 import typer
 from mcp.types import Tool
 
-from accredit.base.text import one_line, two_lines
+from accredit.base.terminal import two_lines
+from accredit.base.text import one_line
 from accredit.cli.actions.check_fix import add_tables
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.suggest_scopes import advertised_scope, fault_of

@@ -12,9 +12,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import typer
-
-from accredit.base.text import one_line
 from accredit.cli.actions.install_entry import Wanted, agent_of
 from accredit.cli.actions.install_wish import Wish, agreed, place_of
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say, tell
@@ -48,7 +45,7 @@ def install_entry(wish: Wish, url: str | None, config: Path | None, server: str 
     if new != old and not wish.as_json:
         say(f"{host.name}: {file} gets the server {wanted.name}:")
         for line in host.text.put("", (host.table, wanted.name), entry).splitlines():
-            typer.echo(f"  {one_line(line)}")
+            say(f"  {line}")
     return _finish(wish, edit, place, entry, command)
 
 

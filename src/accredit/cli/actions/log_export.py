@@ -11,7 +11,7 @@ import typer
 
 from accredit.attest import CallBundle, Envelope, Stored, encode_call_bundle, encode_envelope
 from accredit.base.standard import STDOUT
-from accredit.base.text import two_lines
+from accredit.base.terminal import two_lines
 from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.log_show import records_of

@@ -15,7 +15,7 @@ from accredit.attest import LogKey, RecordKey, timestamp
 from accredit.base.text import one_line
 from accredit.cli.actions.log_names import Names, drill_mark, named, one_agent, one_principal
 from accredit.cli.actions.log_place import understood
-from accredit.cli.actions.output import BAD, Words, print_table, tell
+from accredit.cli.actions.output import BAD, Words, print_table, say, tell
 from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
@@ -106,7 +106,10 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
         _print([row for row in reversed(rows) if row.status != "open"], listing)
         with contextlib.suppress(KeyboardInterrupt):
             for row in filter(chosen.passes, _following(log, open_calls)):
-                typer.echo(json.dumps(listing.members(row)) if listing.as_json else _line(row, listing))
+                if listing.as_json:
+                    typer.echo(json.dumps(listing.members(row)))
+                else:
+                    say(_line(row, listing))
     return 0
 
 

@@ -1,39 +1,28 @@
 """Prints results of commands: words and tables for people, JSON for programs. I/O: stdout, and stderr for notes.
 
-In a terminal tables have rules and colours; elsewhere they are plain columns, as wide as they need to be. Whatever
-is printed may come from a file that somebody else wrote: nothing in it is markup, and it can't steer the terminal.
+In a terminal what is long is folded (`cli.layout`), and there are colours; elsewhere rows are as wide as they need to
+be. Whatever is printed may come from a file that somebody else wrote: nothing in it is markup, it can't steer the
+terminal, and it can't begin a row.
 """
 
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import typer
-from rich import box
-from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from accredit.base.standard import STDOUT
-from accredit.base.text import one_line
+from accredit.base.terminal import FURTHER, for_stderr, pieces, width_of
+from accredit.cli.layout import Row, Words, fact_rows, table_rows, text_rows
 from accredit.cli.progress import clear
 from accredit.errors import ConfigurationError
 from accredit.keys.files import write_file
 from accredit.limits import MAX_TOLD_CANDIDATES, MIN_ID_CHARS
 
-_UNBOUNDED = 100_000
-"""Columns of a line that no terminal folds."""
-
 GOOD, BAD, QUIET = "green", "bold red", "dim"
-
-
-class Words(NamedTuple):
-    """A text with a style of `rich`, such as "green"."""
-
-    text: str
-    style: str = ""
 
 
 def print_json(value: Mapping[str, object]) -> None:
@@ -43,13 +32,23 @@ def print_json(value: Mapping[str, object]) -> None:
 
 def say(text: str, style: str = "") -> None:
     """Print one line."""
-    _show(_visible(Words(text, style)))
+    show(text_rows(Words(text, style), width_of(sys.stdout)))
+
+
+def say_script(line: str) -> None:
+    """Print one line of what a shell may be given: a comment goes on in comments; a command is not folded, since it
+    could not be copied."""
+    width = width_of(sys.stdout)
+    if width is None or not line.startswith("#"):
+        typer.echo(line)
+    else:
+        typer.echo("\n".join(pieces(line, width, f"#{FURTHER}")))
 
 
 def tell(line: str) -> None:
     """Print one line on stderr: a note or a warning."""
     clear()
-    typer.echo(one_line(line), err=True)
+    typer.echo(for_stderr(line), err=True)
 
 
 def check_out(out: Path | None, *, as_json: bool) -> None:
@@ -70,22 +69,23 @@ def write_out(out: Path, data: bytes, *, private: bool = False, replace: bool = 
 
 def print_facts(facts: Iterable[tuple[str, Words | str]], *, err: bool = False) -> None:
     """Print names, each with its value; on stderr where stdout is for something else."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(name, _visible(value))
-    _show(table, err=err)
+    show(fact_rows(list(facts), width_of(sys.stderr if err else sys.stdout)), err=err)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Words | str]]) -> None:
     """Print a table with headings. What does not fit is folded, and nothing is cut off."""
-    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
+    show(table_rows(headings, list(rows), width_of(sys.stdout)))
+
+
+def show(rows: Iterable[Row], *, err: bool = False) -> None:
+    """Print rows as they are: they were folded for where they go."""
+    if not (sys.stderr if err else sys.stdout).isatty():
+        for row in rows:
+            typer.echo("".join(each.text for each in row).rstrip(), err=err)
+        return
+    console = Console(stderr=err)
     for row in rows:
-        table.add_row(*map(_visible, row))
-    _show(table)
+        console.print(Text.assemble(*row), soft_wrap=True)
 
 
 def find_by_prefix(
@@ -117,18 +117,3 @@ def find_by_prefix(
     for each in matches[:MAX_TOLD_CANDIDATES]:
         tell(f"  {each}  {candidates[each]}".rstrip())
     return None
-
-
-def _visible(value: Words | str) -> Text:
-    words = Words(value) if isinstance(value, str) else value
-    return Text(one_line(words.text), words.style)
-
-
-def _show(what: RenderableType, *, err: bool = False) -> None:
-    if (sys.stderr if err else sys.stdout).isatty():
-        Console(stderr=err).print(what)
-        return
-    console = Console(width=_UNBOUNDED)
-    with console.capture() as captured:
-        console.print(what)
-    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()), err=err)

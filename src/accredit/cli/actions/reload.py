@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 from accredit.app.pid_file import PID_FILE, Found, find, is_same, place
-from accredit.base.text import two_lines
+from accredit.base.terminal import two_lines
 from accredit.cli.actions.output import print_json
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError

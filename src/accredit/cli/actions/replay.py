@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-import typer
 from msgspec import Raw, structs
 
 from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
 from accredit.cli.actions.log_names import Names, known_names, named
 from accredit.cli.actions.log_place import log_store, public_keys, understood
-from accredit.cli.actions.output import print_json
+from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.wording import calls, counted, escaped, left_out, shown_target
 from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
@@ -103,7 +102,7 @@ def replay_log(config: Path, keys: Sequence[Path], since: int | None, *, as_json
         print_json(_members(found, names, prover.left))
     else:
         for line in _lines(found, names, prover.left):
-            typer.echo(line)
+            say(line)
     return _NEGATIVE if found.otherwise.calls else 0
 
 

@@ -15,14 +15,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import typer
 from msgspec import structs
 
 from accredit.attest import timestamp
 from accredit.cli.actions.config_text import key, string, table_name
 from accredit.cli.actions.log_names import Names, known_names, named
 from accredit.cli.actions.log_place import log_store, public_keys, understood
-from accredit.cli.actions.output import print_json
+from accredit.cli.actions.output import print_json, say_script
 from accredit.cli.actions.wording import calls, counted, json_ascii, left_out, shown_target
 from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
@@ -57,7 +56,7 @@ def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | Non
         print_json(lines.members())
     else:
         for line in lines.text():
-            typer.echo(line)
+            say_script(line)
     return 0
 
 
@@ -139,7 +138,8 @@ class Lines:
         }
 
     def _command(self, grant: Grant, number: int) -> list[str]:
-        constraint = _inert(json_ascii(grant.constraint.members()))
+        # Without a blank no name in it reads as a command, wherever a terminal wraps the line.
+        constraint = _inert(json_ascii(grant.constraint.members())).replace(" ", "\\u0020")
         agent = grant.agent_id[: self._digits]
         return [
             *("accredit", "grant"),

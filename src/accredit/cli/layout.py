@@ -1,0 +1,126 @@
+"""Rows of what commands print: texts, facts, tables. No I/O.
+
+Whatever is printed may come from a file or a peer that somebody else wrote: nothing in it is markup, it can't steer the
+terminal, and none of its rows begins where a row of ours does (`base.terminal`). In so many columns:
+
+1. a line of text goes on after its margin and `  | `;
+2. a fact's value goes on below itself, after `| `; where there is little room it begins below its name, set in;
+3. a table's cell goes on in its column, after `| `, and no cell begins with that or with a blank; where there is too
+   little room for columns, each row of the table is told as facts.
+
+Without columns (None) a row is as long as it is, for programs and files.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from accredit.base.terminal import FURTHER, columns, pieces, rows
+from accredit.base.text import one_line
+
+_GAP = "  "
+_MARK = "| "
+_SET_IN = "  "
+_LEAST_VALUE = 20
+"""Columns of a value beside its name."""
+_LEAST_CELL = 10
+"""Columns of a cell that is folded: less could not be read."""
+
+
+class Words(NamedTuple):
+    """A text with a style of `rich`, such as "green"."""
+
+    text: str
+    style: str = ""
+
+
+Row = Sequence[Words]
+
+
+def text_rows(value: Words | str, width: int | None) -> list[Row]:
+    """Return the rows of one line (rule 1)."""
+    words = _words(value)
+    return [[Words(each, words.style)] for each in rows(words.text, width)]
+
+
+def fact_rows(facts: Sequence[tuple[str, Words | str]], width: int | None) -> Iterator[Row]:
+    """Yield the rows of names, each with its value (rule 2)."""
+    widest = max((cell_len(one_line(name)) for name, _ in facts), default=0)
+    for name, value in facts:
+        label, words = _words(Words(name, "bold")), _words(value)
+        begin = label.text + " " * (widest - cell_len(label.text)) + _GAP
+        if width is None:
+            yield [label._replace(text=begin), words]
+        elif columns(begin) + _LEAST_VALUE <= width:
+            first, *more = pieces(words.text, width - columns(begin), _MARK)
+            yield [label._replace(text=begin), words._replace(text=first)]
+            yield from ([Words(" " * columns(begin)), words._replace(text=each)] for each in more)
+        else:
+            yield from text_rows(label, width)
+            further = f"{_SET_IN}{FURTHER}"
+            yield from ([words._replace(text=each)] for each in pieces(f"{_SET_IN}{words.text}", width, further))
+
+
+def table_rows(headings: Sequence[str], lines: Sequence[Sequence[Words | str]], width: int | None) -> Iterator[Row]:
+    """Yield the rows of a table (rule 3)."""
+    heads = [Words(heading, "bold") for heading in headings]
+    cells = [[_words(each) for each in line] for line in lines]
+    if width is None:
+        widths = [max(cell_len(each.text) for each in column) for column in zip(heads, *cells, strict=True)]
+        yield from (_joined(line, widths, None) for line in (heads, *cells))
+        return
+    cells = [[_cell(each) for each in line] for line in cells]
+    found = _widths([max(columns(each.text) for each in column) for column in zip(heads, *cells, strict=True)], width)
+    if found is None:
+        for line in cells:
+            yield from fact_rows(list(zip(headings, line, strict=True)), width)
+            yield [Words("")]
+        return
+    yield _joined(heads, found, width)
+    yield [Words("-" * (sum(found) + len(_GAP) * (len(found) - 1)), "dim")]
+    for line in cells:
+        folded = [list(pieces(each.text, size, _MARK)) for each, size in zip(line, found, strict=True)]
+        for row in zip_longest(*folded, fillvalue=""):
+            parts = [each._replace(text=text) for each, text in zip(line, row, strict=True)]
+            yield _joined(parts, found, width)
+
+
+def _words(value: Words | str) -> Words:
+    words = Words(value) if isinstance(value, str) else value
+    return words._replace(text=one_line(words.text))
+
+
+def _cell(words: Words) -> Words:
+    """Return a cell that could not pass for one that goes on with the cell above it."""
+    text = words.text
+    return words._replace(text=f"\\x{ord(text[0]):02x}{text[1:]}") if text.startswith((" ", "|")) else words
+
+
+def _widths(natural: Sequence[int], width: int) -> list[int] | None:
+    """Return the columns' widths, the widest narrowed until all have room; None if they would be too narrow."""
+    found, room = list(natural), width - len(_GAP) * (len(natural) - 1)
+    while (over := sum(found) - room) > 0:
+        widest = max(found)
+        if widest <= _LEAST_CELL:
+            return None
+        at = found.index(widest)
+        others = max((each for each in found if each < widest), default=0)
+        found[at] = max(_LEAST_CELL, widest - over, min(others, widest - 1))
+    return found
+
+
+def _joined(cells: Row, widths: Sequence[int], width: int | None) -> Row:
+    """Return cells one beside the other, each as wide as its column; with less between them where a terminal could
+    take the row for a longer one."""
+    parts = [each._replace(text=_padded(each.text, size, cell_len(each.text)) + _GAP)
+             for each, size in zip(cells, widths, strict=True)]  # fmt: skip
+    if width is not None and columns("".join(each.text for each in parts).rstrip()) > width:
+        parts = [each._replace(text=_padded(each.text, size, columns(each.text)) + _GAP)
+                 for each, size in zip(cells, widths, strict=True)]  # fmt: skip
+    return parts
+
+
+def _padded(text: str, size: int, takes: int) -> str:
+    return text + " " * (size - takes)
