@@ -1472,7 +1472,8 @@ KEPT_OPEN_SECONDS = 3_600
 """How long an ask waits that a person keeps open (WCAG 2.2.1)."""
 
 MAX_JOURNAL_READ_BYTES = 16_777_216
-"""Bytes of the end of the desk's journal that are read at its start: some 40,000 asks."""
+"""Bytes of the end of the desk's journal that are read at its start: some 40,000 asks, or 1,000 calls that were
+allowed, whose certificates are verified then."""
 
 MAX_JOURNAL_ASKED_CHARS = 200
 """Characters of each text of a journal's entry for what was asked: sixty such entries an hour, which is what new agents

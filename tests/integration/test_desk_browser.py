@@ -197,7 +197,7 @@ def test_calls_like_it_are_signed_as_they_are_chosen(desk: Desk, signed_in: Open
     with ask_for(desk, ask) as line:
         page.goto(f"{desk.url}/a/{ask.code}")
         page.wait_for_selector(READY)
-        assert "has not called send_email with this “to” before" in page.text_content("main")
+        assert "was not allowed at this desk to call send_email with this “to” before" in page.text_content("main")
         page.check("input[type=radio] >> nth=1")
         page.fill("input[type=number]", "3")
         page.select_option("select", "600")

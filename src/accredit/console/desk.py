@@ -16,11 +16,11 @@ given. Nothing else that comes through the socket allows anything. To deny waits
 """
 
 import hmac
-import secrets
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_code
@@ -28,7 +28,7 @@ from accredit.consent.offers import Offer, concerns_money, offers_for
 from accredit.consent.shown import one_word
 from accredit.console.book import AskBook, Asked, State
 from accredit.console.journal import Journal
-from accredit.console.past import Past, values_of
+from accredit.console.past import Past, id_for, values_of
 from accredit.console.unlock import KeyHolder
 from accredit.errors import AccreditError, ConsentError, DeskError, NotOffered, StoreUnavailable
 from accredit.keys import KeyFile
@@ -36,7 +36,6 @@ from accredit.limits import CLOCK_LEAD_SECONDS, DENIED_SECONDS
 from accredit.ratify import DelegationCert, HybridSigner, issue_delegation
 from accredit.ratify.scopes import is_sensitive
 
-_CERT_ID_BYTES = 16
 _PROMPTED_CHARS = 80
 _USED_IDS_SECONDS = 7_200
 """How long the ids of decided asks count after a restart: longer than any ask waits."""
@@ -64,7 +63,7 @@ class Desk:
     ) -> None:
         self.person = person
         self.keys = keys
-        self.past = Past(journal.past)
+        self.past = Past(journal.past, person.public_key)
         self.now = clock
         self._journal = journal
         self._on_change = on_change
@@ -220,6 +219,7 @@ class Desk:
             ends_at=leaf.expires_at,
             constraints=[each.members() for each in leaf.constraints],
             values=values_of(asked.ask),
+            certificate=leaf.to_dict(),
         )
         asked.settle("allowed", answer)
         self._on_change()
@@ -250,9 +250,10 @@ _OVER: dict[State, str] = {
 
 
 def signed_certificate(signer: HybridSigner, ask: Ask, offer: Offer, choice: Choice, now: int) -> DelegationCert:
-    """Return the certificate that a person's choice is. Raises `AccreditError`."""
-    cert_id = secrets.token_hex(_CERT_ID_BYTES)
-    grant = offer.grant(ask, cert_id, now, max_calls=choice.calls, seconds=choice.seconds)
+    """Return the certificate that a person's choice is; its id vouches for the ask and its values (`past.id_for`).
+    Raises `AccreditError`."""
+    draft = offer.grant(ask, "", now, max_calls=choice.calls, seconds=choice.seconds)
+    grant = replace(draft, cert_id=id_for(ask.digest.hex(), values_of(ask), draft))
     return issue_delegation(signer, grant, vocabulary=grant.scope)
 
 

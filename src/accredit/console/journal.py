@@ -1,10 +1,11 @@
 """The desk's journal: what was asked, answered and signed, one JSON object a line. I/O: one file, mode 0600.
 
 Each entry is on disk before what it tells of happens: nothing is signed that the journal could not take. Arguments are
-there as digests only. What a person was asked in the past is read from it at the start: of a file that has grown, the
-end. What was only asked is clipped: agents ask without end, and must not push out what was allowed. One desk writes it
-at a time: two would not know of each other's answers. A line that is not whole (the machine stopped) is passed over;
-entries after it begin on a line of their own.
+there as digests only. Any program of the user can write the file: what its entries prove, `past` says. What a person
+was asked in the past is read from it at the start: of a file that has grown, the end. What was only asked is clipped:
+agents ask without end, and must not push out what was allowed. One desk writes it at a time: two would not know of each
+other's answers. A line that is not whole (the machine stopped) is passed over; entries after it begin on a line of
+their own.
 """
 
 import fcntl

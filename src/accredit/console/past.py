@@ -1,31 +1,49 @@
-"""What the person decided before, as the journal tells it. No I/O.
+"""What the person decided before, as far as the journal proves it. No I/O.
 
-Of arguments it knows digests only: enough to say that a value was never allowed before.
+1. The journal is a file, which any program of the same user can write. Of what was allowed it holds the certificate: an
+   entry counts only if this person's key has signed that, and then for the agent, the gateway and the call that the
+   certificate names, whatever the entry says.
+2. Of arguments it knows digests only: enough to say that a value was never allowed before. The certificate's id is
+   made of them (`id_for`), so that they are signed, too; others don't count.
+3. That something was denied, or an id used, is a courtesy: nothing is signed for it. A program that writes such lines
+   keeps a call from being asked for, and one that takes them out has it asked again; both it can do without.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from accredit.canonical import canonical
-from accredit.consent.asks import Ask
+from accredit.consent import CALL, CallTerms
+from accredit.consent.asks import Ask, read_code
+from accredit.errors import AskError, WireError
+from accredit.limits import CLOCK_LEAD_SECONDS
+from accredit.ratify import DelegationCert, Extension, Grant, HybridPublicKey
+from accredit.ratify.verify import certificate_fault
 
 Entry = Mapping[str, Any]
 DECIDED = ("allowed", "denied")
 """The events after which an ask is over."""
+_TAG = b"accredit/journal/v1\0"
+_ID_CHARS = 32
 
 
 class Past:
-    """What journal entries say of agents, gateways and calls; `add` keeps it up to date."""
+    """What journal entries prove of agents, gateways and calls; `add` keeps it up to date."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, entries: Iterable[Entry] = (), person: HybridPublicKey | None = None) -> None:
+        """`person` is the key by which entries of what was allowed count; without one, none does."""
+        self._person = person
         self._met: dict[tuple[str, str], int] = {}
         self._calls: set[tuple[str, ...]] = set()
         self._used: dict[str, int] = {}
         self._denied: dict[tuple[str, ...], int] = {}
         self._certs: set[str] = set()
         self.signed: list[Entry] = []
-        """The entries of what was allowed, oldest first."""
+        """What was allowed, as its certificates say it, oldest first."""
+        self.unsigned = 0
+        """Entries of what was allowed that this person's key has not signed: they count as nothing."""
         for entry in entries:
             self.add(entry)
 
@@ -34,18 +52,24 @@ class Past:
         at, event, ask_id = entry["at"], entry["event"], entry.get("id")
         if event in DECIDED and isinstance(ask_id, str):
             self._used[ask_id] = at
-        call = tuple(str(entry.get(name)) for name in ("agent", "gateway", "method", "target"))
         if event == "denied":
-            self._denied[(*call, str(entry.get("params_sha256")))] = at
+            self._denied[(*_told_call(entry), str(entry.get("params_sha256")))] = at
         if event != "allowed":
             return
-        self._certs.add(str(entry.get("cert")))
-        self.signed.append(entry)
-        self._met.setdefault((call[0], call[1]), at)
+        signed = _signed(entry, self._person)
+        if signed is None:
+            self.unsigned += 1
+        elif signed["cert"] not in self._certs:
+            self._add_signed(signed)
+
+    def _add_signed(self, signed: Entry) -> None:
+        call, at = _told_call(signed), signed["at"]
+        self._certs.add(signed["cert"])
+        self.signed.append(signed)
+        self._met[(call[0], call[1])] = min(at, self._met.get((call[0], call[1]), at))
         self._calls.add(call)
-        values: object = entry.get("values")
-        for name, digest in cast("dict[str, object]", values).items() if isinstance(values, dict) else ():
-            self._calls.add((*call, name, str(digest)))
+        for name, digest in signed["values"].items():
+            self._calls.add((*call, name, digest))
 
     def used_ids(self, since: int) -> list[str]:
         """Return the ids of asks that were decided since then."""
@@ -87,6 +111,66 @@ def values_of(ask: Ask) -> dict[str, str]:
     members = cast("dict[str, object]", arguments) if isinstance(arguments, dict) else {}
     scalars = {name: value for name, value in members.items() if not isinstance(value, dict | list)}
     return {name: hashlib.sha256(canonical(value)).hexdigest() for name, value in scalars.items()}
+
+
+def id_for(ask: str, values: Mapping[str, str], grant: Grant | DelegationCert) -> str:
+    """Return the id of a certificate that is signed for an ask, named by its digest, with these digests of values: 32
+    hex characters that nobody has for another ask, other values, or other terms."""
+    subject = grant.subject_pub_key if isinstance(grant, DelegationCert) else grant.subject
+    terms = [each.members() for each in grant.constraints]
+    named = [ask, dict(values), subject.id, list(grant.scope), grant.issued_at, grant.expires_at, terms]
+    return hashlib.sha256(_TAG + canonical(named)).hexdigest()[:_ID_CHARS]
+
+
+def _signed(entry: Entry, person: HybridPublicKey | None) -> Entry | None:
+    """Return what an entry's certificate says (rules 1 and 2); None if this person's key has not signed it."""
+    certificate: object = entry.get("certificate")
+    if person is None or not isinstance(certificate, dict):
+        return None
+    try:
+        cert = DelegationCert.decode(json.dumps(certificate, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        terms = [CallTerms.read(each) for each in cert.constraints if isinstance(each, Extension) and each.name == CALL]
+    except (WireError, ValueError, RecursionError):
+        return None
+    if cert.issuer_pub_key != person or len(terms) != 1 or certificate_fault([cert], 0) is not None:
+        return None
+    (call,) = terms
+    return {
+        "at": cert.issued_at + CLOCK_LEAD_SECONDS,
+        "code": _code(entry.get("code")),
+        "agent": cert.subject_id,
+        "gateway": call.gateway,
+        "method": call.method,
+        "target": call.target[0],
+        "cert": cert.cert_id,
+        "scope": list(cert.scope),
+        "ends_at": cert.expires_at,
+        "constraints": [each.members() for each in cert.constraints],
+        "values": _values(entry, cert),
+    }
+
+
+def _values(entry: Entry, cert: DelegationCert) -> Mapping[str, str]:
+    """Return the digests of values that a certificate's id is made of; none if the entry has others."""
+    ask, values = entry.get("ask"), entry.get("values")
+    told = cast("dict[str, object]", values) if isinstance(values, dict) else {}
+    digests = {name: digest for name, digest in told.items() if isinstance(digest, str)}
+    try:
+        is_signed = isinstance(ask, str) and id_for(ask, digests, cert) == cert.cert_id
+    except ValueError:
+        return {}
+    return digests if is_signed else {}
+
+
+def _code(told: object) -> str:
+    try:
+        return read_code(told) if isinstance(told, str) else ""
+    except AskError:
+        return ""
+
+
+def _told_call(entry: Entry) -> tuple[str, ...]:
+    return tuple(str(entry.get(name)) for name in ("agent", "gateway", "method", "target"))
 
 
 def _call(ask: Ask) -> tuple[str, ...]:

@@ -171,14 +171,17 @@ def timestamp(at: int) -> str:
 
 def _firsts(ask: Ask, known: Circumstances) -> list[Caution]:
     if known.is_new:
-        text = "nothing was allowed to this agent at this gateway yet. Only this one call can be allowed."
+        text = (
+            "nothing was allowed at this desk yet to this agent at this gateway; what was signed elsewhere"
+            " (`accredit grant`) is not known here. Only this one call can be allowed."
+        )
         return [Caution("New:", text)]
-    verb = {"tools/call": "called", "resources/read": "read", "prompts/get": "used"}[ask.method]
+    what = f"this agent was not allowed at this desk to {_VERBS[ask.method]} {one_word(ask.target)}"
     if known.is_first:
-        return [Caution("First time:", f"this agent has not {verb} {one_word(ask.target)} before.")]
+        return [Caution("First time:", f"{what} before.")]
     if known.first_values:
         names = " and ".join(f"“{in_quotes(each)}”" for each in known.first_values)
-        return [Caution("First time:", f"this agent has not {verb} {one_word(ask.target)} with this {names} before.")]
+        return [Caution("First time:", f"{what} with this {names} before.")]
     return []
 
 
@@ -207,7 +210,8 @@ def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None)
         facts.append(Fact("started by", shown(known.started_by), "says this computer"))
     refusal = ask.refusal
     has = ", ".join(map(one_word, refusal.granted_scope)) or "nothing"
-    text = f"it needs {one_word(refusal.required_scope)}; this agent has {has}"
+    # What else the agent holds, it did not show: the gateway's words are about the delegation that came with the call.
+    text = f"it needs {one_word(refusal.required_scope)}; what the agent showed allows {has}, so it says"
     reason = f"“{in_quotes(refusal.reason)}”" if refusal.reason else ""
     return (*facts, where, Fact("refused because", text, reason))
 

@@ -1,6 +1,7 @@
 """The rows of a call in a terminal: what is typed there may not pass for a row, a kind or a name."""
 
-from typing import Any
+from functools import reduce
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given
@@ -82,9 +83,7 @@ LONG_VALUES = st.recursive(
 )
 ARGUMENTS = st.dictionaries(LONG, LONG_VALUES, max_size=2)
 PADDED = {"to": "x" * 60 + "\n" + "y", "zz": "cc: " + "x" * 70 + "to: ada@example.org" + "." * 60 + "cc:"}
-DEEP: Any = "to: x"
-for _ in range(30):
-    DEEP = {"a": DEEP}
+DEEP = reduce(lambda inner, _: {"a": inner}, range(30), cast("Any", "to: x"))
 
 
 def on_screen(arguments: dict[str, Any], width: int) -> list[str]:

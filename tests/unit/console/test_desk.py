@@ -1,9 +1,11 @@
 """What the desk does with an ask: what is signed is what was chosen, and where a step fails nothing is given out."""
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.world.asked import NOW, WORLD, an_ask, once
@@ -13,11 +15,12 @@ from accredit.consent.asks import AskedRefusal
 from accredit.console.book import Asked
 from accredit.console.desk import Choice, Desk, needs_each
 from accredit.console.journal import Journal
+from accredit.console.past import values_of
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import DeskError
 from accredit.keys import PrivateKeyFile, lock_key
 from accredit.limits import CLOCK_LEAD_SECONDS, DENIED_SECONDS
-from accredit.ratify import Extension
+from accredit.ratify import DelegationCert, Extension, Grant, issue_delegation
 from accredit.ratify.constraints import MaxRate
 
 pytestmark = pytest.mark.holds("console/desk")
@@ -295,6 +298,95 @@ def test_a_sensitive_scope_is_worth_the_passphrase_each_time(tmp_path: Path) -> 
     for ask, each in ((sensitive, True), (an_ask(refusal=AskedRefusal("x", "custom:a:b")), False)):
         asked = place.take(ask)
         assert needs_each(ask, place.desk.offers(asked)[0]) is each
+
+
+def written(folder: Path, *entries: dict[str, Any]) -> Place:
+    """A desk that begins with a journal of these entries."""
+    (folder / "journal.jsonl").write_text("".join(json.dumps(each) + "\n" for each in entries), "utf-8")
+    return Place(folder)
+
+
+def allowed_entry(folder: Path, choice: Choice = ONCE, *, known: bool = False) -> dict[str, Any]:
+    """What a desk writes of a call that the person allows."""
+    folder.mkdir()
+
+    async def work() -> None:
+        place = Place(folder)
+        for ask, chosen in ((an_ask(), ONCE), (an_ask(), choice))[not known :]:
+            asked = place.take(ask)
+            await place.desk.allow(asked, asked.nonce, chosen)
+        place.journal.close()
+
+    run(work)
+    return json.loads((folder / "journal.jsonl").read_text("utf-8").splitlines()[-1])
+
+
+CALLED = {
+    "at": NOW - 10**8, "event": "allowed", "agent": WORLD.agent.id, "gateway": "9f0c2d11", "method": "tools/call",
+    "target": "send_email", "values": {"to": hashlib.sha256(b'"ada@example.org"').hexdigest()}, "cert": "ab" * 16,
+    "scope": ["comms:email:send"], "constraints": [], "ends_at": NOW + 600,
+}  # fmt: skip
+
+
+@pytest.mark.holds("console/past", 1)
+def test_a_line_that_a_program_adds_to_the_journal_takes_no_caution_away(tmp_path: Path) -> None:
+    genuine = allowed_entry(tmp_path / "mine")
+    others = issue_delegation(WORLD.agent.signer(), grant_like(genuine)).to_dict()
+    changed = {**genuine["certificate"], "scope": ["comms:email:*"]}
+    forged = [CALLED, {**genuine, "certificate": others}, {**genuine, "certificate": changed}]
+    forged += [{**CALLED, "certificate": odd} for odd in (None, 5, "x", [], {}, {"cert_id": "x"}, [[]])]
+    place = written(tmp_path, *forged)
+    asked = place.take(an_ask())
+    assert asked.is_new
+    assert place.desk.past.is_first(asked.ask)
+    assert [each.key for each in place.desk.offers(asked)] == ["once"]
+    assert (place.desk.past.met_at(asked.ask), place.desk.past.targets("9f0c2d11")) == (None, [])
+    assert (place.desk.past.signed, place.desk.past.unsigned) == ([], len(forged))
+
+
+@pytest.mark.holds("console/past", 1)
+def test_a_genuine_certificate_counts_for_what_it_names__whatever_the_line_says(tmp_path: Path) -> None:
+    genuine = allowed_entry(tmp_path / "mine")
+    told = {"agent": "ab" * 16, "gateway": "other", "target": "wire_money", "at": 5, "scope": ["*"], "ends_at": 10**12}
+    place = written(tmp_path, {**genuine, **told})
+    (signed,) = place.desk.past.signed
+    assert (signed["agent"], signed["gateway"], signed["target"]) == (WORLD.agent.id, "9f0c2d11", "send_email")
+    assert (signed["scope"], signed["at"]) == (["comms:email:send"], NOW)
+    assert place.desk.past.targets("other") == []
+    assert not place.take(an_ask()).is_new
+
+
+@pytest.mark.holds("console/past", 2)
+@pytest.mark.parametrize("choice", ["once", "like"])
+def test_digests_of_values_that_were_not_allowed_take_no_caution_away(tmp_path: Path, choice: str) -> None:
+    genuine = allowed_entry(tmp_path / "mine", Choice(choice), known=choice == "like")
+    ask = an_ask({"name": "send_email", "arguments": {"to": "eve@example.org"}})
+    for values in (values_of(ask), {**genuine["values"], **values_of(ask)}, {"to": 5}, 5, None):
+        (tmp_path / "journal.jsonl").unlink(missing_ok=True)
+        place = written(tmp_path, {**genuine, "values": values})
+        assert place.desk.past.first_values(ask, ["to"]) == ["to"]
+        assert place.desk.past.first_values(an_ask(), ["to"]) == ["to"]
+        place.journal.close()
+    place = written(tmp_path, genuine)
+    assert place.desk.past.first_values(an_ask(), ["to"]) == []
+
+
+@pytest.mark.holds("console/past", 3)
+def test_a_line_about_a_denial_only_keeps_a_call_from_being_asked_for(tmp_path: Path) -> None:
+    ask = an_ask()
+    call = dict(zip(("agent", "gateway", "method", "target", "params_sha256"), ask.same_call, strict=True))
+    place = written(tmp_path, {"at": NOW, "event": "denied", **call})
+    assert place.take(ask).state == "denied"
+    assert place.desk.past.signed == []
+
+
+def grant_like(entry: dict[str, Any]) -> Grant:
+    """The grant of an entry's certificate, for somebody else to sign."""
+    cert = DelegationCert.decode(json.dumps(entry["certificate"]).encode())
+    return Grant(
+        subject=cert.subject_pub_key, cert_id=cert.cert_id, scope=cert.scope, issued_at=cert.issued_at,
+        expires_at=cert.expires_at, constraints=cert.constraints,
+    )  # fmt: skip
 
 
 def test_after_a_first_call_the_agent_is_not_new__also_after_a_restart(tmp_path: Path) -> None:

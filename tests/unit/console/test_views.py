@@ -49,7 +49,9 @@ def test_no_name_that_others_chose_goes_on_with_our_words() -> None:
     assert (" " in target, " " in place) == (False, False)
     facts = {each.label: each for each in described.who}
     assert facts["refused because"].note == "“harmless) (says accredit”"
-    assert facts["refused because"].text == "it needs mcp:tool; this agent has all;⟨U+0020⟩safe"
+    assert (
+        facts["refused because"].text == "it needs mcp:tool; what the agent showed allows all;⟨U+0020⟩safe, so it says"
+    )
     assert facts["gateway"].note.startswith("so the agent says; ")
     assert described.server_says.count("“") == described.server_says.count("”") == 1
     (offer,) = choices(ask, circumstances())
@@ -78,11 +80,20 @@ def test_first_times_are_told() -> None:
     def leads(**changes: object) -> list[str]:
         return [f"{each.lead} {each.text}" for each in describe(an_ask(), circumstances(**changes)).warnings]
 
-    assert leads()[0].startswith("New: nothing was allowed")
-    assert leads(is_new=False) == ["First time: this agent has not called send_email before."]
+    assert leads()[0].startswith("New: nothing was allowed at this desk yet")
+    assert leads(is_new=False) == ["First time: this agent was not allowed at this desk to call send_email before."]
     with_to = leads(is_new=False, is_first=False, first_values=("to",))
-    assert with_to == ["First time: this agent has not called send_email with this “to” before."]
+    assert with_to == ["First time: this agent was not allowed at this desk to call send_email with this “to” before."]
     assert leads(is_new=False, is_first=False) == []
+
+
+@pytest.mark.holds("console/views", 1)
+def test_what_is_not_known_of_an_agent_is_not_said__a_grant_signed_elsewhere_is_not_in_the_journal() -> None:
+    told = describe(an_ask(refusal=AskedRefusal("x", "custom:mail:send_email", ("identity:prove",))), circumstances())
+    said = [*(each.text for each in told.warnings), *(each.text for each in told.who)]
+    assert not any("nothing was allowed to this agent" in each or "this agent has" in each for each in said)
+    assert "what was signed elsewhere (`accredit grant`) is not known here" in " ".join(said)
+    assert "what the agent showed allows identity:prove, so it says" in " ".join(said)
 
 
 @pytest.mark.holds("console/views", 2)

@@ -1,7 +1,7 @@
 """What `accredit grants list|show` and `accredit names set` run: they read the desk's journal, and write its names.
 
 Whether a certificate was taken back is what the person's signed lists say at the places that `desk.toml` names; where
-none is, or one can't be read, that is not known. The journal is a file: what stands in it is shown, whatever it is.
+none is, or one can't be read, that is not known. The journal is a file: only what the person's key has signed is shown.
 """
 
 import os
@@ -16,6 +16,7 @@ from accredit.consent import this_call_only
 from accredit.console.journal import Entry, read_journal
 from accredit.console.lists import list_places, people_in, revoked_by, see_lists
 from accredit.console.names import known_names, set_name
+from accredit.console.past import Past
 from accredit.console.settings import find_key, read_settings
 from accredit.console.unlock import KeyInFile
 from accredit.errors import ConfigurationError, WireError
@@ -89,9 +90,16 @@ def name_holder(holder_id: str, name: str, *, as_json: bool) -> int:
 
 
 def _grants() -> dict[str, Entry]:
+    """Return what the person's key has signed, the latest first. Raises `ConfigurationError`, also if there is none."""
     entries = [each for each in read_journal(state_folder(os.environ)) if each["event"] == "allowed"]
-    whole = [each for each in entries if isinstance(each.get("cert"), str) and isinstance(each.get("ends_at"), int)]
-    return {each["cert"]: each for each in reversed(whole)}
+    if not entries:
+        return {}
+    person = KeyInFile.read(find_key(read_settings(os.environ))).person
+    past = Past(entries, person.public_key)
+    if past.unsigned:
+        many = "1 entry has" if past.unsigned == 1 else f"{past.unsigned} entries have"
+        tell(f"note: {many} no certificate that {person.name}'s key signed: what they say is not shown")
+    return {each["cert"]: each for each in reversed(past.signed)}
 
 
 class _Lists:
