@@ -102,3 +102,16 @@ def test_an_error_that_quotes_makes_no_row_of_its_own(tmp_path: Path, columns: i
         assert terminal.end() == 2
         seen = screen(terminal.seen, columns)
     assert not any(row.startswith(("ok:", "note:")) for row in seen)
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_a_configuration_that_somebody_else_wrote_makes_no_row_that_reads_as_another_setting(
+    tmp_path: Path, columns: int
+) -> None:
+    host = padded(columns, len('gateway.host = "'), "proofs.mode = off", "ok: all is well", "note: all is well")
+    (tmp_path / "accredit.toml").write_text(f'[gateway]\nhost = "{host}"\n', "utf-8")
+    for command in (("config", "show"), ("config", "check")):
+        with Terminal(*command, folder=tmp_path, columns=columns, height=24) as terminal:
+            terminal.end()
+            seen = screen(terminal.seen, columns)
+        assert not any(row.startswith(("proofs.mode = off", "ok: all is", "note: all is")) for row in seen)

@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Literal, TextIO, cast
 
+from accredit.base.terminal import rows, width_of
 from accredit.limits import MAX_LOG_TEXT
 
 LogFormat = Literal["json", "text"]
@@ -67,6 +68,11 @@ def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = N
 
 
 class _Handler(logging.StreamHandler[TextIO]):
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a line; for a person at a terminal in rows, so that nothing in it reads as another line."""
+        line = super().format(record)
+        return line if isinstance(self.formatter, _JsonFormatter) else "\n".join(rows(line, width_of(self.stream)))
+
     def handleError(self, record: logging.LogRecord) -> None:
         """Drop the record: a stderr that nobody reads any more must not stop the gateway."""
 

@@ -3,12 +3,16 @@
 import io
 import json
 import logging
+import os
+import pty
+import termios
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.world.terminal import screen
 
 from accredit.base.log_events import LogFormat, configure_logs, log_event, notice
 from accredit.limits import MAX_LOG_TEXT
@@ -144,3 +148,17 @@ def test_a_notice_is_said_at_every_level__to_people_as_a_sentence(
     else:
         line = json.loads(written.getvalue())
         assert (line["level"], line["event"]) == ("info", "listening on x\n")
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_a_line_of_a_log_that_people_read_makes_no_row_that_reads_as_another_one(columns: int) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    with os.fdopen(theirs, "w") as stream:
+        configure_logs("info", "text", stream)
+        told = "x" * 200 + "2026-11-26T00:00:00.000Z info    accredit.gateway: all is well".ljust(columns, ".") * 3
+        log_event(logging.getLogger("accredit.test"), logging.INFO, "refused", target=told)
+        stream.flush()
+        seen = screen(os.read(ours, 65_536).decode().replace("\r\n", "\n"), columns)
+    os.close(ours)
+    assert all(row.startswith("  | ") for row in seen[1:] if row)

@@ -47,7 +47,7 @@ VALUES = st.recursive(
 
 def rows(arguments: dict[str, Any]) -> list[str]:
     call = shown_call(an_ask({"name": "x", "arguments": arguments}))
-    return [line for each in call.fields for line in value_rows(each, unfolded=True)]
+    return [line for each in call.fields for line in value_rows(each, 79, unfolded=True)]
 
 
 def digest(arguments: dict[str, Any]) -> bytes:
@@ -96,14 +96,16 @@ def on_screen(arguments: dict[str, Any], width: int) -> list[str]:
 @example(PADDED, 79, 1)
 @example(PADDED, 39, 2)
 @example({"deep": DEEP}, 19, 2)
+@example({"a": [[["x\n| y"]]]}, 19, 2)
 def test_no_value_makes_a_row_on_the_screen_that_reads_as_one_of_ours(
     arguments: dict[str, Any], width: int, wide: int
 ) -> None:
     call = shown_call(an_ask({"name": "x", "arguments": arguments}))
     for each in call.fields:
         first, *more = screen("\n".join(screen_rows(each, width, unfolded=True)), width + 1, wide)
-        deep = f"⟨level {each.level}⟩ " if each.level > 4 else ""
-        begins = f"{'  ' * (min(each.level, 4) + 1)}{deep}{each.label}: "
+        levels = min(4, width // 16)
+        deep = f"⟨level {each.level}⟩ " if each.level > levels else ""
+        begins = f"{'  ' * (min(each.level, levels) + 1)}{deep}{each.label}: "
         assert first.startswith(begins[: len(first.removesuffix("⟨…⟩"))])
         assert all(row.startswith("  ") and row.lstrip(" ").startswith("| ") for row in more)
 

@@ -3,7 +3,7 @@
 1. Everything is shown that the page shows. Two calls with different digests have different rows, in every width: of a
    value that is folded, each row but the last ends with `⟨…⟩`, which no text holds.
 2. No value makes a row that reads as one of ours: its further lines and rows begin with `  | ` after the margin. Values
-   that lie deep are set in no further; their row says the level.
+   that lie deep, for the width, are set in no further; their row says the level.
 3. Where the screen has scrolled, the title, the code, the warnings and the beginning of each value stand once more
    above the menu, as far as there is room, and how many values don't.
 """
@@ -20,6 +20,8 @@ from accredit.consent.shown import Field
 from accredit.console.views import Described
 from accredit.limits import DEFAULT_TERMINAL, MAX_MARGIN_LEVELS, MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
 
+_COLUMNS_OF_LEVEL = 16
+"""Columns that a level takes before there is one more: margins leave room for what is set in."""
 _LEAST_ROOM = 3
 """Rows of values that are told once more, however low the screen is."""
 
@@ -65,7 +67,7 @@ class AskScreen:
         for each in described.fields:
             self._show([[Words(row)] for row in screen_rows(each, self.width, unfolded=unfolded)])
             for mark in each.marks:
-                self.say(f"{_margin(each)}  ! {mark}", BAD)
+                self.say(f"{_margin(each, self.width)}  ! {mark}", BAD)
 
     def menu(self, described: Described, offers: Sequence[str], menu: str) -> None:
         """Show what can be chosen, and above it what has scrolled away (rule 3). `menu` is asked afterwards."""
@@ -81,7 +83,7 @@ class AskScreen:
         self.say("It is longer than the screen. In short:", QUIET)
         title = [*rows(described.title, self.width), f"Code {described.code}"]
         warned = [self._short(each) for each in _warnings(described)]
-        lines = [self._short(value_rows(each, unfolded=False)[0]) for each in described.fields]
+        lines = [self._short(value_rows(each, self.width, unfolded=False)[0]) for each in described.fields]
         left = max(_LEAST_ROOM, room - len(title) - len(warned) - 3)
         if len(lines) > left:
             more = f"and {len(lines) - left + 1} values more: all of them stand further up"
@@ -101,18 +103,24 @@ class AskScreen:
 
 def screen_rows(each: Field, width: int, *, unfolded: bool) -> list[str]:
     """Return the rows of a value in so many columns (rules 1 and 2)."""
-    return [row for line in value_rows(each, unfolded=unfolded) for row in rows(line, width, GOES_ON)]
+    return [row for line in value_rows(each, width, unfolded=unfolded) for row in rows(line, width, GOES_ON)]
 
 
-def value_rows(each: Field, *, unfolded: bool) -> list[str]:
-    """Return the rows of a value where there is room for all of it."""
+def value_rows(each: Field, width: int, *, unfolded: bool) -> list[str]:
+    """Return the rows of a value as if there were room for all of each."""
     first, *more = _lines(each, unfolded=unfolded)
-    deep = f"⟨level {each.level}⟩ " if each.level > MAX_MARGIN_LEVELS else ""  # no name holds these brackets
-    return [f"{_margin(each)}{deep}{each.label}: {first}", *(f"{_margin(each)}{FURTHER}{line}" for line in more)]
+    margin = _margin(each, width)
+    deep = f"⟨level {each.level}⟩ " if each.level > _levels(width) else ""  # no name holds these brackets
+    return [f"{margin}{deep}{each.label}: {first}", *(f"{margin}{FURTHER}{line}" for line in more)]
 
 
-def _margin(each: Field) -> str:
-    return "  " * (min(each.level, MAX_MARGIN_LEVELS) + 1)
+def _levels(width: int) -> int:
+    """Return how many levels have a margin of their own in so many columns."""
+    return min(MAX_MARGIN_LEVELS, width // _COLUMNS_OF_LEVEL)
+
+
+def _margin(each: Field, width: int) -> str:
+    return "  " * (min(each.level, _levels(width)) + 1)
 
 
 def _lines(each: Field, *, unfolded: bool) -> list[str]:

@@ -37,7 +37,7 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
     accredit config check --config accredit.toml
     """
-    from accredit.cli.actions.output import print_json
+    from accredit.cli.actions.output import print_json, say
     from accredit.config import load
 
     loaded = load(config, os.environ, {})
@@ -50,10 +50,10 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         print_json(parts)
         return
     upstream = parts["upstream"]
-    typer.echo(f"ok: {loaded.file} is valid")
+    say(f"ok: {loaded.file} is valid")
     if "servers" in parts:
         for name, each in cast("dict[str, str]", parts["servers"]).items():
-            typer.echo(f"ok: the server {name} is a {'URL' if each == 'url' else 'command'}")
+            say(f"ok: the server {name} is a {'URL' if each == 'url' else 'command'}")
     elif upstream is not None:
         typer.echo(f"ok: the upstream is a {'URL' if upstream == 'url' else 'command'}")
     else:
@@ -64,7 +64,7 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         typer.echo("ok: attest.signer has signed a trial, and its public key verifies that")
     typer.echo(f"ok: TLS is {'on' if parts['tls'] else 'off'}")
     for note in _notes(parts, loaded):
-        typer.echo(f"note: {note}")
+        say(f"note: {note}")
 
 
 def _notes(parts: dict[str, object], loaded: "Loaded") -> "Iterator[str]":
@@ -143,7 +143,7 @@ def show(
 
     accredit config show --json --port 9000 -- python server.py
     """
-    from accredit.cli.actions.output import print_json
+    from accredit.cli.actions.output import print_json, say
     from accredit.cli.command_line import values_of
     from accredit.config import load, shown
 
@@ -158,7 +158,7 @@ def show(
         return
     for row in rows:
         for key, value, origin in _lines(row):
-            typer.echo(f"{key} = {json.dumps(value)}  # {origin}")
+            say(f"{key} = {json.dumps(value)}  # {origin}")
 
 
 def _lines(row: "Shown") -> "Iterator[tuple[str, object, str]]":
