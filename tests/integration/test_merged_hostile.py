@@ -64,7 +64,9 @@ class Scripted:
     async def json(self, connection: Connection, message: Any, *, status: str = "200 OK") -> None:
         """Answers with one message."""
         body = json.dumps(message) if message is not None else ""
-        head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nMcp-Session-Id: {self._session}\r\n"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
+        if self._session:
+            head += f"Mcp-Session-Id: {self._session}\r\n"
         await connection.send(f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 
     async def stream(self, connection: Connection, *events: bytes) -> None:
