@@ -31,7 +31,7 @@ MAX_TIMES_NGINX = {
 }
 MAX_REST_BYTES = 48 * MIB
 MAX_GROWTH_BYTES = MIB
-MAX_HUGE_BYTES = 132 * MIB
+MAX_HUGE_BYTES = 48 * MIB
 """The bound that `[gateway] max_response_bytes` has by default, and 32 MiB."""
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"

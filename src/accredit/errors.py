@@ -71,6 +71,11 @@ class AccreditError(Exception):
 
     server = ""
 
+    def let_go(self) -> None:
+        """Forget the frames that it went through, once it is to be answered: they hold all that was read. Where one of
+        them holds the error as well, only the collector of cycles would free that, some hundred calls later."""
+        self.__traceback__ = None
+
 
 class ConfigurationError(AccreditError):
     """The configuration, or the command line, can't be used.

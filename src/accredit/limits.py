@@ -67,9 +67,22 @@ LONG_ANSWER_BYTES = 1_048_576
 """Bytes of an answer that is opened at one go: up to some 40 ms, where it is all brackets. A longer one is opened in
 steps, which costs up to three times as much and lets others have their turn."""
 
+DEFAULT_RESPONSE_BYTES = 16_777_216
+"""Bytes of an answer where `max_response_bytes` is not set. Real ones have some 100,000, images some millions."""
+
+MAX_RESPONSE_BYTES = 104_857_600
+"""The most that it may be set to: each answer is whole in memory before any of it goes on."""
+
 MAX_SPLIT_BYTES = 16_777_216
 """Bytes of a part of an answer that is split into its members at one go, in up to 70 ms: a batch, an error, a list that
 is edited. It is the default bound for an event; real ones have some 100,000."""
+
+MAX_LISTED_ITEMS = 65_536
+"""Items of a list that is split: tools, tasks, blocks of content. Each takes some 80 bytes, and some 25 microseconds
+on its way to a client; in 16 MiB there is room for eight million."""
+
+SEARCHED_BYTES = 1_048_576
+"""Bytes of a long value that are searched at one go, for whether a word is in it: a millisecond or two."""
 
 ITEMS_AT_ONCE = 100
 """Items of a list that are looked at in one step, in some 3 ms; in between others have their turn."""
@@ -256,8 +269,15 @@ silence, and a request that meets their FIN is lost, as it can't be sent again."
 LARGE_ANSWER_BYTES = 1_048_576
 """Bytes of an answer, or of an event, that take no room: few are larger."""
 
-MAX_ANSWERS_BYTES = 268_435_456
-"""Bytes of larger ones in memory at once, until each has gone on: two of the default `max_response_bytes`."""
+MAX_ANSWERS_BYTES = 134_217_728
+"""Bytes of larger ones in memory at once, until each has gone on: eight of the default `max_response_bytes`."""
+
+EVENT_TIMES = 2
+"""How often an event is held: as it came, and its data."""
+
+ASKED_TIMES = 3
+"""How often a list is held that the gateway asks for itself, until it was read: as it came, its items, and what is made
+of them."""
 
 MAX_WAITING_ANSWERS = 64
 """Answers of one server that wait for such room, each with up to twice `HIGH_WATER_BYTES` that were read already, or

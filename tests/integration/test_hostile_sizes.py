@@ -287,12 +287,26 @@ def test_a_bomb_stops_at_the_bound_and_costs_no_more(era: Era, coding: str, stat
 
 # --- the real sizes ---------------------------------------------------------------------------------
 
-LIMIT = 100 * MIB  # the default
+LIMIT = 100 * MIB  # the most that it may be set to
+
+
+@pytest.mark.parametrize("mib", [17, 120])
+def test_without_a_word_in_the_configuration_an_answer_has_16_mib(mib: int) -> None:
+    async def case() -> None:
+        async with World(sends_pieces(_CHUNKED, lambda: json_pieces(mib))) as world:
+            await world.recovered(Era.LEGACY)
+            with MemoryWatch() as watch:
+                answer = await world.ask(post(Era.LEGACY))
+                check_refused(answer, 502, refused(f"the answer is larger than {16 * MIB} bytes"))
+                await world.recovered(Era.LEGACY)
+            assert watch.peak_mib < 40
+
+    run(case())
 
 
 def test_120_mib_of_json_stop_at_100_and_cost_no_more() -> None:
     async def case() -> None:
-        async with World(sends_pieces(_CHUNKED, lambda: json_pieces(120))) as world:
+        async with World(sends_pieces(_CHUNKED, lambda: json_pieces(120)), max_response_bytes=LIMIT) as world:
             await world.recovered(Era.LEGACY)
             with MemoryWatch() as watch:
                 check_refused(
@@ -315,7 +329,7 @@ def test_a_bomb_of_hundreds_of_mib_stops_at_100_and_costs_no_more(coding: str, m
     script = sends_pieces(coded(coding), lambda: packed(coding, json_pieces(mib)))
 
     async def case() -> None:
-        async with World(script) as world:
+        async with World(script, max_response_bytes=LIMIT) as world:
             await world.recovered(Era.MODERN)
             with MemoryWatch() as watch:
                 answer = await world.ask(post(Era.MODERN))
@@ -354,7 +368,7 @@ def test_an_event_of_hundreds_of_mib_stops_at_16_and_costs_no_more(coding: str |
 
 def test_a_sound_answer_of_90_mib_passes() -> None:
     async def case() -> None:
-        async with World(sends_pieces(_CHUNKED, lambda: json_pieces(90))) as world:
+        async with World(sends_pieces(_CHUNKED, lambda: json_pieces(90)), max_response_bytes=LIMIT) as world:
             async with world.client() as client:
                 await world.send(client, post(Era.LEGACY))
                 status, _ = await client.head()

@@ -31,6 +31,7 @@ from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.limits import MAX_RESPONSE_BYTES
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 __all__ = ["small_heap"]
@@ -140,7 +141,11 @@ def upstream(content_type: bytes, body: bytes) -> Generator[HttpUpstream]:
 
 
 def gateway(server: HttpUpstream | StdioUpstream, *, guarded: bool) -> Gateway:
-    settings = TRUST.settings(server) if guarded else GatewaySettings(server)
+    most = MAX_RESPONSE_BYTES
+    if guarded:
+        settings = TRUST.settings(server, max_response_bytes=most)
+    else:
+        settings = GatewaySettings(server, max_response_bytes=most)
     return create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
 
 

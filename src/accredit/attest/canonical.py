@@ -83,13 +83,12 @@ def recorded_chain(certificates: Iterable[bytes]) -> RecordedChain:
 def result_digest(result: bytes | Raw) -> dict[str, str]:
     """Return what is recorded of a result: `{"rfc8785-sha256": hex}` or, for one over `MAX_CANONICAL_RESULT_BYTES` or
     without a canonical form, `{"sha256": hex}` of its bytes."""
-    data = bytes(result)
-    if len(data) <= MAX_CANONICAL_RESULT_BYTES:
+    if len(result) <= MAX_CANONICAL_RESULT_BYTES:
         try:
-            return {"rfc8785-sha256": sha256_hex(canonical(data))}
+            return {"rfc8785-sha256": sha256_hex(canonical(bytes(result)))}
         except AttestationError:
             pass
-    return {"sha256": sha256_hex(data)}
+    return {"sha256": hashlib.sha256(memoryview(result)).hexdigest()}
 
 
 def _members(value: object) -> dict[str, object]:

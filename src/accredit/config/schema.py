@@ -44,12 +44,14 @@ from accredit.config.values import (
 )
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
+    DEFAULT_RESPONSE_BYTES,
     DRAIN_SECONDS,
     GRACE_SECONDS,
     MAX_BOOTSTRAP_TTL_SECONDS,
     MAX_ENDING_SECONDS,
     MAX_PINS_FRESH_SECONDS,
     MAX_REPLICAS,
+    MAX_RESPONSE_BYTES,
     MAX_STATE_SECONDS,
     QUOTA_MOST,
 )
@@ -114,7 +116,9 @@ class Gateway(Section, frozen=True):
         list[Method], "a list of methods beyond MCP's that pass where proofs or tokens are required"
     ] = []
     max_request_bytes: Annotated[Bytes, "the largest request body, in bytes"] = 4_194_304
-    max_response_bytes: Annotated[Bytes, "the largest answer of the upstream, in bytes"] = 104_857_600
+    max_response_bytes: Annotated[
+        int, Meta(ge=1, le=MAX_RESPONSE_BYTES), "the largest answer of the upstream, in bytes, up to 100 MiB"
+    ] = DEFAULT_RESPONSE_BYTES
     max_event_bytes: Annotated[Bytes, "the largest SSE event or stdio line, in bytes"] = 16_777_216
     upstream_timeout_seconds: Annotated[
         Seconds,

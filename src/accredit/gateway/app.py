@@ -267,6 +267,7 @@ class Routes:
 
     async def _refuse(self, exchange: Exchange, error: AccreditError, server: Server | None) -> None:
         self._counters.refused(error, server=server.name if server is not None else "")
+        error.let_go()
         if not exchange.started:  # else nothing more can be said: the server closes the connection
             resource = server.resource if server is not None else None
             answer = refusal(error, resource.metadata_url if resource is not None else "")

@@ -9,10 +9,15 @@ A room has so many places (or bytes) at once.
    have one address: nobody gives way there for another stranger, and addresses refuse nobody.
 3. Who finds no place waits a moment (`wait`), or is refused (`take`): 503 with `Retry-After`.
 
+4. What the gateway asks for itself keeps its room until it was read (`until_read`), not only until it has come.
+
 It authorizes nothing: whoever has a place is judged like everybody else.
 """
 
 import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Protocol
 
@@ -108,6 +113,39 @@ class _Held:
             self._place.leave()
 
 
+class Leaving(Protocol):
+    """What gives room back. A second time does nothing."""
+
+    def leave(self) -> None:
+        """Give it back."""
+        ...
+
+
+_reading: ContextVar[list[Leaving] | None] = ContextVar("accredit_reading", default=None)
+
+
+@contextmanager
+def until_read() -> Generator[None]:
+    """Keep, to the end of this context, the room of what is asked for in it, in whatever task."""
+    kept: list[Leaving] = []
+    before = _reading.set(kept)
+    try:
+        yield
+    finally:
+        _reading.reset(before)
+        for each in kept:
+            each.leave()
+
+
+def leave_once_read(held: Leaving) -> None:
+    """Give room back at the end of the context of `until_read`; at once, where there is none."""
+    kept = _reading.get()
+    if kept is None:
+        held.leave()
+    else:
+        kept.append(held)
+
+
 class Room:
     """`most` places at once, of which strangers hold at most `most - reserved`. `what` is the plural of what fills it.
 
@@ -129,6 +167,10 @@ class Room:
     def fit(self, most: int, reserved: int = 0) -> None:
         """Have so many places from now on. Who has one keeps it."""
         self._most, self._for_strangers = most, most - reserved
+
+    def most_of(self, holder: Holder) -> int:
+        """Return how much one holder could ever have."""
+        return self._most if holder.proved else self._for_strangers
 
     @property
     def taken(self) -> int:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from accredit.base.addresses import without_slash
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added
-from accredit.limits import CHILD_SILENCE_SECONDS, UPSTREAM_SILENCE_SECONDS
+from accredit.limits import CHILD_SILENCE_SECONDS, DEFAULT_RESPONSE_BYTES, UPSTREAM_SILENCE_SECONDS
 from accredit.pins import Pins
 from accredit.policy import Policy
 from accredit.policy.drill import DRILLS
@@ -217,7 +217,7 @@ class GatewaySettings:
     """Methods beyond the table (`jsonrpc.methods`) that pass where proofs or tokens are required."""
     forward_headers: tuple[str, ...] = ()
     max_request_bytes: int = 4_194_304
-    max_response_bytes: int = 104_857_600
+    max_response_bytes: int = DEFAULT_RESPONSE_BYTES
     max_event_bytes: int = 16_777_216
     upstream_timeout_seconds: float | None = None
     """How long the server may be silent about a request; None: the default of `patience`."""

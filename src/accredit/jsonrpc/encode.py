@@ -1,5 +1,7 @@
 """Writing frames: the few that the gateway makes itself, and the few members that it changes. No I/O."""
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Raw
 
@@ -30,6 +32,15 @@ def error_frame(id: MessageId | None, code: int, message: str, data: object = No
     if data is not None:
         error["data"] = data
     return to_json({"jsonrpc": "2.0", "id": id, "error": error})
+
+
+def around(name: str, own: Mapping[str, object]) -> tuple[bytes, bytes]:
+    """Return an object's text before and after the value of one of its members."""
+    names = list(own)
+    at = names.index(name)
+    before = to_json({**{each: own[each] for each in names[:at]}, name: 0})[: -len(b"0}")]
+    after = to_json({each: own[each] for each in names[at + 1 :]})
+    return before, b"," + after[1:] if after != b"{}" else b"}"
 
 
 def with_members(own: dict[str, Raw], changes: dict[str, object]) -> bytes:

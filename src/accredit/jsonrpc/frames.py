@@ -19,11 +19,12 @@ from msgspec import Raw, Struct
 
 from accredit.base.caching import Once
 from accredit.errors import AccreditError, FrameError, MessageId
-from accredit.jsonrpc.encode import to_json
+from accredit.jsonrpc.encode import around, to_json
+from accredit.jsonrpc.long_text import Steps, members_in_steps, opened_in_steps
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
 from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, opened_meta, unambiguous_members
 from accredit.jsonrpc.text import check_text
-from accredit.limits import MAX_SPLIT_BYTES
+from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
 
 MESSAGE = Names("jsonrpc", "id", "method", "params", "result", "error")
 _ERROR = Names("code", "message", "data")
@@ -186,12 +187,31 @@ class Success(Struct, frozen=True):
     """A response with a `result` (which may be null: a member that is present counts).
 
     `is_complete` says that it was looked at, and is an object without a `resultType`, or of the type `complete`.
+    `listed` are the members of a long result, where somebody has listed them already.
     """
 
     id: MessageId
     result: Raw
     text: bytes
     is_complete: bool = False
+    listed: Mapping[str, Raw] | None = None
+
+    def members(self) -> Steps[Mapping[str, Raw]]:
+        """Return the members of the result by name, in steps if it is long; none of one that is no object. Raises
+        `FrameError`."""
+        return self.listed if self.listed is not None else (yield from opened_in_steps(self.result))
+
+    def message(self) -> Steps[dict[str, Raw]]:
+        """Return the members of the whole message by name, in steps if it is long. Raises `FrameError`."""
+        return (yield from opened_in_steps(Raw(self.text)))
+
+    def with_result(self, members: Mapping[str, Raw], changes: Mapping[str, object]) -> Steps["Success"]:
+        """Return the response with a result of these members, some replaced or added, in steps."""
+        message = yield from self.message()
+        yield
+        before, after = around("result", message)
+        text = to_json({**message, "result": {**members, **changes}})
+        return Success(self.id, Raw(memoryview(text)[len(before) : len(text) - len(after)]), text)
 
 
 class Failure(Struct, frozen=True):
@@ -214,13 +234,30 @@ def decode_frame(text: bytes) -> Frame:
     return frame_of(unambiguous_members(text, MESSAGE), text)
 
 
+def opened_frame(text: bytes) -> Steps[Frame]:
+    """Do what `decode_frame` does, in steps if the text is long. Raises `FrameError`."""
+    if len(text) <= LONG_ANSWER_BYTES:
+        return decode_frame(text)
+    return frame_of((yield from members_in_steps(text, MESSAGE)), text)
+
+
 def decode_error(text: bytes) -> Failure:
     """Read the body of an HTTP error status: an error response. Raises `FrameError`.
 
     There it may lack its id (2025-11-25, basic/transports, "Sending Messages to the Server").
     """
     check_text(text)
-    found = unambiguous_members(text, MESSAGE)
+    return _error_in(unambiguous_members(text, MESSAGE), text)
+
+
+def opened_error(text: bytes) -> Steps[Failure]:
+    """Do what `decode_error` does, in steps if the text is long. Raises `FrameError`."""
+    if len(text) <= LONG_ANSWER_BYTES:
+        return decode_error(text)
+    return _error_in((yield from members_in_steps(text, MESSAGE)), text)
+
+
+def _error_in(found: dict[str, Raw], text: bytes) -> Failure:
     frame = frame_of({"id": Raw(b"null"), **found}, text)
     if not isinstance(frame, Failure):
         raise FrameError("an error status without an error")

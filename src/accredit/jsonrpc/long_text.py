@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw
 
 from accredit.errors import FrameError, JsonError
-from accredit.jsonrpc.objects import Names, check_names, pairs
+from accredit.jsonrpc.objects import Names, check_names, is_object, members, pairs, parts_of
 from accredit.jsonrpc.simd import reads_well
 from accredit.jsonrpc.text import (
     ALL_BUT,
@@ -33,7 +33,14 @@ from accredit.jsonrpc.text import (
     too_deep,
     too_large,
 )
-from accredit.limits import MAX_DEPTH, MAX_MEMBERS, MAX_NUMBER_BYTES, ONE_PASS_BYTES
+from accredit.limits import (
+    LONG_ANSWER_BYTES,
+    MAX_DEPTH,
+    MAX_MEMBERS,
+    MAX_NUMBER_BYTES,
+    ONE_PASS_BYTES,
+    SEARCHED_BYTES,
+)
 
 # A piece with a long string cut out of it is two of them, and the brackets around it.
 _SLICE = ONE_PASS_BYTES // 2 - 1_024
@@ -64,18 +71,18 @@ def at_one_go(steps: Generator[object, None, Found]) -> Found:
             return last.value
 
 
-def members_in_steps(text: bytes, names: Names) -> Steps[dict[str, Raw]]:
+def members_in_steps(text: bytes | memoryview, names: Names) -> Steps[dict[str, Raw]]:
     """Do what `check_text` and `unambiguous_members` do, in steps. Raises `FrameError`."""
     listed = yield from pairs_in_steps(text)
     check_names([name for name, _ in listed], names)
     return dict(listed)
 
 
-def pairs_in_steps(text: bytes) -> Steps[list[tuple[str, Raw]]]:
+def pairs_in_steps(text: bytes | memoryview) -> Steps[list[tuple[str, Raw]]]:
     """Do what `check_text` and `pairs` do, in steps. Raises `FrameError`."""
     if _FIRST.match(text):  # the first byte says that it is no object, whatever follows
         yield from check_in_steps(text)
-        return pairs(text)
+        return pairs(bytes(text))
     reading = _Reading(text)
     while reading.goes_on:
         reading.take_slice()
@@ -87,9 +94,9 @@ def pairs_in_steps(text: bytes) -> Steps[list[tuple[str, Raw]]]:
     return reading.found
 
 
-def check_in_steps(text: bytes) -> Steps[None]:
+def check_in_steps(text: bytes | memoryview) -> Steps[None]:
     """Do what `check_text` does, in steps. Raises `JsonError`."""
-    if text.startswith(codecs.BOM_UTF8):
+    if text[:3] == codecs.BOM_UTF8:
         raise JsonError("the body starts with a byte order mark")
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
@@ -99,7 +106,7 @@ def check_in_steps(text: bytes) -> Steps[None]:
     except UnicodeDecodeError:
         raise JsonError("the body is not UTF-8") from None
     depth = 0
-    for part in _outside(text, BRACKETS):
+    for part in outside_strings(text, BRACKETS):
         steps = part.translate(STEPS)
         if max(accumulate(memoryview(steps).cast("b"), initial=depth)) > MAX_DEPTH:
             raise too_deep()
@@ -112,9 +119,9 @@ def check_in_steps(text: bytes) -> Steps[None]:
         yield
 
 
-def _check_numbers(text: bytes) -> Steps[None]:
+def _check_numbers(text: bytes | memoryview) -> Steps[None]:
     extremes, word = ExtremeNumbers(), bytearray()
-    for part in _outside(text):
+    for part in outside_strings(text):
         *ended, rest = part.translate(NUMBERS).split(b" ")
         if ended:
             word += ended[0]
@@ -129,11 +136,11 @@ def _check_numbers(text: bytes) -> Steps[None]:
         raise too_large()
 
 
-def _outside(text: bytes, keep: bytes = b"") -> Iterator[bytes]:
+def outside_strings(text: bytes | memoryview, keep: bytes = b"") -> Iterator[bytes]:
     """Yield what is outside strings, slice by slice; with `keep`, only these bytes of it."""
     inside, carried = 0, b""
     for start in range(0, len(text), _SLICE):
-        part = text[start : start + _SLICE]
+        part = bytes(text[start : start + _SLICE])
         part = carried + (part.translate(None, ALL_BUT_ESCAPES[keep]) if keep else part)
         part = part.replace(b"\\\\", b"").replace(b'\\"', b"")
         carried = b"\\" if part.endswith(b"\\") else b""
@@ -145,12 +152,34 @@ def _outside(text: bytes, keep: bytes = b"") -> Iterator[bytes]:
         inside ^= (len(parts) - 1) & 1
 
 
-def _masked_slice(text: bytes, start: int) -> bytes:
+def opened_in_steps(value: Raw) -> Steps[dict[str, Raw]]:
+    """Return an object's members by name, in steps if it is long; of two with one name, the last. None of what is no
+    object. Raises `FrameError`."""
+    if not is_object(value):
+        return {}
+    if len(value) <= LONG_ANSWER_BYTES:
+        return members(value)
+    return dict((yield from pairs_in_steps(memoryview(value))))
+
+
+def may_hold_any(value: Raw, *texts: bytes) -> Steps[bool]:
+    """Do what `may_hold` does, for several texts at once: in steps, if the value is long."""
+    if len(value) <= SEARCHED_BYTES:
+        whole = bytes(value)
+        return b"\\u" in whole or any(text in whole for text in texts)
+    for part in parts_of(value, max(map(len, texts))):
+        if b"\\u" in part or any(text in part for text in texts):
+            return True
+        yield
+    return False
+
+
+def _masked_slice(text: bytes | memoryview, start: int) -> bytes:
     """Return the slice that begins at `start`, cut so that no escape is split.
 
     Escaped backslashes and quotes are masked, so that every quote in it begins or ends a string.
     """
-    masked = text[start : start + _SLICE]
+    masked = bytes(text[start : start + _SLICE])
     last = start + _SLICE >= len(text)
     if b"\\" in masked:
         masked = masked.replace(b"\\\\", b"__").replace(b'\\"', b"__")
@@ -204,10 +233,10 @@ class _Reading:
     the next: its members are `found` in an `envelope`, which is the part without what lies deeper.
     """
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes | memoryview) -> None:
         self.found: list[tuple[str, Raw]] = []
         self.problem: FrameError | None = None
-        self.sure = not text.startswith(codecs.BOM_UTF8)
+        self.sure = text[:3] != codecs.BOM_UTF8
         self._text = text
         self._at = 0
         self._inside = False
@@ -219,7 +248,7 @@ class _Reading:
         self._piece_stack = b""
         self._lowest = 0
         """How far up the piece goes."""
-        self._envelope: list[bytes] = []
+        self._envelope: list[bytes | memoryview] = []
         self._length = 0
         self._whole = True
         self._kept_stack = b""
@@ -316,7 +345,7 @@ class _Reading:
             self._put(self._text[start:end])
         self._kept_stack = self._stack
 
-    def _put(self, part: bytes) -> None:
+    def _put(self, part: bytes | memoryview) -> None:
         self._envelope.append(part)
         self._length += len(part)
 
@@ -338,7 +367,7 @@ class _Reading:
             return
         self.found += listed if self._whole else self._in_the_whole(envelope, listed)
         # The next one is an object of its own.
-        self._envelope, self._length, self._places, self._whole = [b"{"], 1, [], True
+        self._envelope, self._length, self._places, self._whole = list[bytes | memoryview]((b"{",)), 1, [], True
 
     def _is_valid(self, piece: bytes) -> bool:
         if reads_well(piece):

@@ -9,7 +9,7 @@ defines, is taken differently by different readers. `pairs` sees every member; `
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 from msgspec import Raw
@@ -17,11 +17,11 @@ from msgspec import Raw
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.text import count_members
-from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS, MAX_NUMBER_LENGTH
+from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS, MAX_NUMBER_LENGTH, SEARCHED_BYTES
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
 _decode_string: Callable[[Raw], str] = msgspec.json.Decoder(str).decode
-_BRACE = ord("{")
+_BRACE, _BRACKET = ord("{"), ord("[")
 _SURELY_WITHIN_BYTES = 5 * MAX_MEMBERS
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -183,14 +183,28 @@ def may_name(raw: Raw | None, name: bytes) -> bool:
 
 def may_hold(raw: Raw, text: bytes) -> bool:
     """Return whether a value may hold a string that has this text, ASCII letters and underscores, in it. Quick; False
-    means that it does not."""
-    whole = bytes(raw)
-    return text in whole or b"\\u" in whole  # a letter may be spelled so
+    means that it does not. Where the value may be long, `long_text.may_hold_any` has steps."""
+    if len(raw) <= SEARCHED_BYTES:
+        whole = bytes(raw)
+        return text in whole or b"\\u" in whole  # a letter may be spelled so
+    return any(text in part or b"\\u" in part for part in parts_of(raw, len(text)))
+
+
+def parts_of(value: bytes | Raw, overlap: int = 0) -> Iterator[bytes]:
+    """Yield a value's text in parts of `SEARCHED_BYTES`, of which each begins with so many bytes of the one before."""
+    whole = memoryview(value)
+    for start in range(0, max(len(whole), 1), SEARCHED_BYTES):
+        yield bytes(whole[max(start - overlap, 0) : start + SEARCHED_BYTES])
 
 
 def is_object(raw: Raw | None) -> bool:
     """Return whether a value that is known to be valid JSON is an object."""
     return raw is not None and memoryview(raw)[0] == _BRACE
+
+
+def is_array(raw: Raw) -> bool:
+    """Return whether a value that is known to be valid JSON is an array."""
+    return memoryview(raw)[0] == _BRACKET
 
 
 def as_string(raw: Raw | None) -> str | None:

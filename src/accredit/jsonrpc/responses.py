@@ -30,11 +30,11 @@ from accredit.jsonrpc.frames import (
     Request,
     Response,
     Success,
-    decode_frame,
     frame_of,
+    opened_frame,
 )
 from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
-from accredit.jsonrpc.long_text import Steps, at_one_go, check_in_steps, members_in_steps, pairs_in_steps
+from accredit.jsonrpc.long_text import Steps, at_one_go, check_in_steps, pairs_in_steps
 from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     as_string,
@@ -256,13 +256,13 @@ class Expected:
 
 def _opened(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, Raw]] | None]]:
     """Return the message in a text, and of a long one also the members of its result, where they are needed."""
-    if len(text) <= LONG_ANSWER_BYTES:
-        return decode_frame(text), None
-    frame = frame_of((yield from members_in_steps(text, MESSAGE)), text)
-    result = frame.result if isinstance(frame, Success) and era is Era.MODERN else None
-    if result is None or len(result) <= LONG_ANSWER_BYTES or not is_object(result):
+    frame = yield from opened_frame(text)
+    if not isinstance(frame, Success) or era is not Era.MODERN or len(frame.result) <= LONG_ANSWER_BYTES:
         return frame, None
-    return frame, (yield from pairs_in_steps(bytes(result)))
+    if not is_object(frame.result):
+        return frame, None
+    listed = yield from pairs_in_steps(memoryview(frame.result))
+    return replace(frame, listed=dict(listed)), listed
 
 
 def _check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> None:

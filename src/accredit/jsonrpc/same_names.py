@@ -19,8 +19,10 @@ import msgspec
 from msgspec import Raw
 
 from accredit.errors import FrameError, JsonError
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.text import count_members
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _NUL = b"\\u0000"
 _FROM_NUL = re.compile(rb'\\u0000[^"]*')
 
@@ -37,10 +39,45 @@ def check_same_names(value: Raw) -> None:
         if folded == text:
             return
         kept = msgspec.json.encode(msgspec.json.decode(folded))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         raise JsonError("not valid JSON") from None
     if count_members(kept) != count_members(folded):
-        raise FrameError("two members that differ only by case")
+        raise _same()
+
+
+def check_same_names_in_steps(value: Raw) -> Steps[None]:
+    """Do the same in steps, for a value that is long. Raises `FrameError`."""
+    text = bytes(value)
+    if text.count(b":") < 2:
+        return
+    yield
+    if b"\\" in text or not text.isascii():
+        text = _reread(text)
+    yield
+    folded = _folded(text)
+    if folded == text:
+        return
+    del text
+    yield
+    kept = _reread(folded)
+    yield
+    left = count_members(kept)
+    del kept
+    yield
+    if left != count_members(folded):
+        raise _same()
+
+
+def _same() -> FrameError:
+    return FrameError("two members that differ only by case")
+
+
+def _reread(text: bytes) -> bytes:
+    """Return a text as the decoder understands it, which keeps the last of two members with one name."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text))
+    except _UNREADABLE:
+        raise JsonError("not valid JSON") from None
 
 
 def _folded(text: bytes) -> bytes:

@@ -11,13 +11,12 @@ extension `io.modelcontextprotocol/tasks` of SEP-2663 (`resultType` "task"). Of 
 
 from collections.abc import Callable
 
-import msgspec
 from msgspec import Raw, Struct
 
-from accredit.errors import FrameError, JsonError
-from accredit.jsonrpc.encode import with_members
+from accredit.errors import FrameError
+from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.long_text import Steps, members_in_steps
+from accredit.jsonrpc.long_text import Steps, at_one_go, may_hold_any, members_in_steps
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     Names,
@@ -40,7 +39,6 @@ _CREATED = Names("task", "resultType", "content", TASK_MEMBER, "ttl", "ttlMs", "
 _TASK = Names(TASK_MEMBER, "status", "ttl", "ttlMs")
 _LIST = Names("tasks", "nextCursor", "_meta")
 _NAMED = TASK_MEMBER.encode("ascii")
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 class Announced(Struct, frozen=True):
@@ -64,7 +62,7 @@ def announced(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced | None
 
     Raises `FrameError` (rules 1 and 2).
     """
-    if not is_object(result) or not may_name(result, _NAMED):
+    if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
         return None
     answer = yield from _created(result)
     if era is Era.MODERN:
@@ -83,7 +81,7 @@ def announced(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced | None
 
 def check_about(result: Raw, id: str) -> Steps[None]:
     """Check, in steps, that the result of a request about the task `id` is about it (rule 3). Raises `FrameError`."""
-    if not is_object(result) or not may_name(result, _NAMED):
+    if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
         return
     answer = yield from _created(result)
     named = [answer.get(TASK_MEMBER), _related(answer)]
@@ -101,8 +99,8 @@ def subscribed_tasks(request: Request) -> tuple[str, ...]:
     try:
         notifications = request.members.get("notifications")
         ids = members(notifications).get("taskIds") if is_object(notifications) and notifications is not None else None
-        texts = _decode_list(ids) if ids is not None else []
-    except (FrameError, msgspec.MsgspecError, RecursionError):
+        texts = at_one_go(elements(ids, "taskIds")) if ids is not None else []
+    except FrameError:
         return ()
     return tuple(id for each in texts if (id := as_string(each)) is not None)
 
@@ -136,12 +134,8 @@ def listed(response: Success, shown: Callable[[str], bool]) -> Steps[bytes]:
     answer = unambiguous_members(response.result, _LIST) if is_object(response.result) else {}
     if "tasks" not in answer:
         raise FrameError("a list of tasks without tasks")
-    try:
-        tasks = _decode_list(answer["tasks"])
-    except msgspec.ValidationError:
-        raise FrameError('"tasks" is not an array') from None
-    except (msgspec.MsgspecError, RecursionError):
-        raise JsonError("not valid JSON") from None
+    yield
+    tasks = yield from elements(answer["tasks"], '"tasks"')
     kept: list[Raw] = []
     for number, task in enumerate(tasks):
         if number % ITEMS_AT_ONCE == 0:
@@ -150,9 +144,7 @@ def listed(response: Success, shown: Callable[[str], bool]) -> Steps[bytes]:
             kept.append(task)
     if len(kept) == len(tasks):
         return response.text
-    result = Raw(with_members(answer, {"tasks": kept}))
-    yield
-    return with_members(members(response.text), {"result": result})
+    return (yield from response.with_result(answer, {"tasks": kept})).text
 
 
 def holds_tasks(response: Success) -> bool:
@@ -166,7 +158,7 @@ def holds_tasks(response: Success) -> bool:
 def _created(result: Raw) -> Steps[dict[str, Raw]]:
     if len(result) <= LONG_ANSWER_BYTES:
         return unambiguous_members(result, _CREATED)
-    return (yield from members_in_steps(bytes(result), _CREATED))
+    return (yield from members_in_steps(memoryview(result), _CREATED))
 
 
 def _announced(task: dict[str, Raw], ttl_name: str) -> Announced:

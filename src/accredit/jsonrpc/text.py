@@ -38,8 +38,9 @@ NUMBERS = bytes(byte if byte in b"0123456789.+-eE" else ord(" ") for byte in ran
 _ESCAPED = b"\\/bfnrtu"
 BRACKETS = b"[]{}"
 _STRUCTURE = b"[{:,"
+LIST_STRUCTURE = b"[]{},"
 _COLONS = b":"
-ALL_BUT = {keep: bytes(set(range(256)) - set(b'"' + keep)) for keep in (BRACKETS, _STRUCTURE, _COLONS)}
+ALL_BUT = {keep: bytes(set(range(256)) - set(b'"' + keep)) for keep in (BRACKETS, LIST_STRUCTURE, _STRUCTURE, _COLONS)}
 ALL_BUT_ESCAPES = {keep: bytes(set(dropped) - set(_ESCAPED)) for keep, dropped in ALL_BUT.items()}
 # In a long text, so many brackets are found one by one faster than all are counted; most messages have fewer.
 _FEW_BRACKETS = 16
@@ -89,15 +90,15 @@ def too_large() -> JsonError:
     return JsonError("a number is too large")
 
 
-def _shape(data: bytes, start: int, length: int) -> bytes:
-    return data[start : start + length + len(_LONG_DIGITS)].translate(_SHAPE)
+def _shape(data: bytes | memoryview, start: int, length: int) -> bytes:
+    return bytes(data[start : start + length + len(_LONG_DIGITS)]).translate(_SHAPE)
 
 
 def _is_extreme(shape: bytes) -> bool:
     return _LONG_EXPONENT in shape or _LONG_DIGITS in shape
 
 
-def may_be_infinite(data: bytes, start: int, length: int) -> bool:
+def may_be_infinite(data: bytes | memoryview, start: int, length: int) -> bool:
     """Return whether a number that begins in this part may be too large for a double. Quick."""
     return _is_extreme(_shape(data, start, length))
 

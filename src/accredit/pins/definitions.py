@@ -19,7 +19,8 @@ from msgspec import Raw, Struct
 
 from accredit.base.caching import RecentlyUsed
 from accredit.canonical import canonical
-from accredit.errors import FrameError, JsonError
+from accredit.errors import FrameError
+from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.objects import (
     Names,
@@ -32,7 +33,6 @@ from accredit.limits import MAX_DEFINITION_BYTES, MAX_DEFINITIONS, MAX_LISTED_BY
 
 _LIST = Names("tools", "nextCursor")
 _TOOL = Names("name", "_meta")
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
 _no_digest = ""
 _remembered = RecentlyUsed[bytes, str](MAX_REMEMBERED_DIGESTS)
 
@@ -99,7 +99,7 @@ class ListReader:
         found = unambiguous_members(result, _LIST)
         if "tools" not in found:
             raise FrameError("a list without tools")
-        for item in _items(found["tools"]):
+        for item in (yield from elements(found["tools"], '"tools"', MAX_DEFINITIONS)):
             yield
             self._add(read_definition(item))
 
@@ -172,12 +172,3 @@ def _digest(text: bytes) -> str:
 
 def _sha256(value: object) -> str:
     return hashlib.sha256(canonical(value, wide_integers="as written")).hexdigest()
-
-
-def _items(text: Raw) -> list[Raw]:
-    try:
-        return _decode_list(text)
-    except msgspec.ValidationError:
-        raise FrameError('"tools" is not an array') from None
-    except (msgspec.MsgspecError, RecursionError):
-        raise JsonError("not valid JSON") from None

@@ -19,8 +19,9 @@ from accredit.canonical import canonical, has_wide_integer
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_METHODS
-from accredit.jsonrpc.same_names import check_same_names
+from accredit.jsonrpc.same_names import check_same_names, check_same_names_in_steps
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_SAFE_INTEGER, MAX_TARGET_CHARS, MAX_TOLD_TASKS, MAX_VALUES
 from accredit.ratify.signable import build_session_context, operation_context_hash
@@ -137,6 +138,32 @@ def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | Non
     The proof stays a raw slice of the request, so what was written is what is judged. Raises `RequestError` (-32602, or
     -32600).
     """
+    call = _read(request, session_id)
+    if call is None:
+        return None
+    try:
+        for value in request.members.values():
+            check_same_names(value)
+    except FrameError as error:
+        raise _not_one_reading(request, error) from None
+    return _if_decided(call)
+
+
+def guarded_call_in_steps(request: Request, session_id: str = "") -> Steps[GuardedCall | None]:
+    """Do the same in steps, for a request that is long. Raises `RequestError`."""
+    call = _read(request, session_id)
+    if call is None:
+        return None
+    try:
+        for value in request.members.values():
+            yield
+            yield from check_same_names_in_steps(value)
+    except FrameError as error:
+        raise _not_one_reading(request, error) from None
+    return _if_decided(call)
+
+
+def _read(request: Request, session_id: str) -> GuardedCall | None:
     if not is_guarded(request) and request.method not in LISTS and not may_subscribe(request):
         return None
     try:
@@ -149,24 +176,20 @@ def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | Non
             name: msgspec.json.decode(value) if name != member or target is None else target
             for name, value in covered.items()
         }
-        call = _guarded_call(request.method, plain, session_id, *proofs)
+        return _guarded_call(request.method, plain, session_id, *proofs)
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"
         raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
-    _check_one_reading(request)
+
+
+def _not_one_reading(request: Request, error: FrameError) -> RequestError:
+    """Return the refusal of a request whose params, outside `_meta`, have members that other readers could take for
+    one."""
+    return RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=request.id)
+
+
+def _if_decided(call: GuardedCall) -> GuardedCall | None:
     return call if call.method != LISTEN or call.subscribed else None
-
-
-def _check_one_reading(request: Request) -> None:
-    """Refuse a request whose params, outside `_meta`, have members that other readers could take for one.
-
-    Raises `RequestError` (-32600). Call it after the size was checked: it reads all values once more.
-    """
-    try:
-        for value in request.members.values():
-            check_same_names(value)
-    except FrameError as error:
-        raise RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=request.id) from None
 
 
 def is_guarded(request: Request) -> bool:

@@ -13,12 +13,12 @@ A template is judged by its text before the first `{`; what it expands to is jud
 not mean being allowed to use it, nor the reverse: `decide` does not look here.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
-import msgspec
 from msgspec import Raw, Struct
 
-from accredit.errors import FrameError, JsonError
+from accredit.errors import FrameError
+from accredit.jsonrpc.arrays import RewrittenArray, elements
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.long_text import Steps
@@ -36,8 +36,6 @@ OBSERVED = "dev.accredit/observed"
 _BINDING = "ratify_binding"
 OWN_MEMBERS = frozenset({SCOPE, SENSITIVE, OBSERVED})
 """What only a gateway says of an item: where it says nothing, a server's own word is taken off."""
-
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 class Kind(Struct, frozen=True):
@@ -86,7 +84,8 @@ class ListView(Struct, frozen=True, kw_only=True):
     is left out for want of a token that may use it.
 
     `verifier_id` and `binding` are empty where proofs are not judged here; where they are only `observed`, nothing is
-    left out for want of one. `on_other` is called for each tool that is not as it is pinned.
+    left out for want of one. `on_other` is called for each tool that is not as it is pinned. A list has `most` bytes,
+    also as this client sees it.
     """
 
     catalog: Catalog
@@ -97,6 +96,7 @@ class ListView(Struct, frozen=True, kw_only=True):
     token: VerifiedToken | None = None
     pins: Pins | None = None
     on_other: Callable[[], object] = lambda: None
+    most: int = MAX_SPLIT_BYTES
 
     def private(self, kind: Kind) -> bool:
         """Return whether other clients may see other items."""
@@ -153,18 +153,14 @@ def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> Step
     """
     if len(response.text) > MAX_SPLIT_BYTES:
         raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
-    changes: dict[str, object] = {}
-    result: dict[str, Raw] = {}
     for each in (kind, *others):
         yield
         result = unambiguous_members(response.result, each.result_names) if is_object(response.result) else {}
-        changes[each.items] = yield from _items(result, view, each)
-        if view.private(each):
-            changes["cacheScope"] = "private"
-    yield
-    new_result = Raw(with_members(result, changes))
-    yield
-    return with_members(members(response.text), {"result": new_result})
+        yield
+        message = yield from response.message()
+        yield
+        response = yield from _edited(response, message, result, view, each)
+    return response.text
 
 
 def kinds_in(response: Success) -> tuple[Kind, ...]:
@@ -177,24 +173,21 @@ def kinds_in(response: Success) -> tuple[Kind, ...]:
     return tuple(kind for kind in KINDS.values() if kind.items.casefold() in names)
 
 
-def _items(result: dict[str, Raw], view: ListView, kind: Kind) -> Steps[list[Raw]]:
-    yield
+def _edited(
+    response: Success, message: Mapping[str, Raw], result: Mapping[str, Raw], view: ListView, kind: Kind
+) -> Steps[Success]:
     if kind.items not in result:
         raise FrameError(f"a list without {kind.items}")
-    try:
-        items = _decode_list(result[kind.items])
-    except msgspec.ValidationError:
-        raise FrameError(f'"{kind.items}" is not an array') from None
-    except (msgspec.MsgspecError, RecursionError):
-        raise JsonError("not valid JSON") from None
-    visible: list[Raw] = []
+    private = {"cacheScope": "private"} if view.private(kind) else {}
+    items = yield from elements(result[kind.items], f'"{kind.items}"')
+    edited = RewrittenArray(kind.items, message, {**result, **private}, response.id, view.most)
     for number, item in enumerate(items):
         if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
             yield
         shown = _item(item, view, kind)
         if shown is not None:
-            visible.append(shown)
-    return visible
+            edited.add(shown)
+    return edited.end()
 
 
 def _item(text: Raw, view: ListView, kind: Kind) -> Raw | None:

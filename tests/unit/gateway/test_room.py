@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.world.running import run
 
 from accredit.errors import RequestError
-from accredit.gateway.room import Place, Room, Rooms
+from accredit.gateway.room import Place, Room, Rooms, leave_once_read, until_read
 
 
 @dataclass
@@ -42,6 +42,27 @@ def test_strangers_get_no_place_of_the_reserve_and_others_get_all() -> None:
     assert room.taken == 3
     refused(room, STRANGER)
     room.take(KNOWN)
+
+
+@pytest.mark.holds("gateway/room", 4)
+def test_what_the_gateway_asks_for_itself_keeps_its_room_until_it_was_read() -> None:
+    room = Room("large answers", 4)
+
+    async def ask() -> None:
+        leave_once_read(room.take(KNOWN))
+
+    async def main() -> None:
+        await ask()
+        assert room.taken == 0
+        with until_read():
+            await asyncio.gather(ask(), ask())
+            with until_read():
+                await ask()
+                assert room.taken == 3
+            assert room.taken == 2
+        assert room.taken == 0
+
+    run(main())
 
 
 def test_who_has_proved_something_meanwhile_is_a_stranger_no_more() -> None:

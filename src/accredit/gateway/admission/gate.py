@@ -150,7 +150,7 @@ class Gate:
         self._tasks = Tasks(tasks, settings, counters, before._tasks if before is not None else None)
         self._sealer = RequestStateSealer(settings.rounds, settings.server)
         self._judge = Judge(settings, store, revocations, self._tasks, self._sealer, bearer, self._pinned)
-        self._lists = ListEdits(settings.proofs, tools, settings.pins)
+        self._lists = ListEdits(settings, tools)
         self.early_refusals = EarlyRefusals(recorder, bearer, counters, strangers)
         """Records requests that are refused before they reach `admit`."""
 
@@ -299,6 +299,7 @@ class Gate:
                 self._counters.refused(error)
                 if isinstance(frame, Request):
                     frame.failed(error)
+                error.let_go()
                 replies.append(refusal(error).frame())
                 continue
             except BaseException:
@@ -443,6 +444,7 @@ class Gate:
     def _refused(self, request: Request, error: AccreditError) -> bytes:
         self._counters.refused(error, method=request.method)
         request.failed(error)
+        error.let_go()
         return refusal(error).frame(request.id)
 
 

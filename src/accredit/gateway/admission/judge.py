@@ -39,10 +39,11 @@ from accredit.gateway.admission.tasks import Tasks
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import traced
-from accredit.gateway.turns import turn
+from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import LISTEN
+from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.policy import (
     TASK_CHANGES,
     TASKS,
@@ -51,6 +52,7 @@ from accredit.policy import (
     GuardedCall,
     decide,
     drive,
+    guarded_call_in_steps,
     guarded_call_of,
     refusals,
 )
@@ -168,7 +170,7 @@ class Judge:
         """
         if self._policy is None or self._ports is None:
             return await self._without_proofs(request, client, token, way)
-        call = guarded_call_of(request, client.session_id)
+        call = await _call_of(request, client)
         if call is None:
             return Case(token)
         await turn(request.size)
@@ -209,7 +211,7 @@ class Judge:
     async def _by_token(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
         """Judge a request about tasks by its token. Raises `ProofRefused` and `TokenError`."""
         asks = request.method in TASKS or request.method == LISTEN
-        call = guarded_call_of(request, client.session_id) if asks else None
+        call = await _call_of(request, client) if asks else None
         if call is None:
             return Case(token)
         try:
@@ -225,7 +227,7 @@ class Judge:
     async def _take_quotas(self, request: Request, client: Client, token: VerifiedToken | None) -> None:
         """Take the quotas of a call that no proof decides. Raises `ProofRefused`, and `RequestError` for a state that
         does not open."""
-        call = guarded_call_of(request, client.session_id)
+        call = await _call_of(request, client)
         if call is None or self._store is None:
             raise TypeError("a call that can't be counted")
         subject = _subject(token)
@@ -251,6 +253,13 @@ class Judge:
         if self._policy is not None and self._policy.observes:
             return lambda _principal, _agent: self._sealer.place(request, principal_of(None, subject))
         return lambda principal, agent: self._sealer.place(request, principal_by_id(principal, agent, subject))
+
+
+async def _call_of(request: Request, client: Client) -> GuardedCall | None:
+    """Return the call that a request makes, or None if nothing is to be decided. Raises `RequestError`."""
+    if request.size <= SHORT_MESSAGE_BYTES:
+        return guarded_call_of(request, client.session_id)
+    return await in_turns(guarded_call_in_steps(request, client.session_id))
 
 
 def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from accredit.gateway.admission.tool_directory import ToolDirectory
-from accredit.gateway.settings import ProofSettings
+from accredit.gateway.settings import GatewaySettings
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.responses import Edit
-from accredit.pins import Pins
 from accredit.policy import Authority, Catalog
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
 from accredit.tokens import VerifiedToken
@@ -21,9 +20,10 @@ def _nothing() -> None: ...
 class ListEdits:
     """One per gateway."""
 
-    def __init__(self, proofs: ProofSettings | None, tools: ToolDirectory, pins: Pins | None = None) -> None:
-        self._proofs = proofs
-        self._pins = pins
+    def __init__(self, settings: GatewaySettings, tools: ToolDirectory) -> None:
+        self._proofs = settings.proofs
+        self._pins = settings.pins
+        self._most = settings.max_response_bytes
         self._tools = tools
 
     def of(
@@ -60,7 +60,7 @@ class ListEdits:
     ) -> ListView:
         proofs = self._proofs
         if proofs is None:
-            return ListView(catalog=Catalog(), token=token, pins=self._pins, on_other=on_other)
+            return ListView(catalog=Catalog(), token=token, pins=self._pins, on_other=on_other, most=self._most)
         return ListView(
             catalog=proofs.policy.catalog,
             verifier_id=proofs.policy.verifier_id if proofs.judged else "",
@@ -70,4 +70,5 @@ class ListEdits:
             token=token,
             pins=self._pins,
             on_other=on_other,
+            most=self._most,
         )

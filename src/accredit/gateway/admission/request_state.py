@@ -34,15 +34,15 @@ from accredit.base.random_ids import RandomIds
 from accredit.errors import FrameError, RequestError, SealError
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import traced
-from accredit.jsonrpc.encode import INVALID_PARAMS, to_json, with_members
+from accredit.jsonrpc.encode import INVALID_PARAMS, to_json
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.long_text import Steps, pairs_in_steps
+from accredit.jsonrpc.long_text import Steps, may_hold_any
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
-from accredit.jsonrpc.objects import as_string, is_object, may_hold, members
+from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.result_types import INPUT_REQUIRED, TASK
 from accredit.jsonrpc.tasks import may_announce
-from accredit.limits import LONG_ANSWER_BYTES, TASK_SECONDS
+from accredit.limits import TASK_SECONDS
 from accredit.policy import Authority, Flow, looks_guarded, payload_digest
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
 
@@ -125,9 +125,9 @@ class RequestStateSealer:
     ) -> Steps[bytes]:
         """Apply rule 2 to the response to `request`. Raises `FrameError` for a state that can't be sealed."""
         of_task = request.method in TASK_METHODS
-        if not of_task and (response.is_complete or not _may_be_sealed(response.result)):
+        if not of_task and (response.is_complete or not (yield from _may_be_sealed(response))):
             return response.text
-        result = yield from _members(response.result)
+        result = yield from response.members()
         kind, given = as_string(result.get("resultType")), as_string(result.get(_STATE))
         if not of_task and kind not in (INPUT_REQUIRED, TASK):
             return response.text
@@ -145,22 +145,14 @@ class RequestStateSealer:
             text = self._ring.seal(state, binding, secrets.token_bytes(NONCE_BYTES))
         except SealError as error:
             raise FrameError(f"requestState: {error.reason}", bound=True) from None
-        new_result = Raw(with_members(result, {_STATE: text}))
-        message = yield from _members(Raw(response.text))
-        return with_members(message, {"result": new_result})
+        return (yield from response.with_result(result, {_STATE: text})).text
 
 
-def _may_be_sealed(result: Raw) -> bool:
-    """Return whether a result may be of a type that comes with a state. Quick; False means that it is not."""
-    return may_hold(result, _INPUT_REQUIRED) or may_hold(result, _TASK)
-
-
-def _members(value: Raw) -> Steps[dict[str, Raw]]:
-    if not is_object(value):
-        return {}
-    if len(value) <= LONG_ANSWER_BYTES:
-        return members(value)
-    return dict((yield from pairs_in_steps(bytes(value))))
+def _may_be_sealed(response: Success) -> Steps[bool]:
+    """Return whether a result may be of a type that comes with a state; False means that it is not."""
+    if response.listed is not None:
+        return "resultType" in response.listed
+    return (yield from may_hold_any(response.result, _INPUT_REQUIRED, _TASK))
 
 
 def principal_of(authority: Authority | None, token: tuple[str, str] | None = None) -> tuple[str, ...]:

@@ -21,9 +21,11 @@ from msgspec import Raw, Struct
 
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import FrameError, RequestError
+from accredit.gateway.room import until_read
 from accredit.gateway.turns import in_turns
+from accredit.jsonrpc.arrays import check_count
 from accredit.jsonrpc.encode import to_json
-from accredit.jsonrpc.frames import Request, Success, decode_frame
+from accredit.jsonrpc.frames import Request, Success, opened_frame
 from accredit.jsonrpc.header_values import Headers
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION
@@ -36,7 +38,13 @@ from accredit.jsonrpc.param_headers import (
     listed_schemas,
 )
 from accredit.jsonrpc.requests import decode_request
-from accredit.limits import MAX_KNOWN_TOOL_NAME_CHARS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, TOOL_LIST_FRESH_SECONDS
+from accredit.limits import (
+    MAX_KNOWN_TOOL_NAME_CHARS,
+    MAX_KNOWN_TOOLS,
+    MAX_LIST_PAGES,
+    MAX_TOOL_LIST_BYTES,
+    TOOL_LIST_FRESH_SECONDS,
+)
 from accredit.tokens import declares_token
 
 Ask = Callable[[Request], Awaitable[bytes | None]]
@@ -79,6 +87,8 @@ class ToolDirectory:
         """Remember the tools in the result of a `tools/list`, in steps."""
         if self._on_list is not None:
             yield from self._on_list(result)
+        if not (yield from _may_be_learned(result)):
+            return
         for name, schema in listed_schemas(result).items():
             yield
             if len(name) <= MAX_KNOWN_TOOL_NAME_CHARS:
@@ -126,15 +136,30 @@ async def ask_for_list(call: Request, ask: Ask, read: Callable[[Raw], Steps[None
     cursor: Raw | None = None
     for _ in range(MAX_LIST_PAGES):
         # Another one each time: several looks may be open in one session, and a server need not know them by it.
-        answer = await ask(_list_request(call, secrets.token_hex(8), cursor))
-        frame = decode_frame(answer) if answer is not None else None
-        if not isinstance(frame, Success):
-            return False
-        await in_turns(read(frame.result))
-        cursor = members(frame.result).get("nextCursor")
+        with until_read():
+            answer = await ask(_list_request(call, secrets.token_hex(8), cursor))
+            frame = await in_turns(opened_frame(answer)) if answer is not None else None
+            if not isinstance(frame, Success):
+                return False
+            await in_turns(read(frame.result))
+            cursor = members(frame.result).get("nextCursor")
         if as_string(cursor) is None:
             return True
     return False
+
+
+def _may_be_learned(result: Raw) -> Steps[bool]:
+    """Return whether the tools in the result of a `tools/list` are not too many to be looked at, nor too long."""
+    if len(result) > MAX_TOOL_LIST_BYTES:
+        return False
+    try:
+        tools = members(result).get("tools")
+        yield
+        if tools is not None:
+            yield from check_count(tools, '"tools"')
+    except FrameError:
+        return False
+    return True
 
 
 def _list_request(call: Request, id: str, cursor: Raw | None) -> Request:

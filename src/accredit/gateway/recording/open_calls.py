@@ -31,7 +31,6 @@ from accredit.errors import (
 from accredit.gateway.replies import refusal
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.frames import Response, Success
-from accredit.jsonrpc.long_text import pairs_in_steps
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.responses import Answers, Edit
 from accredit.limits import LONG_ANSWER_BYTES
@@ -295,21 +294,19 @@ async def outcome_of(response: Response) -> Outcome:
     result = response.result
     is_long = len(result) > LONG_ANSWER_BYTES  # then a thread digests it, which leaves the interpreter to others
     digest: dict[Any, str] = await asyncio.to_thread(result_digest, result) if is_long else result_digest(result)
-    named = await _members(result)
+    named = await _members(response)
     if as_string(named.get("resultType")) == "input_required":
         return Outcome(status="input_required", result=digest)
     is_error = named.get("isError")
     return Outcome(status="tool_error" if is_error is not None and bytes(is_error) == b"true" else "ok", result=digest)
 
 
-async def _members(result: Raw) -> dict[str, Raw]:
+async def _members(response: Success) -> Mapping[str, Raw]:
     """Return the members of a result; none of one that is no object, or can't be read."""
     try:
-        if not is_object(result):
-            return {}
-        if len(result) <= LONG_ANSWER_BYTES:
-            return members(result)
-        return dict(await in_turns(pairs_in_steps(bytes(result))))
+        if len(response.result) > LONG_ANSWER_BYTES:
+            return await in_turns(response.members())
+        return members(response.result) if is_object(response.result) else {}
     except FrameError:
         return {}
 

@@ -42,7 +42,7 @@ from accredit.jsonrpc.frames import Frame, Request, Success
 from accredit.jsonrpc.methods import LISTEN
 from accredit.jsonrpc.objects import as_string, members
 from accredit.jsonrpc.responses import Expected
-from accredit.limits import LONG_ANSWER_BYTES, SHORT_MESSAGE_BYTES
+from accredit.limits import EVENT_TIMES, LONG_ANSWER_BYTES, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 
 _log = logging.getLogger("accredit.gateway")
 
@@ -65,6 +65,7 @@ class AnswerRelay:
         self.unasked = unasked
         self._settings = settings
         self._max_bytes = settings.max_response_bytes
+        self._max_error_bytes = min(settings.max_response_bytes, MAX_SPLIT_BYTES)
         self._patience = settings.patience
         self._sender = sender
         self._forwarding = sender.forwarding
@@ -107,15 +108,16 @@ class AnswerRelay:
         text, headers = b"", self._forwarding.unread_to_client(answer.headers)
         outcome = Outcome(status="error", detail=f"HTTP status {answer.status}")
         try:
-            text = raw = await answer.read(self._max_bytes, timeout=self._patience, grow=grow)
+            text = raw = await answer.read(self._max_error_bytes, timeout=self._patience, grow=grow)
             problem = head_problem(answer)
             if problem is not None:
                 raise problem
-            body = await decoded(answer, raw, self._max_bytes, grow)
-            said = error_type(answer, raw, body.text, expected)
+            body = await decoded(answer, raw, self._max_error_bytes, grow)
+            said = await error_type(answer, raw, body.text, expected)
             text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
             headers = [*answer.head.passed_on(self._forwarding), *said, *coding]
         except AnswerError as error:
+            error.let_go()
             outcome = outcome_of_end(error)
             for request in requests:
                 request.failed(error)
@@ -131,7 +133,7 @@ class AnswerRelay:
 
     async def stream(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
         """Apply rule 4 to a stream, also to a standing one."""
-        held = self.large.of(reply)
+        held = self.large.of(reply, times=EVENT_TIMES)
         stands = not requests or any(request.method == LISTEN for request in requests)
         relay = EventRelay(
             reply,

@@ -4,6 +4,9 @@
    time that it has outgrown what it has, and gives all back when it has gone on.
 2. There is `MAX_ANSWERS_BYTES` for all servers, and of several an equal part for each; two of the largest fit in any.
 3. An answer that finds none waits for `BODY_ROOM_SECONDS`, unread, and is then refused as one that is too large.
+4. What is held more than once counts as often: an event, as it came and as its data (`EVENT_TIMES`); a list that the
+   gateway asks for itself, until it was read (`ASKED_TIMES`). What would take more than its caller could ever have
+   takes all of that, and is alone.
 """
 
 from accredit.errors import AnswerError, RequestError
@@ -33,17 +36,19 @@ class LargeAnswers:
         most = max(self._parts.of(MAX_ANSWERS_BYTES), 2 * self._largest)
         self.room.fit(most, int(most * RESERVED_SHARE) if settings.proving else 0)
 
-    def of(self, reply: Reply) -> "Held":
-        """Return what one answer holds, which is nothing yet. Its owner must give it back."""
-        return Held(self.room, reply, self._largest)
+    def of(self, reply: Reply, times: int = 1) -> "Held":
+        """Return what one answer holds, which is nothing yet, and will count so many `times` (rule 4). Its owner must
+        give it back."""
+        return Held(self.room, reply, self._largest, times)
 
 
 class Held:
     """The room that one answer holds."""
 
-    __slots__ = ("_largest", "_places", "_reply", "_room", "_size")
+    __slots__ = ("_largest", "_places", "_reply", "_room", "_size", "_times")
 
-    def __init__(self, room: Room, reply: Reply, largest: int) -> None:
+    def __init__(self, room: Room, reply: Reply, largest: int, times: int = 1) -> None:
+        self._times = times
         self._largest = largest
         self._room = room
         self._reply = reply
@@ -52,6 +57,9 @@ class Held:
 
     async def grow(self, size: int) -> None:
         """Have room for so many bytes. Raises `AnswerError` (rule 3)."""
+        if size <= LARGE_ANSWER_BYTES:
+            return
+        size = min(size * self._times, LARGE_ANSWER_BYTES + self._room.most_of(self._reply))
         if size <= self._size:
             return
         # All at once: of many that each hold a part and wait for the next, none would go on.
@@ -64,7 +72,7 @@ class Held:
 
     async def fit(self, size: int) -> None:
         """Have room for so many bytes, and none if they take none. Raises `AnswerError` (rule 3)."""
-        if size > self._size:
+        if size > LARGE_ANSWER_BYTES:
             await self.grow(size)
         elif self._places and size <= LARGE_ANSWER_BYTES:
             self.leave()

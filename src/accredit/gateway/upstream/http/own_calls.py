@@ -10,7 +10,7 @@ from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn
-from accredit.gateway.upstream.http.client import Answer
+from accredit.gateway.upstream.http.answer import Answer, Grow
 from accredit.gateway.upstream.http.heads import WITH_RESULT
 from accredit.gateway.upstream.http.representation import head_problem
 from accredit.gateway.upstream.http.sse_relay import frame_in, pieces
@@ -20,6 +20,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.param_headers import is_param_header
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import Event, SseParser
+from accredit.limits import MAX_LISTED_BYTES
 
 
 def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> RawHeaders:
@@ -32,12 +33,17 @@ def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> 
 
 
 async def whole_response(
-    answer: Answer, era: Era, request: Request, settings: GatewaySettings, most: int | None = None
+    answer: Answer,
+    era: Era,
+    request: Request,
+    settings: GatewaySettings,
+    most: int | None = None,
+    grow: Grow | None = None,
 ) -> bytes:
-    """Return the response to `request`, from JSON or from a stream, of at most `most` bytes. Raises `AnswerError` or
-    `UpstreamError`."""
+    """Return the response to `request`, from JSON or from a stream, of at most `most` bytes, and no more than any list
+    that the gateway asks for may have. `grow` makes room for so many. Raises `AnswerError` or `UpstreamError`."""
     expected = Expected(era, [request])
-    most = settings.max_response_bytes if most is None else min(most, settings.max_response_bytes)
+    most = min(MAX_LISTED_BYTES if most is None else most, MAX_LISTED_BYTES, settings.max_response_bytes)
     if answer.header(b"content-encoding") is not None:
         raise AnswerError("a Content-Encoding that was not asked for")
     problem = head_problem(answer)
@@ -45,7 +51,7 @@ async def whole_response(
         raise problem
     is_good = answer.status in WITH_RESULT
     if answer.head.media_type.name == JSON_TYPE and (is_good or answer.status >= 400):
-        body = await answer.read(most, timeout=settings.patience)
+        body = await answer.read(most, timeout=settings.patience, grow=grow)
         text, frame = await in_turns(expected.judging(body, alone=True))
         if isinstance(frame, Failure) or is_good:
             return text
@@ -53,7 +59,7 @@ async def whole_response(
         raise AnswerError(f"status {answer.status} in answer to a request")
     if answer.head.media_type.name != EVENTS_TYPE:
         raise AnswerError("neither JSON nor an event stream")
-    async with aclosing(_events(answer, settings, most)) as events:
+    async with aclosing(_events(answer, settings, most, grow)) as events:
         async for event in events:
             data = frame_in(event, era)
             if data is not None:
@@ -63,7 +69,7 @@ async def whole_response(
     raise AnswerError("the stream ended without a response")
 
 
-async def _events(answer: Answer, settings: GatewaySettings, most: int) -> AsyncGenerator[Event]:
+async def _events(answer: Answer, settings: GatewaySettings, most: int, grow: Grow | None) -> AsyncGenerator[Event]:
     """Yield a stream's events. Raises like `whole_response`."""
     parser = SseParser(settings.max_event_bytes)
     deadline = asyncio.get_running_loop().time() + settings.patience
@@ -72,6 +78,8 @@ async def _events(answer: Answer, settings: GatewaySettings, most: int) -> Async
         seen += len(chunk)
         if seen > most:
             raise AnswerError("the stream is too long", bound=True)
+        if grow is not None:
+            await grow(parser.size + len(chunk))
         for piece in pieces(chunk):
             await next_turn()
             for event in parser.feed(piece):

@@ -13,7 +13,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import LAST_EVENT_HEADER, RequestHead
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.recording.resumable_calls import ResumableCalls
-from accredit.gateway.room import ALONE, Parts, Place
+from accredit.gateway.room import ALONE, Parts, Place, leave_once_read
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.answer_relay import AnswerRelay
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer
@@ -28,6 +28,7 @@ from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
+from accredit.limits import ASKED_TIMES
 
 
 class HttpRelay:
@@ -127,6 +128,7 @@ class HttpRelay:
         one of more than `most` bytes."""
         headers = own_call(reply.head.raw_headers, era, request.method, self.sender.forwarding)
         place: Place | None = None
+        held, text = self.answers.large.of(reply, times=ASKED_TIMES), None
         try:
             place = self.sender.place(reply, [request])
             prepared = self.sender.client.prepare("POST", headers, target=self.sender.target(reply.head))
@@ -134,15 +136,19 @@ class HttpRelay:
             try:
                 if 300 <= answer.status < 400:
                     raise self.answers.unusable(answer)
-                return await whole_response(answer, era, request, self._settings, most)
+                text = await whole_response(answer, era, request, self._settings, most, held.grow)
             finally:
                 answer.close()
         except (AnswerError, UpstreamError) as error:
             self._counters.refused(error, method=request.method)
-            return None
         finally:
             if place is not None:
                 place.leave()
+            if text is None:
+                held.leave()
+            else:
+                leave_once_read(held)
+        return text
 
     async def ready(self) -> bool:
         """Return whether the upstream accepts connections."""

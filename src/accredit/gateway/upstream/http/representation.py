@@ -13,10 +13,10 @@ import codecs
 from accredit.errors import AnswerError, FrameError
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
-from accredit.gateway.turns import next_turn
+from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.http.answer import Answer, Grow
 from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, decode_answer
-from accredit.jsonrpc.frames import decode_error
+from accredit.jsonrpc.frames import opened_error
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_utf8
 from accredit.limits import LEADING_BLANK_BYTES
@@ -41,7 +41,7 @@ async def decoded(answer: Answer, raw: bytes, limit: int, grow: Grow | None = No
         except StopIteration as last:
             return last.value
         if grow is not None:
-            await grow(max(len(raw), size))
+            await grow(len(raw) + size)
         await next_turn()
 
 
@@ -59,13 +59,13 @@ def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes
     return body.text, []
 
 
-def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> RawHeaders:
+async def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> RawHeaders:
     """Check an error's body, which came as `raw` and decodes to `body`, and return its content type as a header. Raises
     `AnswerError`."""
     claimed = answer.head.media_type.name
     try:
         if claimed == JSON_TYPE and raw:
-            frame = decode_error(body)
+            frame = await in_turns(opened_error(body))
             if frame.id is not None and frame.id not in expected.open:
                 raise FrameError("an error for an id that was not asked for")
             for request in expected.open.values():

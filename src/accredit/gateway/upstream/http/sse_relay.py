@@ -147,6 +147,7 @@ class EventRelay:
 
     async def fail(self, error: AccreditError) -> None:
         """Tell the client, for each open request, why no response comes."""
+        error.let_go()
         self._counters.refused(error)
         for request in self._expected.open.values():
             request.failed(error)

@@ -10,6 +10,7 @@ from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Failure, Notification, Success, decode_error, decode_frame
 from accredit.jsonrpc.sse import SseParser
+from accredit.limits import LONG_ANSWER_BYTES
 
 
 class Aside:
@@ -18,8 +19,8 @@ class Aside:
     `status` is that of the answer, 0 while there is none; `session` is the id that an answer to `initialize` gives.
     """
 
-    def __init__(self, reply: Reply, head: RequestHead, max_bytes: int) -> None:
-        """`reply` is the client's; the answer may have `max_bytes`."""
+    def __init__(self, reply: Reply, head: RequestHead, max_bytes: int = LONG_ANSWER_BYTES) -> None:
+        """`reply` is the client's; the answer may have `max_bytes`, which are read at one go."""
         self._reply = reply
         self._max_bytes = max_bytes
         self._parser: SseParser | None = None

@@ -25,6 +25,7 @@ from accredit.base.text import excerpt
 from accredit.errors import AccreditError, AnswerError, FrameError, MessageId, RequestError, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, RequestHead
+from accredit.gateway.room import until_read
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import about, in_turns
 from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
@@ -86,7 +87,7 @@ class MergedBackend:
             return
         edit = edits.get(message.id)
         if message.method in LISTS or message.method in (_DISCOVER, TASK_LIST):
-            with WhileConnected(reply):
+            with WhileConnected(reply), until_read():
                 make = self._discovered if message.method == _DISCOVER else self._listed
                 await self._answer(reply, message, await make(reply, message, era), edit)
             return

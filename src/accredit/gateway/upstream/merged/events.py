@@ -20,11 +20,14 @@ from msgspec import Raw
 from accredit.base.log_events import log_event
 from accredit.errors import FrameError, MessageId
 from accredit.gateway.counters import Counters
+from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.merged.messages import Outward
 from accredit.jsonrpc.frames import MESSAGE, Failure, Notification, Request, Success, frame_of, message_id
+from accredit.jsonrpc.long_text import Steps, at_one_go, may_hold_any, members_in_steps
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
-from accredit.jsonrpc.objects import may_hold, unambiguous_members
+from accredit.jsonrpc.objects import unambiguous_members
 from accredit.jsonrpc.sse import Event, SseParser, encode_event
+from accredit.limits import LONG_ANSWER_BYTES, SHORT_MESSAGE_BYTES
 
 _log = logging.getLogger("accredit.gateway.merged")
 Hears = Callable[[Notification], Notification | None]
@@ -65,39 +68,55 @@ class EventMapper:
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what goes on of a stream's next bytes. Raises `AnswerError` where a bound is passed."""
-        return b"".join(map(self._mapped, self._parser.feed(chunk)))
+        return b"".join(at_one_go(self._mapped(event)) for event in self._parser.feed(chunk))
 
-    def _mapped(self, event: Event) -> bytes:
+    async def feed_in_turns(self, chunk: bytes) -> bytes:
+        """Do the same, in turns where the bytes are many."""
+        if len(chunk) <= SHORT_MESSAGE_BYTES:
+            return self.feed(chunk)
+        return b"".join([await in_turns(self._mapped(event)) for event in self._parser.feed(chunk)])
+
+    def _mapped(self, event: Event) -> Steps[bytes]:
         if not event.data:
             return self._without_data(event)
-        found = self._members(event.data)
+        found = yield from self._members(event.data)
+        yield
         if "method" not in found:
             return self._answer(event, event.data)
         try:
             call = frame_of(found, event.data)
-            mapped = self._call(call) if isinstance(call, Request | Notification) else None
+            mapped = (yield from self._call(call)) if isinstance(call, Request | Notification) else None
         except FrameError:
             mapped = None  # an end here would come again, and again, whenever the stream is resumed
         if mapped is None:
             self._counters.counts["notifications_dropped"] += 1
             return self._place(event)
-        return encode_event(mapped.text, name=event.name, id=self._id(event))
+        yield
+        text = mapped.text
+        yield
+        return encode_event(text, name=event.name, id=self._id(event))
 
-    def _members(self, text: bytes) -> dict[str, Raw]:
+    def _members(self, text: bytes) -> Steps[dict[str, Raw]]:
         """Return the members of a message that may be a call; none of what is only observed to be no message."""
         try:
-            return unambiguous_members(text, MESSAGE) if may_hold(Raw(text), b"method") else {}
+            if not (yield from may_hold_any(Raw(text), b"method")):
+                return {}
+            if len(text) > LONG_ANSWER_BYTES:
+                return (yield from members_in_steps(text, MESSAGE))
+            return unambiguous_members(text, MESSAGE)
         except FrameError:
             return {}
 
-    def _call(self, call: Request | Notification) -> Request | Notification | None:
+    def _call(self, call: Request | Notification) -> Steps[Request | Notification | None]:
         if isinstance(call, Request):
             return self._outward.request(call)
         mapped = self._outward.notification(call)
+        yield
         if mapped is None or self._is_of_another(mapped) or (self._seen is not None and not self._seen(mapped)):
             return None
         if self._hears is None:
             return mapped
+        yield
         return self._hears(mapped)
 
     def _is_of_another(self, notification: Notification) -> bool:

@@ -18,15 +18,15 @@ import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-import msgspec
 from msgspec import Raw
 
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, FrameError
 from accredit.gateway.turns import about, in_turns
+from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
-from accredit.jsonrpc.frames import MESSAGE, Failure, Frame, Request, Success, decode_frame, frame_of
-from accredit.jsonrpc.long_text import Steps, members_in_steps
+from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame, opened_frame
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_integer, as_string, is_object, may_hold, members, unambiguous_members
 from accredit.limits import (
@@ -51,7 +51,6 @@ text, of at most so many bytes, or None."""
 
 Given = TypeVar("Given")
 _OLDER_PAGE = "ui/resourceUri"
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
 _log = logging.getLogger("accredit.gateway.merged")
 
 
@@ -157,9 +156,9 @@ class MergedLists:
             if not isinstance(answer, Success) or not is_object(answer.result):
                 return None
             result = unambiguous_members(answer.result, kind.result_names)
-            items += await in_turns(_items(result, kind, server))
-            if len(items) > MAX_MERGED_ITEMS:
-                raise FrameError(f"a list of more than {MAX_MERGED_ITEMS} items", bound=True)
+            items += await in_turns(_items(result, kind, server, MAX_MERGED_ITEMS - len(items)))
+            if sum(map(len, items)) > self._bytes:  # under merged names each is longer
+                raise FrameError(f"a list that becomes longer than {self._bytes} bytes", bound=True)
             kept.append(kept_of(result))
             cursor = result.get("nextCursor")
             if as_string(cursor) is None:
@@ -167,15 +166,10 @@ class MergedLists:
         return None
 
 
-def _items(result: Mapping[str, Raw], kind: Kind, server: str) -> Steps[list[Raw]]:
-    """Return the items of a server's list under merged names. Raises `FrameError`."""
+def _items(result: Mapping[str, Raw], kind: Kind, server: str, most: int) -> Steps[list[Raw]]:
+    """Return the items of a server's list, at most so many, under merged names. Raises `FrameError`."""
     yield
-    try:
-        items = _decode_list(result[kind.items])
-    except (KeyError, msgspec.MsgspecError, RecursionError):
-        raise FrameError(f'"{kind.items}" is not an array') from None
-    if len(items) > MAX_MERGED_ITEMS:
-        raise FrameError(f"a list of more than {MAX_MERGED_ITEMS} items", bound=True)
+    items = yield from elements(result.get(kind.items), f'"{kind.items}"', most)
     merged = merged_uri if kind.method == "resources/read" else merged_name
     renamed: list[Raw] = []
     for number, item in enumerate(items):
@@ -213,9 +207,7 @@ def _with_page(meta: Raw, server: str) -> Raw:
 
 async def opened(text: bytes) -> Frame:
     """Return the message in a text that may be long. Raises `FrameError`."""
-    if len(text) <= LONG_ANSWER_BYTES:
-        return decode_frame(text)
-    return frame_of(await in_turns(members_in_steps(text, MESSAGE)), text)
+    return decode_frame(text) if len(text) <= LONG_ANSWER_BYTES else await in_turns(opened_frame(text))
 
 
 def _page_of(request: Request, cursor: Raw | None) -> Request:

@@ -11,7 +11,7 @@
    all the same: a client could take it for another server's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from accredit.base.caching import remembered
@@ -22,12 +22,13 @@ from accredit.gateway.headers import JSON, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.replies import refusal
 from accredit.gateway.room import Rooms
+from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.merged.lists import opened
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.era import NAME_HEADER
-from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_error
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success, opened_error
 from accredit.jsonrpc.header_values import encode_header
 from accredit.policy.passing import AUTHORIZATION, Speaker
 from accredit.tokens import SubjectToken
@@ -103,7 +104,9 @@ class MemberReply:
         "started",
     )  # fmt: skip
 
-    def __init__(self, reply: Reply, head: RequestHead, mapped: Callable[[bytes], bytes] | None = None) -> None:
+    def __init__(
+        self, reply: Reply, head: RequestHead, mapped: Callable[[bytes], Awaitable[bytes]] | None = None
+    ) -> None:
         self._reply = reply
         self._mapped = mapped
         self.failed: Callable[[bytes], bytes] | None = None
@@ -136,7 +139,7 @@ class MemberReply:
         renewable `RequestError` (404)."""
         if status == 401:
             raise UpstreamRefuses
-        if status == 404 and self.renewable and _may_be_of_session(body):
+        if status == 404 and self.renewable and await _may_be_of_session(body):
             raise session_not_found()
         if self.answers is not None and body:
             try:
@@ -152,7 +155,7 @@ class MemberReply:
 
     async def _check(self, status: int, body: bytes, asked: MessageId) -> None:
         try:
-            frame = await opened(body) if status < 400 else decode_error(body)
+            frame = await (opened(body) if status < 400 else in_turns(opened_error(body)))
         except FrameError as error:
             raise AnswerError(error.detail, bound=error.bound) from None
         if not isinstance(frame, Success | Failure) or frame.id not in ((asked,) if status < 400 else (asked, None)):
@@ -166,7 +169,7 @@ class MemberReply:
     async def write(self, chunk: bytes) -> None:
         """Send a piece. Raises `ClientGone`."""
         if self._mapped is not None:
-            chunk = self._mapped(chunk)
+            chunk = await self._mapped(chunk)
         if chunk:
             await self._reply.write(chunk)
 
@@ -192,12 +195,12 @@ def session_not_found() -> RequestError:
     return RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
 
 
-def _may_be_of_session(body: bytes) -> bool:
+async def _may_be_of_session(body: bytes) -> bool:
     """Return whether a 404 may say that the session is not known: it does not say that the method isn't, nor is it a
     message that is no error, as it may be where answers are only observed."""
     if not body.lstrip().startswith((b"{", b"[")):
         return True
     try:
-        return decode_error(body).code != METHOD_NOT_FOUND
+        return (await in_turns(opened_error(body))).code != METHOD_NOT_FOUND
     except FrameError:
         return False

@@ -18,13 +18,14 @@ has no id keeps its bytes.
 from collections.abc import Callable
 from typing import TypeVar
 
-import msgspec
 from msgspec import Raw
 
 from accredit.errors import FrameError, MessageId
 from accredit.gateway.upstream.merged.ids import ProgressTokens, inner_id, outer_id
+from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import META_PROGRESS, TASK_MEMBER, TASK_NOTIFICATION
 from accredit.jsonrpc.objects import as_string, is_object, may_name, members
 from accredit.jsonrpc.tasks import RELATED_TASK
@@ -36,7 +37,6 @@ PROGRESS = "notifications/progress"
 _CLIENTS_TASK = "notifications/tasks/status"
 
 _C = TypeVar("_C", Request, Notification)
-_decode_list: Callable[[Raw], list[Raw]] = msgspec.json.Decoder(list[Raw]).decode
 
 
 class Outward:
@@ -179,10 +179,7 @@ def _own_task(name: str, named: Raw) -> Raw:
 
 def list_of(raw: Raw) -> list[Raw]:
     """Return the elements of an array. Raises `FrameError`."""
-    try:
-        return _decode_list(raw)
-    except (msgspec.MsgspecError, RecursionError):
-        raise FrameError("no array where one is due") from None
+    return at_one_go(elements(raw, "what should be an array"))
 
 
 def _id_in(notification: Notification, member: str) -> MessageId | None:

@@ -126,7 +126,7 @@ class Renewer:
         replica = head.replica
         head = head.with_field(b"accept-encoding", b"identity").with_field(b"accept", _ACCEPT)
         head.method, head.replica = "POST", replica
-        aside = Aside(reply, head, self._ways.max_bytes)
+        aside = Aside(reply, head)
         await self._ways.one(name, aside, self._ways.members[name].backend.post(aside, message, Era.LEGACY, {}))
         return aside
 

@@ -4,7 +4,8 @@
    of a prompt, and those of `contents` that were read: what a client may ask for by them. So is the URI in the error
    that a read is answered with.
 2. Nothing else is: neither `structuredContent`, nor what a text says, nor the address of an icon.
-3. A result without such a URI stays byte for byte. One with more than `MAX_SPLIT_BYTES` where there are some is none.
+3. A result without such a URI stays byte for byte. One with more than `MAX_SPLIT_BYTES`, or
+   `MAX_LISTED_ITEMS` blocks, where there are some is none.
 
 A server can't name another's resource so: whatever it says is taken for its own.
 """
@@ -13,21 +14,19 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
 from accredit.errors import FrameError
+from accredit.jsonrpc.arrays import RewrittenArray, elements
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import Steps, pairs_in_steps
-from accredit.jsonrpc.objects import as_string, is_object, may_hold, members
+from accredit.jsonrpc.long_text import Steps, may_hold_any, opened_in_steps
+from accredit.jsonrpc.objects import as_string, is_array, is_object, may_hold, members
 from accredit.jsonrpc.responses import Edit
-from accredit.limits import ITEMS_AT_ONCE, LONG_ANSWER_BYTES, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
+from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 from accredit.policy.merging import merged_uri
 
 _URI = b'"uri"'
-_decode_list = msgspec.json.Decoder(list[Raw]).decode
 _Mapped = Callable[[str, Raw], Steps[Raw]]
 
 
@@ -68,7 +67,7 @@ def _merged_failure(server: str, text: bytes) -> bytes:
 
 def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None) -> Edit:
     def edit(response: Success) -> Steps[bytes]:
-        if may_hold(response.result, _URI):
+        if (yield from may_hold_any(response.result, _URI)):
             response = yield from _mapped(server, places, response)
         return (yield from outer(response)) if outer is not None else response.text
 
@@ -78,49 +77,62 @@ def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None) -> Edi
 def _mapped(server: str, places: Mapping[str, _Mapped], response: Success) -> Steps[Success]:
     """Return the response with its URIs mapped. Raises `FrameError` by rule 3."""
     yield
-    result = yield from _split(response.result)
-    changes: dict[str, object] = {}
     for name, mapped in places.items():
-        if name in result and may_hold(result[name], _URI):
+        result = yield from response.members()
+        if name in result and (yield from may_hold_any(result[name], _URI)):
             if len(result[name]) > MAX_SPLIT_BYTES:
                 raise FrameError(f"{name} with URIs, of more than {MAX_SPLIT_BYTES} bytes", bound=True)
-            changed = yield from _each(server, result[name], mapped)
-            if changed is not result[name]:
-                changes[name] = changed
-    if not changes:
+            yield
+            response = yield from _with_mapped(server, response, result, name, mapped)
+    return response
+
+
+def _with_mapped(
+    server: str, response: Success, result: Mapping[str, Raw], name: str, mapped: _Mapped
+) -> Steps[Success]:
+    """Return the response with the URIs in one array mapped; itself if that changes nothing. Raises `FrameError`."""
+    if not is_array(result[name]):
         return response
-    yield
-    new_result = Raw(with_members(result, changes))
-    yield
-    text = with_members((yield from _split(Raw(response.text))), {"result": new_result})
-    return replace(response, result=new_result, text=text)
+    message = yield from response.message()
+    changed, most = False, len(response.text) + MAX_SPLIT_BYTES
+    edited = RewrittenArray(name, message, result, response.id, most)
+    for number, item in enumerate((yield from elements(result[name], name))):
+        if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
+            yield
+        new = yield from _mapped_item(server, item, mapped)
+        changed = changed or new is not item
+        edited.add(new)
+    return edited.end() if changed else response
 
 
 def _each(server: str, value: Raw, mapped: _Mapped) -> Steps[list[Raw] | Raw]:
     """Return an array with each of its items mapped; the value itself if that changes nothing, or it is no array."""
-    try:
-        items = _decode_list(value)
-    except (msgspec.MsgspecError, RecursionError):
+    if not is_array(value):
         return value
+    items = yield from elements(value, "content")
     changed: list[Raw] = []
     for number, item in enumerate(items):
         if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
             yield
-        is_one = is_object(item) and may_hold(item, _URI)
-        changed.append((yield from mapped(server, item)) if is_one else item)
+        changed.append((yield from _mapped_item(server, item, mapped)))
     return value if all(map(operator.is_, items, changed)) else changed
+
+
+def _mapped_item(server: str, item: Raw, mapped: _Mapped) -> Steps[Raw]:
+    is_one = is_object(item) and (yield from may_hold_any(item, _URI))
+    return (yield from mapped(server, item)) if is_one else item
 
 
 def _contents(server: str, item: Raw) -> Steps[Raw]:
     """Return contents of a resource, with the URI that they have here."""
-    found = yield from _split(item)
+    found = yield from opened_in_steps(item)
     own = as_string(found.get("uri"))
     return item if own is None else Raw(with_members(found, {"uri": merged_uri(server, own)}))
 
 
 def _block(server: str, item: Raw) -> Steps[Raw]:
     """Return a block of content; of an embedded resource and of a link to one, with the URI that it has here."""
-    found = yield from _split(item)
+    found = yield from opened_in_steps(item)
     kind = as_string(found.get("type"))
     if kind == "resource_link":
         return (yield from _contents(server, item))
@@ -133,20 +145,12 @@ def _block(server: str, item: Raw) -> Steps[Raw]:
 
 def _message(server: str, item: Raw) -> Steps[Raw]:
     """Return a message of a prompt, whose content is one block or several."""
-    found = yield from _split(item)
+    found = yield from opened_in_steps(item)
     content = found.get("content")
     if content is None:
         return item
     new = (yield from _block(server, content)) if is_object(content) else (yield from _each(server, content, _block))
     return item if new is content else Raw(with_members(found, {"content": new}))
-
-
-def _split(value: Raw) -> Steps[dict[str, Raw]]:
-    if not is_object(value):
-        return {}
-    if len(value) <= LONG_ANSWER_BYTES:
-        return members(value)
-    return dict((yield from pairs_in_steps(bytes(value))))
 
 
 _PLACES: Mapping[str, tuple[str, _Mapped]] = {

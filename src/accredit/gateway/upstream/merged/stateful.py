@@ -390,7 +390,7 @@ class Stateful:
         """End a session that a server has begun and no client learns of."""
         head = in_session(aside.head, MemberSession(aside.session, aside.replica, ""))
         head.method = "DELETE"
-        ending = Aside(aside, head, self._ways.max_bytes)
+        ending = Aside(aside, head)
         self._chore(self._ways.each({name: ending}, lambda name, aside: self._members[name].backend.delete(aside)))
 
     def _chore(self, work: Coroutine[Any, Any, None]) -> None:

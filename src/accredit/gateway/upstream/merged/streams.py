@@ -118,7 +118,8 @@ class SharedStream(ABC):
         self._settled.set()
         await self._begun.wait()
         async with self._writing:
-            await self._write_now(self._new(part) + part.mapper.feed(chunk))
+            text = await part.mapper.feed_in_turns(chunk)
+            await self._write_now(self._new(part) + text)
 
     def open(self, part: Part) -> None:
         """Note that a server's stream is open."""

@@ -75,7 +75,7 @@ class Subscription(SharedStream):
 
     async def take(self, part: Part, chunk: bytes) -> None:
         """Pass a server's events on, but for its acknowledgement."""
-        text = part.mapper.feed(chunk)
+        text = await part.mapper.feed_in_turns(chunk)
         if text or part.before:
             await self._begun.wait()
             await self._write(self._new(part) + text)

@@ -4,17 +4,15 @@
 """
 
 from msgspec import Raw
-from msgspec.structs import replace
 
 from accredit.gateway.upstream.merged.messages import with_task
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import Steps, pairs_in_steps
+from accredit.jsonrpc.long_text import Steps, may_hold_any
 from accredit.jsonrpc.methods import TASK_MEMBER, TASK_METHODS
-from accredit.jsonrpc.objects import is_object, may_name, members
+from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import RELATED_TASK
-from accredit.limits import LONG_ANSWER_BYTES
 
 _NAMED = TASK_MEMBER.encode("ascii")
 
@@ -28,7 +26,7 @@ def with_merged_tasks_anywhere(server: str, outer: Edit | None) -> Edit:
     """Return the edit for a response of which nobody knows any more what it answers."""
 
     def edit(response: Success) -> Steps[bytes]:
-        if is_object(response.result) and may_name(response.result, _NAMED):
+        if is_object(response.result) and (yield from may_hold_any(response.result, _NAMED)):
             response = yield from _mapped(server, response)
         return (yield from outer(response)) if outer is not None else response.text
 
@@ -36,7 +34,7 @@ def with_merged_tasks_anywhere(server: str, outer: Edit | None) -> Edit:
 
 
 def _mapped(server: str, response: Success) -> Steps[Success]:
-    found = yield from _split(response.result)
+    found = yield from response.members()
     changes: dict[str, object] = {}
     task, meta = found.get("task"), found.get("_meta")
     if TASK_MEMBER in found:
@@ -49,14 +47,4 @@ def _mapped(server: str, response: Success) -> Steps[Success]:
         changes["_meta"] = {**in_meta, RELATED_TASK: with_task(server, in_meta[RELATED_TASK])}
     if not changes:
         return response
-    yield
-    result = Raw(with_members(found, changes))
-    yield
-    text = with_members((yield from _split(Raw(response.text))), {"result": result})
-    return replace(response, result=result, text=text)
-
-
-def _split(value: Raw) -> Steps[dict[str, Raw]]:
-    if len(value) <= LONG_ANSWER_BYTES:
-        return members(value)
-    return dict((yield from pairs_in_steps(bytes(value))))
+    return (yield from response.with_result(found, changes))

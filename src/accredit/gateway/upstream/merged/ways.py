@@ -149,7 +149,7 @@ class Ways:
             return EventIds({name: id}, answered).text(self.ring, session)
 
         mapper = self.mapper(reply, name, id_outside, **more)
-        member = MemberReply(reply, self.head(reply.head, name, own), mapper.feed)
+        member = MemberReply(reply, self.head(reply.head, name, own), mapper.feed_in_turns)
         member.renewable = self.members[name].has_sessions and self.renewals.of(session) is not None
         member.hears = None  # the mapper asks, by the client's names
         return member
@@ -157,7 +157,7 @@ class Ways:
     def aside(self, reply: Reply, name: str) -> Aside:
         """Return what a server answers the gateway itself into."""
         head = self.head(reply.head, name).with_field(b"accept-encoding", b"identity")
-        return Aside(reply, head, self.max_bytes)
+        return Aside(reply, head)
 
     async def ask(self, asides: Mapping[str, Aside], message: Message) -> None:
         """Send a message to several servers at once (rule 3)."""

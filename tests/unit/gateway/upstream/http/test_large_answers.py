@@ -70,6 +70,24 @@ def test_each_of_many_servers_has_room_for_two_of_the_largest(monkeypatch: pytes
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+def test_what_is_held_more_than_once_counts_as_often__and_takes_all_there_is_rather_than_wait_for_more() -> None:
+    async def main() -> None:
+        large = LargeAnswers(settings(), Parts())
+        event, asked = large.of(Told().exchange, times=2), large.of(Told().exchange, times=3)
+        await event.fit(2 * LARGE_ANSWER_BYTES)
+        assert large.room.taken == 3 * LARGE_ANSWER_BYTES
+        event.leave()
+        await asked.grow(LIMIT)
+        assert large.room.taken == 2 * LIMIT
+        with pytest.raises(AnswerError):
+            await event.fit(2 * LARGE_ANSWER_BYTES)
+        asked.leave()
+        assert large.room.taken == 0
+
+    run(main())
+
+
 @pytest.mark.holds("gateway/upstream/http/large_answers", 3)
 @pytest.mark.parametrize("kind", LARGE_KINDS)
 def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_next_one_is_refused(kind: str) -> None:

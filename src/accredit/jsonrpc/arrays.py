@@ -1,0 +1,103 @@
+"""Arrays in answers, counted before they are split, and written anew: the one place where a list of a peer's becomes a
+list of ours. No I/O.
+
+Each element that is split off takes some 80 bytes, whatever it is; a text of 16 MiB has room for eight million of them.
+So commas are counted first: all of them, which is quick and enough for what is usual, and only if those are too many
+the ones between the array's own elements. Then no more is split than may be.
+
+What an array becomes goes straight into the new text, and is bounded as that is: beside the text that came, there is at
+no time more than the one that goes on.
+"""
+
+from collections.abc import Mapping
+from io import BytesIO
+from itertools import accumulate
+
+import msgspec
+from msgspec import Raw
+
+from accredit.errors import FrameError, JsonError, MessageId
+from accredit.jsonrpc.encode import around
+from accredit.jsonrpc.frames import Success
+from accredit.jsonrpc.long_text import Steps, outside_strings
+from accredit.jsonrpc.objects import is_array, parts_of
+from accredit.jsonrpc.text import LIST_STRUCTURE, STEPS
+from accredit.limits import MAX_LISTED_ITEMS
+
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_COMMA = b","
+_LEVELS = bytes.maketrans(_COMMA, b"\0")
+# Bytes that are 1 where a comma is, and where the level is that of the array's own elements.
+_IS_COMMA = bytes(byte == ord(_COMMA) for byte in range(256))
+_IS_OWN = bytes(byte == 1 for byte in range(256))
+
+
+def elements(array: Raw | None, what: str, most: int = MAX_LISTED_ITEMS) -> Steps[list[Raw]]:
+    """Return the elements of an array that `text` has checked, in steps. Raises `FrameError` for anything else, and for
+    more than `most`; `what` is how it is called then."""
+    if array is None or not is_array(array):
+        raise FrameError(f"{what} is not an array")
+    yield from check_count(array, what, most)
+    try:
+        return _decode_list(array)
+    except (msgspec.MsgspecError, RecursionError):
+        raise JsonError("not valid JSON") from None
+
+
+def check_count(array: Raw, what: str, most: int = MAX_LISTED_ITEMS) -> Steps[None]:
+    """Refuse an array of more than `most` elements, in steps. Raises `FrameError`."""
+    commas = 0
+    for part in parts_of(array):
+        commas += part.count(_COMMA)
+        if commas >= most:
+            break
+        yield
+    if commas >= most and (yield from _own_commas(array, most)) >= most:
+        raise FrameError(f"{what} has more than {most} elements", bound=True)
+
+
+class RewrittenArray:
+    """The response that has another array in its result under `name`, written element by element. `message` and
+    `result` are the members of both; `most` is how many bytes the response may come to have."""
+
+    def __init__(
+        self, name: str, message: Mapping[str, Raw], result: Mapping[str, object], id: MessageId, most: int
+    ) -> None:
+        self._id = id
+        self._most = most
+        self._before, self._after = around("result", message)
+        before, self._result_after = around(name, result)
+        self._begun = False
+        self._text = BytesIO()  # grows in place, and returns its bytes without a copy
+        self._text.write(self._before + before + b"[")
+
+    def add(self, element: Raw) -> None:
+        """Write one element. Raises `FrameError` where the response becomes too long."""
+        if self._text.tell() + len(element) > self._most:
+            raise FrameError(f"an answer that becomes longer than {self._most} bytes", bound=True)
+        if self._begun:
+            self._text.write(_COMMA)
+        self._begun = True
+        self._text.write(element)
+
+    def end(self) -> Success:
+        """Return the response."""
+        self._text.write(b"]" + self._result_after + self._after)
+        text = self._text.getvalue()
+        return Success(self._id, Raw(memoryview(text)[len(self._before) : len(text) - len(self._after)]), text)
+
+
+def _own_commas(array: Raw, most: int) -> Steps[int]:
+    """Return how many commas an array has between its own elements, or, as soon as there are so many, `most`."""
+    level = found = 0
+    for part in outside_strings(memoryview(array), LIST_STRUCTURE):
+        steps = memoryview(part.translate(STEPS).translate(_LEVELS)).cast("b")
+        levels = bytes(accumulate(steps, initial=level))[1:]
+        if levels:
+            level = levels[-1]
+            own = int.from_bytes(levels.translate(_IS_OWN)) & int.from_bytes(part.translate(_IS_COMMA))
+            found += own.bit_count()
+        if found >= most:
+            return most
+        yield
+    return found
