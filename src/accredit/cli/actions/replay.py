@@ -6,6 +6,7 @@ is verified, with the keys that are trusted, and a chain of certificates is the 
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from accredit.policy.replaying import OPEN, Again, Configured, ServerTerms, Toke
 from accredit.policy.suggesting import Refused, Tally
 from accredit.ratify import DelegationCert
 from accredit.stores import open_log
-from accredit.stores.audit_log.proven import Left, Prover
+from accredit.stores.audit_log.proven import Left, Prover, is_decision_since
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
 
@@ -80,16 +81,12 @@ def replay_log(config: Path, keys: Sequence[Path], since: int | None, *, as_json
     Raises `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     again, found = Again(_configured(loaded)), _Found()
-    first = None if since is None else timestamp(since)
+    first = "" if since is None else timestamp(since)
     store, trusted = log_store(None, config), public_keys(keys, config)
     progress = Progress("deciding again", unit="entries")
     with understood(), Verifiers(trusted) as examiner, open_log(store) as log, open_log(store) as beside, progress:
         chains, prover = _Chains(beside), Prover(trusted, examiner)
-        for _, record, sha256 in prover.records(progress.over(log.newest_first())):
-            if record.decision is None:
-                continue
-            if first is not None and record.times.received < first:
-                continue
+        for _, record, sha256 in prover.records(progress.over(log.newest_first()), partial(is_decision_since, first)):
             if is_drill(record.call.method, record.call.target):
                 continue  # made to be refused, and over
             verdict = again.decide(record, bytes.fromhex(sha256), chains.of(record))

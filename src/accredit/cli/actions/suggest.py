@@ -13,6 +13,7 @@ were left out for that is said. The names in it were chosen by servers and agent
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -30,7 +31,7 @@ from accredit.limits import SHORT_ID_CHARS
 from accredit.policy.suggesting import WHY, Deployment, Grant, Refused, Suggester, Suggestion, Table
 from accredit.ratify.scopes import is_sensitive
 from accredit.stores import open_log
-from accredit.stores.audit_log.proven import NOTHING_LEFT, Left, Prover
+from accredit.stores.audit_log.proven import NOTHING_LEFT, Left, Prover, is_decision_since
 from accredit.stores.audit_log.verifying import Verifiers
 
 _EXPIRES = "30d"
@@ -42,14 +43,13 @@ def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | Non
     `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     suggester = Suggester(deployment_of(loaded))
-    first = None if since is None else timestamp(since)
+    first = "" if since is None else timestamp(since)
     trusted = public_keys(keys, config)
     progress = Progress("reading the log", unit="entries")
     with understood(), Verifiers(trusted) as examiner, open_log(log_store(None, config)) as log, progress:
         prover = Prover(trusted, examiner)
-        for _, record, _ in prover.records(progress.over(log.newest_first())):
-            if first is None or record.times.received >= first:
-                suggester.add(record)
+        for _, record, _ in prover.records(progress.over(log.newest_first()), partial(is_decision_since, first)):
+            suggester.add(record)
     found, names = suggester.suggestion(), known_names((), None, config)
     lines = Lines(found, names, prover.left)
     if as_json:

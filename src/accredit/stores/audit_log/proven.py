@@ -10,7 +10,7 @@ Not judged here: whether something is missing, twice, or in another order; `veri
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from accredit.attest import (
@@ -26,6 +26,7 @@ from accredit.attest import (
     examine,
     misplaced,
 )
+from accredit.errors import AttestationError
 from accredit.stores.audit_log.reading import Numbered
 
 
@@ -62,11 +63,14 @@ class Prover:
         """Whether anything can be verified here."""
         return bool(self._keys)
 
-    def records(self, entries: Iterable[Numbered]) -> Iterator[Proven]:
-        """Yield the records that are proven, in the order of the entries. What reading them raises comes after all that
-        was read before."""
+    def records(
+        self, entries: Iterable[Numbered], wanted: Callable[[CallRecord], bool] = lambda _: True
+    ) -> Iterator[Proven]:
+        """Yield the records that are proven, in the order of the entries. `wanted` says of what it is of use to verify,
+        by what that says of itself: the rest is passed over. What reading the entries raises comes after all that was
+        read before."""
         waiting = deque[Numbered]()
-        for found in self._examiner(_passed(entries, waiting)):
+        for found in self._examiner(_passed(entries, wanted, waiting)):
             each = waiting.popleft()
             if isinstance(found, Digest):
                 continue
@@ -89,8 +93,21 @@ class Prover:
         return (examine(entry, self._keys) for entry in entries)
 
 
-def _passed(entries: Iterable[Numbered], waiting: deque[Numbered]) -> Iterator[Entry]:
+def _passed(
+    entries: Iterable[Numbered], wanted: Callable[[CallRecord], bool], waiting: deque[Numbered]
+) -> Iterator[Entry]:
     """Yield what is to be examined, and keep it until its result is there."""
     for each in entries:
-        waiting.append(each)
-        yield each.entry
+        try:
+            record = each.record()
+            passes = record is not None and wanted(record)
+        except AttestationError:
+            passes = True  # it is no statement, and is counted
+        if passes:
+            waiting.append(each)
+            yield each.entry
+
+
+def is_decision_since(first: str, record: CallRecord) -> bool:
+    """Return whether a record is that of a decision on a call that came at this time or later (RFC 3339, UTC)."""
+    return record.decision is not None and record.times.received >= first

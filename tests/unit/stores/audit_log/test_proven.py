@@ -1,13 +1,14 @@
 """What is believed of a log is signed by a gateway that is trusted here: whoever writes into the store adds nothing."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
-from tests.world.records import Chained, decided, gateway
+from tests.world.records import NOW_MS, Chained, decided, gateway
 
-from accredit.attest import Digest, Envelope, RecordKey, Signature, Stored
+from accredit.attest import Digest, Envelope, RecordKey, Signature, Stored, timestamp
 from accredit.errors import AttestationError
-from accredit.stores.audit_log.proven import Prover
+from accredit.stores.audit_log.proven import Prover, is_decision_since
 from accredit.stores.audit_log.reading import Numbered
 from accredit.stores.audit_log.verifying import Verifiers
 
@@ -42,9 +43,6 @@ def forged(good: list[Stored]) -> dict[str, Stored]:
     genuine = good[0].envelope
     stranger = Chained("stranger", WRITER)
     stranger.decision(decided())
-    note = Chained(writer=WRITER)
-    note.decision(decided())
-    note.checkpoint()
     return {
         "a copy with another target": Stored(
             unsigned(genuine, genuine.payload.replace(b"send_email", b"wire_money")), f"{WRITER}/1", "record"
@@ -55,7 +53,6 @@ def forged(good: list[Stored]) -> dict[str, Stored]:
         "a genuine one of another writer": good[0]._replace(place=f"{'0b' * 16}/1"),
         "a genuine one as another kind": good[0]._replace(kind="checkpoint"),
         "no statement": Stored(unsigned(genuine, b"{}"), f"{WRITER}/1", "record"),
-        "a checkpoint under a record's name": Stored(note.envelopes[-1], f"{WRITER}/1", "record"),
     }
 
 
@@ -99,6 +96,24 @@ def test_damage_is_told_after_what_was_read_before_it(good: list[Stored]) -> Non
         assert [next(found).record.log.sequence for _ in good] == [1, 2, 3]
         with pytest.raises(AttestationError):
             next(found)
+
+
+def test_what_is_of_no_use_is_not_verified__and_what_says_that_it_is_is_not_believed_for_that(
+    good: list[Stored],
+) -> None:
+    """Of a long log only what came since a time, and only decisions."""
+    chain = Chained(writer=WRITER)
+    call = decided()
+    chain.decision(call)
+    chain.outcome(call)
+    log = numbered(*stored(chain), *forged(good).values())
+    prover = Prover(KEYS)
+    (found,) = prover.records(log, partial(is_decision_since, timestamp(NOW_MS)))
+    assert found.record.phase == "decision"
+    seen = prover.left.entries
+    assert seen == len(forged(good))
+    assert list(prover.records(log, partial(is_decision_since, timestamp(NOW_MS + 1)))) == []
+    assert prover.left.entries == seen + 1, "what is no statement says of no time"
 
 
 def test_another_signers_key_proves_records_as_well(good: list[Stored]) -> None:
