@@ -63,6 +63,12 @@ SHORT_MESSAGE_BYTES = 65_536
 """Bytes of a message of a client that is worked on at one go: some milliseconds. Between the steps of a longer one, and
 the members of such a batch, others have their turn."""
 
+LONG_STEP_SECONDS = 0.002
+"""The time of a step of long work after which others have more than one turn: the longest take 60 ms."""
+
+TURNS_BETWEEN_LONG_STEPS = 8
+"""Turns of the loop that others have then. A recorded call takes about ten, some of them waits for other processes."""
+
 LONG_ANSWER_BYTES = 1_048_576
 """Bytes of an answer that is opened at one go: up to some 40 ms, where it is all brackets. A longer one is opened in
 steps, which costs up to three times as much and lets others have their turn."""

@@ -24,7 +24,7 @@ from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.headers import JSON
 from accredit.gateway.recording.early_refusals import Strangers
-from accredit.gateway.replies import refusal
+from accredit.gateway.replies import refusal, too_little_memory
 from accredit.gateway.room import Rooms
 from accredit.gateway.server import Server, Shared
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
@@ -248,6 +248,10 @@ class Routes:
             pass
         except AccreditError as error:
             await self._refuse(exchange, error, server)
+        except MemoryError as error:
+            # Whatever has asked for more: all of it is let go first, then there is enough for a sentence.
+            error.__traceback__ = error.__context__ = None
+            await self._refuse(exchange, too_little_memory(), server)
         except asyncio.CancelledError:
             if exchange.started:
                 raise

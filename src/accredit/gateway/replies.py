@@ -34,6 +34,12 @@ class Refusal(Struct, frozen=True):
         return error_frame(self.id if id is None else id, self.code, self.message, self.data)
 
 
+def too_little_memory() -> RequestError:
+    """Return the error for a request for which the process has no memory left."""
+    detail = "Too little memory for this at the moment"
+    return RequestError(UPSTREAM_ERROR, detail, status=503, retry_after=BUSY_RETRY_SECONDS, word="too_little_memory")
+
+
 def refusal(error: AccreditError, metadata_url: str = "") -> Refusal:
     """Return how one of our errors looks from outside; nothing else decides that.
 

@@ -1,10 +1,13 @@
-"""Turns: long work is done in steps, and between two of them everybody else is served. Runs in the event loop.
+"""Turns: long work is done in steps, and between two of them everybody else is served. Runs in the event loop, and
+reads its clock.
 
 1. A step takes some milliseconds. In one turn of the loop one step is done, whoever has long work: forty streams that
    flood keep nobody for longer than one does. Whoever has little to do waits for no turn.
 2. Servers have their steps in rotation: one whose answers are all long does not keep the long ones of another waiting.
    Those about one server (`about`) have them in the order in which they asked. At the endpoint of several as one each
    server's work is about it; what is about all of them counts as one more.
+3. After a step that took long the next one waits some turns more: an ordinary call takes about as many of the loop's
+   turns, and would meet such a step in each. Where nobody else has work, these turns take next to no time.
 """
 
 import asyncio
@@ -13,7 +16,7 @@ from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
 from accredit.jsonrpc.long_text import Found, Steps
-from accredit.limits import SHORT_MESSAGE_BYTES
+from accredit.limits import LONG_STEP_SECONDS, SHORT_MESSAGE_BYTES, TURNS_BETWEEN_LONG_STEPS
 
 _server: ContextVar[str] = ContextVar("accredit_server", default="")
 
@@ -31,6 +34,8 @@ class Turns:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         """Who waits, by server. The one whose turn it is stands first."""
         self._comes = False
+        self._gave_at = 0.0
+        self._rests = 0
 
     def next(self) -> asyncio.Future[None]:
         """Return what to wait for before a step."""
@@ -43,6 +48,14 @@ class Turns:
 
     def _give(self) -> None:
         """Let one go on, in the next turn of the loop, and come again in it, after that one's step."""
+        now = self._loop.time()
+        if now - self._gave_at > LONG_STEP_SECONDS and self._gave_at:
+            self._rests = TURNS_BETWEEN_LONG_STEPS
+        self._gave_at = 0.0
+        if self._rests:
+            self._rests -= 1
+            self._loop.call_soon(self._give)
+            return
         given = False
         while self._lines and not given:
             server = next(iter(self._lines))
@@ -53,6 +66,7 @@ class Turns:
             if not waiter.done():
                 waiter.set_result(None)
                 given = True
+                self._gave_at = now
         self._comes = bool(self._lines)
         if self._comes:
             self._loop.call_soon(self._give)

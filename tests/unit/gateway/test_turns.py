@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Coroutine, Generator
 from itertools import pairwise
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from tests.world.running import run
 
 from accredit.gateway.turns import about, in_turns, next_turn, turn
-from accredit.limits import SHORT_MESSAGE_BYTES
+from accredit.limits import LONG_STEP_SECONDS, SHORT_MESSAGE_BYTES, TURNS_BETWEEN_LONG_STEPS
 
 STEPS = 4
 
@@ -101,3 +102,28 @@ def test_what_is_short_waits_for_no_turn() -> None:
         assert all(each.done() for each in waiting)
 
     run(main())
+
+
+@pytest.mark.holds("gateway/turns", 3)
+def test_after_a_step_that_took_long_others_have_more_than_one_turn__a_call_would_meet_one_in_each() -> None:
+    at: list[int] = []
+
+    async def main() -> None:
+        turns = 0
+
+        def steps() -> Generator[None, None, None]:
+            for _ in range(STEPS):
+                at.append(turns)
+                ends = time.perf_counter() + 5 * LONG_STEP_SECONDS
+                while time.perf_counter() < ends:
+                    pass
+                yield
+
+        work = asyncio.ensure_future(in_turns(steps()))
+        while not work.done():
+            turns += 1
+            await asyncio.sleep(0)
+
+    run(main())
+    assert len(at) == STEPS
+    assert min(after - before for before, after in pairwise(at[1:])) > TURNS_BETWEEN_LONG_STEPS // 2
