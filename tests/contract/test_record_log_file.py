@@ -280,6 +280,8 @@ def test_what_is_left_of_pruned_records_is_held_against_the_note(path: Path, sta
         "DELETE FROM log_entries WHERE entry = 2",
         "UPDATE log_entries SET payload = CAST(payload || ' ' AS BLOB) WHERE number = 6 AND ml_dsa_65 IS NULL",
         "DELETE FROM log_entries WHERE number = 6 AND ml_dsa_65 IS NULL",
+        "UPDATE log_entries SET ed25519 = zeroblob(64) WHERE number = 8 AND ml_dsa_65 IS NULL",
+        "UPDATE log_entries SET ml_dsa_65 = zeroblob(3309) WHERE number = 4 AND ml_dsa_65 IS NOT NULL",
     ],
 )
 def test_what_was_changed_is_never_signed_for__by_pruning_it(path: Path, statement: str) -> None:

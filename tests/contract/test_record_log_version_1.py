@@ -6,6 +6,7 @@ import sqlite3
 import sys
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from accredit.stores.audit_log.thread import FileThread
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "log_v1"
 KEY = ("--key", str(VECTORS / "gateway.key.pub"))
+OLD = log_key(load_public_key(VECTORS / "gateway.key.pub"))
 STORE = ("--store", "sqlite:///accredit.db")
 OPEN_CALL = "e30df4a0db6c1c60d81d603b21725d2f"
 CALLED = "1b4f73eae11c47fcf621cda6317dcd75"
@@ -140,8 +142,7 @@ def test_what_version_2_brought_is_refused_in_version_1__a_reader_of_old_would_n
 
 def who_trusts_the_old_key(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
     """The gateway has another key meanwhile."""
-    old = log_key(load_public_key(VECTORS / "gateway.key.pub"))
-    return FileThread(FileLog(path, "FULL", GATEWAY, (old,)), signer)
+    return FileThread(FileLog(path, "FULL", GATEWAY, (OLD,)), signer)
 
 
 def test_a_log_of_version_1_goes_on_in_version_2__and_its_open_call_is_closed(
@@ -175,7 +176,10 @@ def test_a_log_of_both_versions_is_pruned_across_them(path: Path, monkeypatch: p
 
     run_loop(writing())
     signer = gateway()[0]
-    report = prune(path, signer, before_ms=NOW_MS + 50_000, now_ms=NOW_MS + 70_000, on_progress=lambda _: None)
+    pruned = partial(prune, path, signer, before_ms=NOW_MS + 50_000, now_ms=NOW_MS + 70_000, on_progress=print)
+    with pytest.raises(AttestationError, match="a key that is not known"):
+        pruned()
+    report = pruned(trusted=[OLD])
     assert report.records > 0
     assert types_in(path)[CALL_TYPE_V1] == 0
     assert is_good(path)

@@ -15,18 +15,20 @@ from accredit.cli.progress import Progress
 from accredit.keys import load_log_signer
 from accredit.stores import LogStore, SqliteFile, open_log
 from accredit.stores.audit_log import pruning
+from accredit.stores.audit_log.author import Keys
 from accredit.stores.audit_log.pruning import PruneReport
 from accredit.stores.postgres import log_pruning
 
 
-def prune_log(store: LogStore, key: Path, before_ms: int, *, as_json: bool) -> int:
-    """Prune the log and return the exit code. Raises `ConfigurationError`."""
+def prune_log(store: LogStore, key: Path, trusted: Keys, before_ms: int, *, as_json: bool) -> int:
+    """Prune the log and return the exit code. `trusted` are keys that sign it beside this one. Raises
+    `ConfigurationError`."""
     signer = load_log_signer(key)
     with understood():
         with open_log(store):
             pass  # what is no log is refused, not made into one
         with Progress("pruning", unit="records") as progress:
-            report = _prune(store, signer, before_ms, partial(setattr, progress, "done"))
+            report = _prune(store, signer, trusted, before_ms, partial(setattr, progress, "done"))
     if as_json:
         told = {"pruned": report.records, "overwritten": report.overwritten, "before": timestamp(before_ms)}
         print_json(told)
@@ -38,10 +40,17 @@ def prune_log(store: LogStore, key: Path, before_ms: int, *, as_json: bool) -> i
     return 1
 
 
-def _prune(store: LogStore, signer: LogSigner, before_ms: int, on_progress: Callable[[int], None]) -> PruneReport:
+def _prune(
+    store: LogStore, signer: LogSigner, trusted: Keys, before_ms: int, on_progress: Callable[[int], None]
+) -> PruneReport:
+    now_ms = unix_ms()
     if isinstance(store, SqliteFile):
-        return pruning.prune(store.path, signer, before_ms=before_ms, now_ms=unix_ms(), on_progress=on_progress)
-    return log_pruning.prune(store, signer, before_ms=before_ms, now_ms=unix_ms(), on_progress=on_progress)
+        return pruning.prune(
+            store.path, signer, before_ms=before_ms, now_ms=now_ms, on_progress=on_progress, trusted=trusted
+        )
+    return log_pruning.prune(
+        store, signer, before_ms=before_ms, now_ms=now_ms, on_progress=on_progress, trusted=trusted
+    )
 
 
 def _where(store: LogStore) -> str:

@@ -283,7 +283,8 @@ def prune(
 
     accredit log prune --before 90d --key gateway.key
     """
-    from accredit.cli.actions.log_place import log_store, moment
+    from accredit.cli.actions.log_place import keys_to_show_with, log_store, moment
     from accredit.cli.actions.log_prune import prune_log
 
-    return prune_log(log_store(store, config), key, moment("--before", before), as_json=as_json)
+    trusted = keys_to_show_with((), store if config is None else None, config)
+    return prune_log(log_store(store, config), key, trusted, moment("--before", before), as_json=as_json)

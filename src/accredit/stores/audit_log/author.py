@@ -136,6 +136,18 @@ def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]
     return statement, record
 
 
+def check_pruned(entry: Stored, keys: Keys) -> None:
+    """Check the last record before a note of pruning, or an earlier note, that a new one is to be signed for: a signed
+    record vouches for all before it, and a note for their digests. Raises `AttestationError`, with the place."""
+    try:
+        said = verify_envelope(entry.envelope, keys).predicate
+        place = said.log.writer if isinstance(said, CallRecord) else said.writer
+        if entry.place.partition("/")[0] != place:
+            raise AttestationError("it is of another chain")
+    except AttestationError as error:
+        raise AttestationError(f"{entry.place}: {error}", entry.place) from None
+
+
 def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
     """Hold a chain's row against its newest entry (rule 2). Raises `AttestationError`."""
     if {type(end.records), type(end.checkpointed), type(end.turn)} != {int}:  # SQLite keeps anything anywhere

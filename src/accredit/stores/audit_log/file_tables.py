@@ -46,6 +46,7 @@ _NEWEST = (
     f" WHERE e.writer = ? AND e.entry > (SELECT max(entry) FROM log_entries) - {LOG_TAIL_ENTRIES}"
     " ORDER BY e.entry DESC LIMIT 1"
 )
+_AT = f"SELECT {_ENTRY} FROM log_entries e {_WITH_NAMES} WHERE e.entry = ?"
 _OPEN_CALLS = (
     f"SELECT o.call, {_ENTRY} FROM log_open o LEFT JOIN log_entries e ON e.entry = o.entry {_WITH_NAMES} WHERE"
 )
@@ -176,6 +177,11 @@ def key_number(connection: sqlite3.Connection, key_id: str) -> int:
         connection.execute("INSERT INTO log_keys (id) VALUES (?)", (key_id,))
         return key_number(connection, key_id)
     return row[0]
+
+
+def stored_at(connection: sqlite3.Connection, entry: int) -> Stored:
+    """Return an entry by its number. Raises `AttestationError` for one that is damaged."""
+    return _stored(connection.execute(_AT, (entry,)).fetchone())
 
 
 def _open(row: tuple[Any, ...]) -> OpenCall:

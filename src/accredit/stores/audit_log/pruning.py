@@ -3,7 +3,8 @@
 For each writer, in the order of its chain:
 
 1. records from before the given time are removed, up to the first that is newer or whose call is still open. Each must
-   follow the one before it, and what was pruned before be what its note says: a new note is signed for all of it;
+   follow the one before it, and what was pruned before be what its note says: a new note is signed for all of it, so
+   a key that is trusted must have signed the last one, which vouches for those before it, and the earlier note;
 2. each is replaced by its SHA-256, and the last one by a note signed for all of them;
 3. checkpoints that the note covers are removed as well, except for the log's newest entry: its number would be used
    again, and whoever follows the log would miss the entry that got it.
@@ -34,7 +35,8 @@ from accredit.attest import (
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
 from accredit.limits import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, STORE_RETRY_SECONDS
-from accredit.stores.audit_log.file_tables import key_number
+from accredit.stores.audit_log.author import Keys, check_pruned
+from accredit.stores.audit_log.file_tables import key_number, stored_at
 from accredit.stores.sqlite.database import Database
 
 _TAKE_OUT = "DELETE FROM log_entries WHERE entry = ? AND entry < (SELECT max(entry) FROM log_entries)"
@@ -64,15 +66,22 @@ class _Old(NamedTuple):
 
 
 def prune(
-    path: Path, signer: LogSigner, *, before_ms: int, now_ms: int, on_progress: Callable[[int], None]
+    path: Path,
+    signer: LogSigner,
+    *,
+    before_ms: int,
+    now_ms: int,
+    on_progress: Callable[[int], None],
+    trusted: Keys = (),
 ) -> PruneReport:
-    """Prune what was recorded before `before_ms` (unix milliseconds).
+    """Prune what was recorded before `before_ms` (unix milliseconds). `trusted` are keys that sign this log beside its
+    own.
 
     `on_progress` is called with the number of records so far. Raises `StoreUnavailable`, or `AttestationError` if the
     log is damaged before that time: verify it first.
     """
     database = Database(path, "FULL")
-    pruner = _Pruner(signer, timestamp(before_ms), timestamp(now_ms))
+    pruner = _Pruner(signer, (*trusted, *signer.keys), timestamp(before_ms), timestamp(now_ms))
     try:
         while not pruner.done:
             pruner = database.transact_waiting(pruner.step, writes=True)
@@ -100,8 +109,9 @@ def _emptied(path: Path) -> bool:
 
 
 class _Pruner:
-    def __init__(self, signer: LogSigner, before: str, now: str) -> None:
+    def __init__(self, signer: LogSigner, keys: Keys, before: str, now: str) -> None:
         self._signer = signer
+        self._keys = keys
         self._before = before
         self._now = now
         self._after = 0
@@ -113,7 +123,7 @@ class _Pruner:
     def step(self, connection: sqlite3.Connection) -> "_Pruner":
         """Handle the next entries and return the state after them. May be rolled back and repeated."""
         connection.execute("PRAGMA secure_delete = ON")
-        following = _Pruner(self._signer, self._before, self._now)
+        following = _Pruner(self._signer, self._keys, self._before, self._now)
         following._pruned, following._ended = dict(self._pruned), self._ended
         rows = connection.execute(
             "SELECT entry, writer, number, payload FROM log_entries WHERE entry > ? AND payload IS NOT NULL"
@@ -150,6 +160,7 @@ class _Pruner:
                 if number <= self._end(old, writer)[0]:
                     connection.execute(_TAKE_OUT, (entry,))
             case Pruning() as note:
+                check_pruned(stored_at(connection, entry), self._keys)
                 self._pruned[writer] = _earlier(connection, writer, entry, note, statement.sha256)
 
     def _end(self, old: dict[int, list[_Old]], writer: int) -> tuple[int, str]:
@@ -164,6 +175,7 @@ class _Pruner:
         digests = hashlib.sha256() if pruned is None else pruned.digests.copy()
         gone = [] if pruned is None else [_Old(pruned.note, pruned.last, pruned.head)]
         *gone, last = [*gone, *records]
+        check_pruned(stored_at(connection, last.entry), self._keys)
         for record in gone:
             digest = bytes.fromhex(record.sha256)
             digests.update(digest)

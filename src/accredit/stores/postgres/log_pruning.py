@@ -3,7 +3,8 @@
 For each writer, in the order of its chain:
 
 1. records from before the given time are removed, up to the first that is newer or whose call is still open. Each must
-   follow the one before it, and what was pruned before be what its note says: a new note is signed for all of it;
+   follow the one before it, and what was pruned before be what its note says: a new note is signed for all of it, so
+   a key that is trusted must have signed the last one, which vouches for those before it, and the earlier note;
 2. the SHA-256 of all but the last go into `log_pruned`, and a note signed for all of them takes the last one's place;
 3. checkpoints that the note covers are removed as well.
 
@@ -25,10 +26,12 @@ from accredit.attest import CallRecord, LogSigner, Pruning, decode_statement, pr
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import EMPTY_LOG_SECONDS, LOG_LOCK_SECONDS, LOG_ROW_BYTES, PRUNE_ENTRIES
+from accredit.stores.audit_log.author import Keys, check_pruned
 from accredit.stores.audit_log.pruning import PruneReport
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
 from accredit.stores.postgres.log_reader import DAYS, NOTE, RECORD
+from accredit.stores.postgres.log_tables import stored_at
 from accredit.stores.postgres.snapshot import Blocking
 
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -82,8 +85,10 @@ def prune(
     before_ms: int,
     now_ms: int,
     on_progress: Callable[[int], None],
+    trusted: Keys = (),
 ) -> PruneReport:
-    """Prune what was recorded before `before_ms` (unix milliseconds).
+    """Prune what was recorded before `before_ms` (unix milliseconds). `trusted` are keys that sign this log beside its
+    own.
 
     `on_progress` is called with the number of records so far. Raises `StoreUnavailable`, or `AttestationError` if the
     log is damaged before that time: verify it first.
@@ -92,7 +97,7 @@ def prune(
     records, days = 0, set[datetime.date]()
     try:
         for writer in link.run(_begin):
-            chain = _Chain(writer, signer, timestamp(before_ms), timestamp(now_ms))
+            chain = _Chain(writer, signer, (*trusted, *signer.keys), timestamp(before_ms), timestamp(now_ms))
             while not chain.done:
                 chain = link.run(chain.step)
                 on_progress(records + chain.count)
@@ -146,8 +151,8 @@ def _cleared(link: Blocking, day: datetime.date, deadline: float) -> bool:
 class _Chain:
     """One writer's chain while it is pruned: what `step` returns is the state after it."""
 
-    def __init__(self, writer: _Writer, signer: LogSigner, before: str, now: str) -> None:
-        self._writer, self._signer = writer, signer
+    def __init__(self, writer: _Writer, signer: LogSigner, keys: Keys, before: str, now: str) -> None:
+        self._writer, self._signer, self._keys = writer, signer, keys
         self._before, self._now = before, now
         self._pruned: _Pruned | None = None
         self.count = 0
@@ -168,7 +173,7 @@ class _Chain:
                     break
                 old.append(found)
                 head = found.sha256
-            following = _Chain(self._writer, self._signer, self._before, self._now)
+            following = _Chain(self._writer, self._signer, self._keys, self._before, self._now)
             following._pruned = await self._replace(connection, pruned, old) if old else pruned
         following.count = self.count + len(old)
         following.days = self.days.union(each.day for each in old)
@@ -185,6 +190,7 @@ class _Chain:
         note, fed = statement.predicate, 0
         if not isinstance(note, Pruning) or note.last != number:
             raise self._damaged(number)
+        check_pruned(await stored_at(connection, self._writer.number, NOTE, number), self._keys)
         while rows := await connection.fetch(_DIGESTS, self._writer.number, fed):
             for first, last, some in rows:
                 if first != fed + 1 or len(some) != 32 * (last - fed):
@@ -211,6 +217,7 @@ class _Chain:
 
     async def _replace(self, connection: Connection, pruned: _Pruned, old: Sequence[_Old]) -> _Pruned:
         writer, last = self._writer.number, old[-1]
+        check_pruned(await stored_at(connection, writer, RECORD, last.number), self._keys)
         gone = b"".join(bytes.fromhex(each.sha256) for each in old[:-1])
         if pruned.last:
             gone = bytes.fromhex(pruned.head) + gone

@@ -51,6 +51,9 @@ _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('accredit log writer ' || 
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('accredit log writer ' || $1, 0))"
 _OPEN_AMONG = "SELECT call FROM log_open JOIN log_writers USING (writer) WHERE name = $1 AND call = ANY($2::text[])"
 _SHOWN = "d.name, e.number, k.id, e.payload, e.ed25519, e.ml_dsa_65, e.members"
+_AT = f"""
+SELECT {_SHOWN} FROM log_entries e LEFT JOIN log_writers d ON d.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key
+WHERE e.writer = $1 AND e.kind = $2 AND e.number = $3"""
 _OPEN = f"""
 SELECT o.call, {_SHOWN} FROM log_open o
 LEFT JOIN log_entries e ON (e.writer, e.kind, e.number, e.day) = (o.decided_by, 0, o.number, o.day)
@@ -265,6 +268,12 @@ class DatabaseTables:
         if name in self._locked:
             self._locked.discard(name)
             await self.connection.fetch(_UNLOCK, name)
+
+
+async def stored_at(connection: Connection, writer: int, kind: int, number: int) -> Stored:
+    """Return an entry by its place. Raises `AttestationError` for one that is damaged."""
+    rows = await connection.fetch(_AT, writer, kind, number)
+    return _stored(tuple(rows[0])) if rows else _stored((None, number, *(None,) * 5))
 
 
 def _open(row: Row) -> OpenCall:
