@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.world.delegations import DAY
 from tests.world.two_roads import ASGI, CHAIN, FAST, TOKENED, TRUST, seen
+
+from accredit.base.clock import unix_seconds
 
 CALL = {"name": "list_inbox", "arguments": {"folder": "in"}}
 META = {
@@ -16,7 +19,7 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 PROOF = TRUST.proof(CHAIN, "tools/call", CALL)
-TOKEN = TOKENED.token()
+TOKEN = TOKENED.token(exp=unix_seconds() + DAY)
 
 
 def message(method: str, params: dict[str, Any] | None, id: int | None = 7) -> bytes:

@@ -16,6 +16,7 @@ import uvloop
 from msgspec import Struct
 from tests.world.asgi import MemoryAnswer, MemoryHead
 from tests.world.authorization import GATEWAY, Trust
+from tests.world.delegations import DAY
 from tests.world.pipe import Pipe
 from tests.world.tokened import Tokened
 from uvicorn.server import ServerState
@@ -164,9 +165,12 @@ def answer_of(body: bytes, texts: list[bytes], batch: bool) -> MemoryAnswer:
 
 @cache
 def settings_of(kind: str) -> GatewaySettings:
-    """`plain`: neither proofs nor tokens; `proofs`, `tokens`: one of them, recorded. Keys are drawn once."""
+    """`plain`: neither proofs nor tokens; `proofs`, `tokens`: one of them, recorded. Keys are drawn once.
+
+    Proofs stay fresh for a day: of a stale one the gateway says how old it is, and that may change from road to road.
+    """
     if kind == "proofs":
-        return TRUST.settings(HttpUpstream(URL), records=RecordSettings(GATEWAY))
+        return TRUST.settings(HttpUpstream(URL), policy={"freshness_seconds": DAY}, records=RecordSettings(GATEWAY))
     if kind == "tokens":
         return GatewaySettings(HttpUpstream(URL), tokens=TOKENED.settings(), records=RecordSettings(GATEWAY))
     return GatewaySettings(HttpUpstream(URL), allowed_origins=("https://page.example",))
