@@ -285,6 +285,27 @@ def test_one_faulty_list_in_a_store_keeps_no_other_out(store: Path) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("value", ["5", "1.5", "'text'", "x''"])
+def test_what_is_no_list_in_a_store_stops_the_start__and_keeps_no_revocation_from_being_seen(
+    value: str, store: Path
+) -> None:
+    """SQLite keeps anything in any column: a number raised past all that expects a bad list."""
+    put_into_store(store, signed("one"))
+
+    async def main() -> None:
+        lists = loaded(store=store)
+        with closing(sqlite3.connect(store, isolation_level=None)) as other:
+            other.execute(f"INSERT INTO revocations VALUES ('00', 1, {value})")
+            other.execute(f"INSERT INTO known_lists VALUES ('00', {value})")
+        put_into_store(store, signed("one", "two", at=NOW + 1))
+        assert await revoked(lists, "one", "two") == ["one", "two"]
+        assert "not a revocation list" in (lists.problem() or "")
+        with pytest.raises(ConfigurationError, match="not a revocation list"):
+            loaded(store=store)
+
+    run(main())
+
+
 def test_problems_are_known_without_calls(file: Path) -> None:
     file.write_bytes(signed("one"))
     told: list[str] = []

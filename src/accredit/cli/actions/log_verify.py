@@ -31,6 +31,7 @@ from accredit.stores.audit_log.verifying import Verifiers
 _T = TypeVar("_T")
 _NEGATIVE = 1
 _BUNDLE = b'{"envelopes"'
+_NO_LOG = "checkpoints that were kept are held against a log: name that, or leave --since out"
 
 
 def verify_store(
@@ -55,6 +56,8 @@ def verify_file(path: Path, keys: Sequence[Path], since: Sequence[Path], *, conf
     first = next(found, None)
     every = found if first is None else chain((first,), found)
     if first is not None and (b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{"):
+        if kept:
+            raise ConfigurationError(f"{path} is the bundle of one call, and no log", _NO_LOG)
         return _verify_bundle(_whole(path, every), trusted, as_json=as_json)
     with understood(), Verifiers(trusted) as examiner, MarksInFile() as marks:
         progress = Progress("verifying", unit="entries")

@@ -1,13 +1,19 @@
 """Signed revocation lists in an SQLite file, one per issuer, as on the wire, and which ones its gateways have had in
 force. Blocking I/O; nothing is verified."""
 
+# ruff: noqa: S608 - statements are made of constants
+
 import contextlib
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.stores.rules import ListChange
 from accredit.stores.sqlite.database import Database, Job, T
+
+# SQLite keeps anything in any column. One byte more than may be decoded is read, so that a longer list is too long.
+_LIST = f"coalesce(substr(CAST(list AS BLOB), 1, {MAX_STATEMENT_BYTES + 1}), x'')"
 
 
 def list_versions(path: Path) -> list[tuple[str, int]]:
@@ -27,7 +33,7 @@ def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], byt
     """
 
     def job(connection: sqlite3.Connection) -> ListChange:
-        row = connection.execute("SELECT list FROM revocations WHERE issuer_id = ?", (issuer_id,)).fetchone()
+        row = connection.execute(f"SELECT {_LIST} FROM revocations WHERE issuer_id = ?", (issuer_id,)).fetchone()
         before = row[0] if row else None
         after = change(before)
         if after != before:
@@ -52,7 +58,7 @@ def remember_list(path: Path, issuer_id: str, text: bytes, replaces: Callable[[b
     Raises `StoreUnavailable`."""
 
     def job(connection: sqlite3.Connection) -> None:
-        row = connection.execute("SELECT list FROM known_lists WHERE issuer_id = ?", (issuer_id,)).fetchone()
+        row = connection.execute(f"SELECT {_LIST} FROM known_lists WHERE issuer_id = ?", (issuer_id,)).fetchone()
         known = row[0] if row else None
         if known != text and replaces(known):
             connection.execute("INSERT OR REPLACE INTO known_lists VALUES (?, ?)", (issuer_id, text))
@@ -70,8 +76,8 @@ def _versions(connection: sqlite3.Connection) -> list[tuple[str, int]]:
 
 
 def _lists(connection: sqlite3.Connection) -> list[bytes]:
-    return [data for (data,) in connection.execute("SELECT list FROM revocations ORDER BY issuer_id")]
+    return [data for (data,) in connection.execute(f"SELECT {_LIST} FROM revocations ORDER BY issuer_id")]
 
 
 def _known(connection: sqlite3.Connection) -> list[bytes]:
-    return [data for (data,) in connection.execute("SELECT list FROM known_lists ORDER BY issuer_id")]
+    return [data for (data,) in connection.execute(f"SELECT {_LIST} FROM known_lists ORDER BY issuer_id")]

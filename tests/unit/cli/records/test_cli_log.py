@@ -256,6 +256,17 @@ def test_a_calls_bundle_verifies_on_another_machine(run: Run, folder: Folder) ->
     assert run("log", "verify", "forged.json", *KEY, "--json").json["valid"] is False
 
 
+def test_one_calls_bundle_in_the_place_of_a_log_passes_no_checkpoint_that_was_kept(run: Run, folder: Folder) -> None:
+    """Whoever may write the file of a log that was shipped could put one there, which verifies."""
+    run("log", "checkpoint", *STORE, "--out", "kept.jsonl")
+    run("log", "export", *STORE, "--call", folder.done.call.id, "--bundle", "--out", "shipped.jsonl")
+    for more in ((), ("--json",)):
+        done = run("log", "verify", "shipped.jsonl", *KEY, "--since", "kept.jsonl", *more)
+        assert (done.code, done.out) == (2, "")
+        assert "is the bundle of one call, and no log" in " ".join(done.err.split())
+    assert run("log", "verify", "shipped.jsonl", *KEY).code == 0
+
+
 def test_the_configurations_key_is_trusted_where_none_is_named__and_no_key_that_merely_lies_there(
     run: Run, folder: Folder
 ) -> None:
