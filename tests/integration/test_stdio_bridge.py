@@ -129,12 +129,27 @@ def test_lines_that_are_nobodys_are_dropped_and_the_answer_comes_through(name: s
     run(main())
 
 
-def test_an_error_without_an_id_answers_the_one_request_that_isopen_stream() -> None:
+def test_an_error_without_an_id_answers_the_one_request_that_is_open() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
             session = await bridge.session()
             status, message = await session.call("nameless", id="mine")
             assert (status, message["id"], message["error"]["message"]) == (200, "mine", "lost")
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+def test_a_server_that_knows_no_initialized_says_so_to_no_call() -> None:
+    async def main() -> None:
+        unknown = '{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}'
+        sound = '{"jsonrpc":"2.0","id":7,"result":{"sound":true}}'
+        script = f"read a; echo '{_INITIALIZED}'; read b; read c; echo '{unknown}'; echo '{sound}'; cat"
+        async with Bridge(command=("sh", "-c", script)) as bridge:
+            session = await bridge.session()
+            assert (await session.send({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
+            status, message = await session.call("any")
+            assert (status, message["result"]) == (200, {"sound": True})
 
     run(main())
 

@@ -75,10 +75,11 @@ class Expected:
     `requests` are those of the client's POST, none for a standing stream. `batch` says that they were sent as an array.
     With `resumed` the stream goes on where another one ended, so it may answer ids that were asked for elsewhere.
     `edits` change the responses to the requests of these ids, `otherwise` those to others. `answers` are the responses
-    in the text that was judged last.
+    in the text that was judged last. `told` says how many messages that are no requests went the same way and may still
+    be what an error without an id is about.
     """
 
-    __slots__ = ("answers", "batch", "edits", "era", "open", "otherwise", "resumed", "waiting")
+    __slots__ = ("answers", "batch", "edits", "era", "open", "otherwise", "resumed", "told", "waiting")
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class Expected:
             self.open[request.id] = request
         self.waiting = bool(self.open)
         self.answers = Answers([])
+        self.told = 0
 
     @property
     def done(self) -> bool:
@@ -243,7 +245,11 @@ class Expected:
         self.answers = Answers([(frame, text) for frame, _, text in judged], array=array)
 
     def _nameless(self, frame: Response) -> bytes:
-        # Some clients wait for ever on an error without an id: where one request is open, it can only be that.
+        # Some clients wait for ever on an error without an id: where one request is open, it can only be about that,
+        # or about what was told: many a server says so that it does not know a notification.
+        if self.told:
+            self.told -= 1
+            raise FrameError("an error without an id, after a notification or a response")
         if len(self.open) != 1 or len(frame.text) > MAX_SPLIT_BYTES:
             raise FrameError("an error without an id")
         id, request = self.open.popitem()

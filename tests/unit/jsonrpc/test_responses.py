@@ -129,6 +129,14 @@ def test_an_error_without_an_id_is_refused_where_it_could_mean_two_requests_or_n
     assert refused(expected(), NAMELESS) == "an error without an id"
 
 
+def test_an_error_without_an_id_is_refused_as_often_as_it_could_be_about_something_told() -> None:
+    exchange = expected(7)
+    exchange.told = 2  # `refused` asks twice
+    assert refused(exchange, NAMELESS) == "an error without an id, after a notification or a response"
+    exchange.body(NAMELESS)
+    assert exchange.done
+
+
 def test_a_standing_stream_is_never_done_and_answers_nothing() -> None:
     exchange = expected()
     assert not exchange.waiting

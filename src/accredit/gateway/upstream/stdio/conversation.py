@@ -77,6 +77,7 @@ class Conversation(ABC, Generic[_S]):
         """Tell the child that nobody waits any more, if it still owes an answer. Return whether it did."""
         if self._pending.calls.get(call.id) is not call:
             return False
+        self._pending.told()
         self._child.send_now(cancellation(call.id, reason))
         self._pending.give_up(call)
         return True

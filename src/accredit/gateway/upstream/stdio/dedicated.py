@@ -75,6 +75,7 @@ class DedicatedChild:
             log_event(_log, logging.WARNING, "response_dropped", detail=detail)
             return
         opened = self._open([frame for frame in frames if isinstance(frame, Request)], calls, edits)
+        self._pending.told(sum(isinstance(frame, Notification) for frame in frames))
         if isinstance(message, Batch):
             self._pending.allow_batches()
         try:
@@ -207,6 +208,7 @@ class DedicatedChild:
                 self.revision = as_string(members(frame.result).get("protocolVersion"))
 
     def _late(self, call: Call) -> None:
+        self._pending.told()
         self._child.send_now(cancellation(call.id, "timed out"))
         self._pending.give_up(call)
         self._fail(call, UpstreamTimeout(LATE))

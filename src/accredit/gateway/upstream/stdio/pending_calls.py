@@ -8,7 +8,9 @@ A line is judged by `Expected.event`. An invalid one is never forwarded, unless 
    it could answer any. One that does not begin as a message belongs to the only open request, if there is just one. A
    request of the server's that is so long is answered with the reason;
 3. the answer to a request that was given up before is dropped in silence;
-4. anything else is dropped and counted: many servers print to their stdout.
+4. an error without an id answers the only open request, unless it may be about a notification or a response: one that
+   was sent since the last request that the child has answered, and for which no such error has come yet;
+5. anything else is dropped and counted: many servers print to their stdout.
 """
 
 import asyncio
@@ -42,7 +44,8 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 
 
 class Call:
-    """A client's request that the child owes an answer. `id` and `token` are those that the child knows.
+    """A client's request that the child owes an answer. `id` and `token` are those that the child knows. `told` is how
+    much the child had been told before (`PendingCalls.told`).
 
     `edit` is for its response; `record` must be settled before the client sees an answer.
     """
@@ -51,6 +54,7 @@ class Call:
         self.request = request
         self.id = id
         self.token = token
+        self.told = 0
         self.deadline: Deadline | None = None
         self.edit: Edit | None = None
         self.record: OpenCall | None = None
@@ -151,6 +155,7 @@ class PendingCalls(Generic[_C]):
         self._late = late
         self._expected = Expected(era)
         self._pace = Pace(REFUSED_LINES_PER_SECOND)
+        self._told = 0
         self._tokens: dict[MessageId, _C] = {}
         self._child_requests: set[MessageId] = set()
         self._given_up = RecentlyUsed[MessageId, bool](self._max_open)
@@ -164,6 +169,11 @@ class PendingCalls(Generic[_C]):
         """Allow the child to answer with arrays from now on."""
         self._expected.batch = True
 
+    def told(self, messages: int = 1) -> None:
+        """Note that the child is sent what asks for nothing: so many notifications or responses."""
+        self._told += messages
+        self._expected.told += messages
+
     def open(self, call: _C) -> None:
         """Add a call. Raises `RequestError` if its id is in use, or too many are open."""
         if call.id in self.calls:
@@ -172,6 +182,7 @@ class PendingCalls(Generic[_C]):
         if len(self.calls) >= self._max_open:
             raise RequestError(UPSTREAM_ERROR, "Too many open requests", id=call.request.id, status=503)
         self._given_up.forget(call.id)
+        call.told = self._told
         self.calls[call.id] = call
         self._expected.open[call.id] = call.request
         if call.edit is not None:
@@ -203,6 +214,7 @@ class PendingCalls(Generic[_C]):
         if response.id is None or response.id not in self._child_requests:
             return False
         self._child_requests.remove(response.id)
+        self.told()
         self._touch_all()
         return True
 
@@ -212,6 +224,7 @@ class PendingCalls(Generic[_C]):
             return []
         lost = [id for id in self._child_requests if line.id in (None, id)]
         self._child_requests.difference_update(lost)
+        self.told(len(lost))
         self._touch_all()
         return lost
 
@@ -271,6 +284,7 @@ class PendingCalls(Generic[_C]):
         else:
             taken = [call for id, call in self.calls.items() if id not in self._expected.open]
         for call in taken:
+            self._expected.told = min(self._expected.told, self._told - call.told)
             self.close(call)
         return taken
 
@@ -320,7 +334,10 @@ class PendingCalls(Generic[_C]):
     def _unread(self, line: LineTooLong, error: AnswerError) -> Verdict[_C]:
         """Refuse a request or a notification of the child's that is too long."""
         self._counters.refused(error, logged=self._pace.admits(asyncio.get_running_loop().time()))
-        return Unread(line.id, error) if line.id is not None and line.id not in self._child_requests else None
+        if line.id is None or line.id in self._child_requests:
+            return None
+        self.told()
+        return Unread(line.id, error)
 
 
 def cancellation(id: MessageId, reason: str) -> bytes:

@@ -97,6 +97,7 @@ class Session(Conversation[_SessionCall]):
 
     async def confirm(self) -> None:
         """Tell the child that the session is initialized, in its client's place. Raises `AccreditError`."""
+        self._pending.told()
         await self._child.send(_INITIALIZED, self._patience)
 
     async def post(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
@@ -170,6 +171,7 @@ class Session(Conversation[_SessionCall]):
 
     async def _forward(self, frame: Frame) -> None:
         if isinstance(frame, Notification):
+            self._pending.told()
             await self._child.send(frame.text, self._patience)
             if frame.method == "notifications/cancelled":
                 self._cancelled(frame)

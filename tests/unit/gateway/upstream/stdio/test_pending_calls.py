@@ -147,7 +147,7 @@ def test_an_id_of_another_type_that_is_open_itself_is_that_requests() -> None:
     with_world(check, 1, "1")
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 5)
 @pytest.mark.parametrize("line", NOBODYS.values(), ids=NOBODYS)
 def test_a_line_that_is_nobodys_is_dropped_and_counted(line: str) -> None:
     def check(world: World) -> None:
@@ -175,6 +175,80 @@ def test_a_second_answer_is_nobodys() -> None:
         assert world.judge(SOUND) is None
 
     with_world(check, 1, 2)
+
+
+NAMELESS = '{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}'
+
+
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+def test_an_error_about_a_notification_is_no_answer_to_the_call_that_is_open__nor_is_its_own_answer_then_lost() -> None:
+    def check(world: World) -> None:
+        world.ledger.told()  # notifications/initialized
+        world.ledger.open(asked := call(1))
+        assert world.judge(NAMELESS) is None
+        verdict = world.judge(SOUND)
+        assert isinstance(verdict, Answered)
+        assert verdict.calls == [asked]
+
+    with_world(check)
+
+
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+def test_each_notification_is_answered_once__what_comes_after_is_for_the_call() -> None:
+    def before(world: World) -> None:
+        world.ledger.told(2)
+        world.judge(NAMELESS)  # while nothing is open
+        world.ledger.open(call(1))
+        assert world.judge(NAMELESS) is None
+        assert isinstance(world.judge(NAMELESS), Answered)
+
+    def meanwhile(world: World) -> None:
+        world.ledger.told()
+        assert world.judge(NAMELESS) is None
+        assert isinstance(world.judge(NAMELESS), Answered)
+
+    with_world(before)
+    with_world(meanwhile, 1)
+
+
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+def test_a_server_that_has_answered_a_later_call_says_nothing_more_of_a_notification() -> None:
+    def later(world: World) -> None:
+        world.ledger.told()
+        world.ledger.open(call(1))
+        world.judge(SOUND)
+        world.ledger.open(call("a"))
+        assert isinstance(world.judge(NAMELESS), Answered)
+
+    def earlier(world: World) -> None:
+        world.ledger.told()
+        world.judge(SOUND)
+        assert world.judge(NAMELESS) is None
+        assert isinstance(world.judge(NAMELESS), Answered)
+
+    with_world(later)
+    with_world(earlier, 1, "a")
+
+
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+def test_what_the_child_asked_for_counts_as_a_notification__servers_answer_that_too() -> None:
+    def answered(world: World) -> None:
+        world.judge('{"jsonrpc":"2.0","id":"q","method":"roots/list"}')
+        answer = decode_frame(b'{"jsonrpc":"2.0","id":"q","result":{}}')
+        assert world.ledger.settles(answer)  # type: ignore[arg-type]
+        assert world.judge(NAMELESS) is None
+
+    def unread_here(world: World) -> None:
+        assert world.judge(LineTooLong("too long", id="q", kind="call", is_message=True)) is not None
+        assert world.judge(NAMELESS) is None
+
+    def unread_there(world: World) -> None:
+        world.judge('{"jsonrpc":"2.0","id":"q","method":"roots/list"}')
+        assert world.ledger.unanswered(LineTooLong("too long", id="q", kind="response", is_message=True)) == ["q"]
+        assert world.judge(NAMELESS) is None
+
+    for check in (answered, unread_here, unread_there):
+        with_world(check, 1)
 
 
 def test_an_error_without_an_id_is_for_the_one_call_that_is_open() -> None:
