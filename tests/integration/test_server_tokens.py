@@ -6,13 +6,14 @@ import json
 import logging
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import mcp_types as types
 import pytest
 from fastmcp import Context as FastMCPContext
-from fastmcp import FastMCP
+from fastmcp import FastMCP, FastMCPApp
 from fastmcp.server.dependencies import get_http_request
+from fastmcp.server.providers.addressing import hashed_backend_name
 from mcp import Client
 from mcp.server.mcpserver import Context
 from pydantic import Field
@@ -315,6 +316,38 @@ def test_a_tool_that_calls_others_by_name_does_not_lead_around_the_token_s_tools
             assert not (await client.call_tool("relay", {"name": "list_inbox"}, meta=some)).is_error
             assert (await client.call_tool("relay", {"name": "send_email"}, meta=some)).is_error
             assert made.ran == ["relay", "list_inbox", "relay"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.holds("server/tokens", 3)
+def test_another_name_of_a_tool_does_not_lead_around_what_its_token_lacks_or_denies(
+    world: Tokened, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        made = guarded("fastmcp", rules(world, tmp_path, tool_scopes={"refund": "money"}))
+        app, server = FastMCPApp("desk"), cast("FastMCP[Any]", made.server)
+
+        @app.tool(model=True)
+        def refund() -> str:
+            made.ran.append("refund")
+            return "done"
+
+        server.add_provider(app)
+        other = hashed_backend_name("desk", "refund")
+        async with reached(made, world.token(scope="other money")) as client:
+            denied = world.token(scope="other money", denied_tools=["refund"])
+            for name in ("refund", other):
+                for token in (world.token(scope="other"), denied):
+                    assert (await refusal(client, name, {}, token=token))["data"] == {"error": "insufficient_scope"}
+            assert made.ran == []
+            sent: Any = {"name": other, "arguments": {}, "_meta": {"token": world.token(scope="other money")}}
+            called = types.CallToolRequest(params=types.CallToolRequestParams.model_validate(sent))
+            done = await client.session.send_request(called, types.CallToolResult)
+            assert made.ran == ["refund"], done
+            # What the server does not have is not passed on to it.
+            unknown = await refusal(client, hashed_backend_name("desk", "wipe"), {}, token=world.token(scope="money"))
+            assert (unknown["code"], unknown["data"]["error"]) == (-32602, "unknown_tool")
 
     asyncio.run(main())
 

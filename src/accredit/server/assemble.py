@@ -19,8 +19,7 @@ from accredit.net import IssuerKeys
 from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault, with_own
 from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, derive_id, zone_names
-from accredit.server.gate import Found
-from accredit.server.judge import Judge, Proofs
+from accredit.server.judge import Found, Judge, Proofs
 from accredit.server.requirements import entry_of
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
 from accredit.stores import InMemory, check_store, open_revocations, open_store, parse_store_url
@@ -95,10 +94,12 @@ class Guard:
         self._owned_store = opened if isinstance(store, str) else None
         self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _named(methods))
 
-    def found(self, function: object, input_schema: Mapping[str, Any]) -> Found:
-        """Return what a tool requires that is made of this function (None: of something else)."""
+    def found(self, name: str, function: object, input_schema: Mapping[str, Any]) -> Found:
+        """Return what a tool is and requires that is made of this function (None: of something else)."""
         entry = entry_of(function) or self._default_tool if function is not None else None
-        return Found(entry, declares_token(msgspec.json.encode(input_schema)) if self._tokens is not None else False)
+        return Found(
+            name, entry, declares_token(msgspec.json.encode(input_schema)) if self._tokens is not None else False
+        )
 
     async def aclose(self) -> None:
         """Close the store, if it was opened from a URL, and cancel all fetches."""

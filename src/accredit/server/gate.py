@@ -38,16 +38,9 @@ from accredit.policy import GUARDED, LISTS, PROOFS, Entry, GuardedCall, guarded_
 from accredit.policy.lists import KINDS, OWN_MEMBERS, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_claim
 from accredit.server.answers import drop_unreadable_answers
-from accredit.server.judge import Allowed, Judge
+from accredit.server.judge import Allowed, Found, Judge
 from accredit.server.tokens import Context, without_tokens
 from accredit.tokens import VerifiedToken
-
-
-class Found(NamedTuple):
-    """What a tool requires (None if no proof could allow it), and whether it declares `_token` itself."""
-
-    entry: Entry | None = None
-    takes_token: bool = False
 
 
 class _Admitted(NamedTuple):
@@ -57,8 +50,8 @@ class _Admitted(NamedTuple):
     ctx: Context
 
 
-Find = Callable[[Context, str], Awaitable[Found]]
-"""Returns what the tool of this name requires."""
+Find = Callable[[Context, str, str], Awaitable[Found]]
+"""Returns what a server has for a guarded method and a target."""
 
 _NO_PROOF = Raw(b"")
 
@@ -90,19 +83,19 @@ class Gate:
         """Apply rules 2 and 3. Raises `MCPError` for a refusal."""
         call = _guarded_call(ctx)
         try:
-            tool = await self._tool(ctx, call)
-            token = await self._token(ctx, tool)
-            bare = self._without_tokens(ctx, tool)
-            allowed = await self.judge.decide(call if bare is ctx else _guarded_call(bare), tool.entry, token)
+            found = await self._found(ctx, call)
+            token = await self._token(ctx, found)
+            bare = self._without_tokens(ctx, found)
+            allowed = await self.judge.decide(call if bare is ctx else _guarded_call(bare), found, token)
         except (ProofRefused, TokenError, KeysUnavailable, FrameError) as error:
             raise refused(error) from error.__cause__
         return _Admitted(allowed, _passed(bare, allowed))
 
-    async def _tool(self, ctx: Context, call: GuardedCall) -> Found:
-        if ctx.method != "tools/call":
+    async def _found(self, ctx: Context, call: GuardedCall) -> Found:
+        if ctx.method not in GUARDED:
             return Found()
         try:
-            return await self._find(ctx, call.target)
+            return await self._find(ctx, call.method, call.target)
         except Exception as error:  # a provider of tools that fails: fail closed
             raise refusals.undecided(call, None) from error
 
@@ -125,7 +118,7 @@ class Gate:
         shown: list[dict[str, Any]] = []
         for item in cast("list[dict[str, Any]]", listed[kind.items]):
             named = item[kind.key]
-            entry = (await self._find(ctx, named)).entry if tools else view.entry(kind, named)
+            entry = (await self._find(ctx, kind.method, named)).entry if tools else view.entry(kind, named)
             if view.shown(kind, named, entry):
                 shown.append({**item, "_meta": annotated(item.get("_meta"), entry, view)})
         private = {"cacheScope": "private"} if view.private(kind) else {}

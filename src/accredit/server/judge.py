@@ -34,6 +34,15 @@ class Proofs(NamedTuple):
     filter_tools: bool
 
 
+class Found(NamedTuple):
+    """What a server has under a name: the name by which it lists it ("": it has nothing), what that requires (None if
+    no proof could allow it), and whether it declares `_token` itself."""
+
+    name: str = ""
+    entry: Entry | None = None
+    takes_token: bool = False
+
+
 class Allowed(NamedTuple):
     """An allowed call: its authority (None for a list without a proof), and its token."""
 
@@ -67,18 +76,18 @@ class Judge:
             return not required  # only the gateway remembers who owns a task
         return not required or is_known(method, revision) or method in self._methods
 
-    async def decide(self, call: GuardedCall, entry: Entry | None, token: VerifiedToken | None) -> Allowed:
-        """Decide one call; `entry` is the called tool's own. Raises the refusal.
+    async def decide(self, call: GuardedCall, found: Found, token: VerifiedToken | None) -> Allowed:
+        """Decide one call of what was found under its target's name. Raises the refusal.
 
         Raises `FrameError` for params that no proof can be bound to.
         """
-        self._check_tool(call, token)
+        self._check_tool(call, found, token)
         if self._proofs is None:
             return Allowed(call, None, token)
         now = self._clock()
         policy, store, revocations, _ = self._proofs
         vocabulary = named_scopes().union(policy.vocabulary)
-        policy = replace(policy, catalog=_catalog(policy, call, entry), vocabulary=vocabulary)
+        policy = replace(policy, catalog=_catalog(policy, call, found.entry), vocabulary=vocabulary)
         decision = await drive(decide(call, policy, now, token), store, revocations, now)
         if isinstance(decision.fault, FrameError):  # the params have no digest
             raise decision.fault
@@ -88,18 +97,18 @@ class Judge:
             raise decision.refusal
         return Allowed(call, decision.authority, token)
 
-    def check_within(self, allowed: Allowed, call: GuardedCall, entry: Entry | None) -> None:
+    def check_within(self, allowed: Allowed, call: GuardedCall, found: Found) -> None:
         """Check that an allowed call may make another one by itself. Raises `ProofRefused` and `TokenError`.
 
         The inner call runs on the same authority, whose constraints were evaluated for the first call alone.
         """
         if (call.method, call.target) == (allowed.call.method, allowed.call.target):
             return
-        self._check_tool(call, allowed.token)
+        self._check_tool(call, found, allowed.token)
         if self._proofs is None:
             return
         authority, policy = allowed.authority, self._proofs.policy
-        wanted = _catalog(policy, call, entry).find(call.method, call.target)
+        wanted = _catalog(policy, call, found.entry).find(call.method, call.target)
         if wanted is None:
             raise refusals.unknown_target(call)
         if authority is None or wanted.sensitive:
@@ -127,9 +136,14 @@ class Judge:
             token=allowed.token,
         )
 
-    def _check_tool(self, call: GuardedCall, token: VerifiedToken | None) -> None:
-        if self.tokens is not None and call.method == "tools/call":
-            self.tokens.check_tool(token, call.target)
+    def _check_tool(self, call: GuardedCall, found: Found, token: VerifiedToken | None) -> None:
+        """Check that there is such a tool, and that the token may use it: what was found, under whatever name."""
+        if call.method != "tools/call":
+            return
+        if self.tokens is not None:
+            self.tokens.check_tool(token, found.name or call.target)
+        if not found.name:
+            raise refusals.unknown_target(call)
 
     @contextlib.contextmanager
     def standing(self, allowed: Allowed) -> Generator[None]:

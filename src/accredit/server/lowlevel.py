@@ -19,8 +19,8 @@ from mcp.server.lowlevel.server import HandlerEntry
 from accredit.errors import ConfigurationError
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.policy import Entry
-from accredit.server.gate import Find, Found, undecided
-from accredit.server.judge import Judge
+from accredit.server.gate import Find, undecided
+from accredit.server.judge import Found, Judge
 from accredit.server.requirements import Requirement
 from accredit.server.tokens import Context
 from accredit.tokens import declares_token
@@ -36,11 +36,14 @@ def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Ent
             raise ConfigurationError(f"tools: {name!r} has no requirement", f'write {{{name!r}: require("mail:send")}}')
         requirement.name_scopes()
 
-    async def find(_: Context, name: str) -> Found:
+    async def find(_: Context, method: str, name: str) -> Found:
+        if method != "tools/call":
+            return Found(name)
         named = tools.get(name)
         schema = server.get_tool_input_schema(name) if server.get_tool_input_schema is not None else None
         declares = schema is not None and declares_token(msgspec.json.encode(schema))
-        return Found(named.entry if named is not None else otherwise, declares)
+        # Which tools there are, the server's handler alone knows.
+        return Found(name, named.entry if named is not None else otherwise, declares)
 
     return find
 

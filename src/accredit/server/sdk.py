@@ -22,7 +22,8 @@ from mcp_types import CallToolRequestParams
 
 from accredit.errors import ConfigurationError
 from accredit.server.assemble import Guard
-from accredit.server.gate import Find, Found, Gate, undecided
+from accredit.server.gate import Find, Gate, undecided
+from accredit.server.judge import Found
 from accredit.server.lowlevel import finder, look_last
 from accredit.server.requirements import Requirement
 from accredit.server.tokens import Context
@@ -67,10 +68,12 @@ class ProofGuard(Guard, Extension):
             server.middleware.insert(0, Gate(self._judge, find))
 
     def _finder(self, server: MCPServer[Any]) -> Find:
-        async def find(_: Context, name: str) -> Found:
+        async def find(_: Context, method: str, name: str) -> Found:
+            if method != "tools/call":
+                return Found(name)
             # The SDK has no public way from a tool's name to its function.
             tool = server._tool_manager.get_tool(name)  # pyright: ignore[reportPrivateUsage]
-            return self.found(tool.fn, tool.parameters) if tool is not None else Found()
+            return self.found(tool.name, tool.fn, tool.parameters) if tool is not None else Found()
 
         return find
 

@@ -7,11 +7,16 @@ from typing import Any, cast
 import mcp_types as types
 import pytest
 from fastmcp import Context as FastMCPContext
-from fastmcp import FastMCP
+from fastmcp import FastMCP, FastMCPApp
+from fastmcp.server.middleware import Middleware
+from fastmcp.server.middleware.caching import ResponseCachingMiddleware
+from fastmcp.server.providers.addressing import hashed_backend_name
 from fastmcp.tools import Tool
 from fastmcp.tools.tool_transform import ArgTransform
+from fastmcp.utilities.versions import VersionSpec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from key_value.aio.stores.memory import MemoryStore as MemoryKeyValue
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
@@ -223,7 +228,7 @@ def test_tools_that_can_t_be_found_are_not_run__and_their_provider_s_error_stays
     server = cast("MCPServer[Any]", judge.server)
     gate = next(each for each in server.middleware if isinstance(each, Gate))
 
-    async def fail(ctx: Any, name: str) -> Any:
+    async def fail(ctx: Any, method: str, name: str) -> Any:
         raise RuntimeError("the provider's secret")
 
     server.middleware[server.middleware.index(gate)] = Gate(gate.judge, fail)
@@ -306,6 +311,145 @@ class TestFastMCP:
             assert done.is_error
 
         in_memory(outer, case)
+
+    @pytest.mark.parametrize("placed", ["made with it", "added", "protected", "two guards"])
+    def test_what_a_cache_before_the_guard_remembers_goes_to_nobody_without_a_proof(self, placed: str) -> None:
+        store = MemoryKeyValue()
+
+        def secret() -> str:
+            """What one caller was given, and a cache that outlives the server keeps."""
+            return "private"
+
+        async def fill(client: Client) -> None:
+            assert not (await client.call_tool("secret", {})).is_error
+
+        filled: FastMCP[Any] = FastMCP("mail", middleware=[ResponseCachingMiddleware(cache_storage=store)])
+        filled.add_tool(Tool.from_function(secret))
+        in_memory(filled, fill)
+
+        cache = ResponseCachingMiddleware(cache_storage=store)
+        guard = ProofGuard([TRUST.owner.public_key], "mail")
+        others = [ProofGuard([TRUST.owner.public_key], "other")] if placed == "two guards" else []
+        made = placed in ("made with it", "two guards")
+        server: FastMCP[Any] = FastMCP("mail", middleware=[cache, *others, *([guard] if made else [])])
+        if placed == "added":
+            server.add_middleware(guard)
+        if placed == "protected":
+            guard.protect(server)
+        server.add_tool(Tool.from_function(require("email:read")(secret)))
+
+        async def case(client: Client) -> None:
+            for _ in range(2):
+                assert await code_of(client.call_tool("secret", {})) == -31001
+            if not others:
+                assert "private" in str((await client.call_tool("secret", {}, meta=meta("secret", {}, READS))).content)
+
+        in_memory(server, case)
+        assert server.middleware[0] is (others or [guard])[0]
+
+    def test_middleware_that_was_put_before_the_guard_later_stops_everything__and_the_log_says_why(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server = self.guarded()
+        caplog.set_level("WARNING", "accredit.server")
+        ran: list[str] = []
+
+        class Answers(Middleware):
+            async def on_message(self, context: Any, call_next: Any) -> Any:
+                ran.append(context.method)
+                return await call_next(context)
+
+        @server.tool()
+        @require("email:read")
+        def read() -> str:
+            return "one"
+
+        server.middleware.insert(0, Answers())
+
+        async def refused(client: Client) -> None:
+            assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS))) == -31003
+            assert await code_of(client.read_resource("mail://inbox")) == -31003
+
+        in_memory(server, refused)
+        assert not {"tools/call", "resources/read"} & set(ran)
+        assert "nothing runs: other middleware stands before the guard" in caplog.text
+        cast("ProofGuard", server.middleware[1]).protect(server)
+
+        async def runs(client: Client) -> None:
+            assert (await client.call_tool("read", {}, meta=meta("read", {}, READS))).content
+
+        in_memory(server, runs)
+
+    def test_without_its_gate_the_guard_lets_nothing_through(self) -> None:
+        server = self.guarded()
+
+        @server.tool()
+        @require("email:read")
+        def read() -> str:
+            raise AssertionError("ran")
+
+        below: Any = server._mcp_server
+        below.middleware[:] = [each for each in below.middleware if not isinstance(each, Gate)]
+
+        async def case(client: Client) -> None:
+            assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS))) == -32603
+            assert await code_of(client.list_tools()) == -32603
+
+        in_memory(server, case)
+
+    def test_a_tool_of_an_app_is_judged_under_its_other_name_too(self) -> None:
+        server = self.guarded()
+        app, ran = FastMCPApp("desk"), list[str]()
+
+        @app.tool(model=True)
+        @require("email:read")
+        def read() -> str:
+            ran.append("read")
+            return "one"
+
+        server.add_provider(app)
+        other = hashed_backend_name("desk", "read")
+
+        async def case(client: Client) -> None:
+            assert await code_of(client.call_tool(other, {})) == -31001
+            narrow = TRUST.chain("mcp:tool")
+            assert await code_of(client.call_tool(other, {}, meta=meta(other, {}, narrow))) == -31003
+            assert ran == []
+            assert "one" in str((await client.call_tool(other, {}, meta=meta(other, {}, READS))).content)
+            unknown = hashed_backend_name("desk", "write")
+            assert await code_of(client.call_tool(unknown, {}, meta=meta(unknown, {}, READS))) == -32602
+
+        in_memory(server, case)
+        assert ran == ["read"]
+
+    def test_a_running_call_that_picks_another_version_needs_what_that_one_asks_for(self) -> None:
+        server = self.guarded()
+        ran: list[str] = []
+
+        @server.tool(name="read", version="1.0")
+        @require("unit:other")
+        def first() -> str:
+            ran.append("first")
+            return "one"
+
+        @server.tool(name="read", version="2.0")
+        @require("email:read")
+        def second() -> str:
+            ran.append("second")
+            return "two"
+
+        @server.tool()
+        @require("email:read")
+        async def relay(ctx: FastMCPContext, version: str) -> str:
+            return str(await ctx.fastmcp.call_tool("read", {}, version=VersionSpec(eq=version)))
+
+        async def case(client: Client) -> None:
+            old, new = {"version": "1.0"}, {"version": "2.0"}
+            assert (await client.call_tool("relay", old, meta=meta("relay", old, READS))).is_error
+            assert not (await client.call_tool("relay", new, meta=meta("relay", new, READS))).is_error
+
+        in_memory(server, case)
+        assert ran == ["second"]
 
     def test_the_server_s_own_code_may_call_its_tools(self) -> None:
         server = self.guarded()
