@@ -18,12 +18,16 @@ from tests.world.cut_streams import CutStreams
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer, until
 from tests.world.recorded import FailingRecords, outcomes, records_at, records_of, verified
+from tests.world.records import GATEWAY
 from tests.world.running import RunningGateway, run
+from tests.world.thief import Thief
 
 from accredit.attest import CallDecision
 from accredit.errors import StoreUnavailable
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
+from accredit.gateway.counters import Counters
 from accredit.gateway.recording import resumable_calls as cut_off
+from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.ports import Records
@@ -43,7 +47,7 @@ class World:
 
     async def __aenter__(self) -> "World":
         await self._server.__aenter__()
-        settings = GatewaySettings(HttpUpstream(self._server.url), records=RecordSettings("gate"))
+        settings = GatewaySettings(HttpUpstream(self._server.url), records=RecordSettings(GATEWAY))
         for log in self._logs:
             self._gateways.append(RunningGateway(create_app(settings, records=log)))
             await self._gateways[-1].__aenter__()
@@ -89,6 +93,10 @@ class World:
     async def send(self, data: bytes) -> None:
         """Sends an event on the stream that was resumed last."""
         await self.upstream.resumed[-1].send(chunk(event(data, id="2")))
+
+    def found_by(self, session: str, id: int) -> bytes:
+        """What the log finds an open call by."""
+        return Recorder(self._logs[0], RecordSettings(GATEWAY), Counters())._resume(session, id)
 
     async def answered(self, client: RawClient, data: bytes) -> object:
         """The message that comes on a resumed stream when the upstream sends one."""
@@ -316,6 +324,33 @@ def test_a_stream_that_is_resumed_at_another_gateway_has_its_outcome_recorded_th
         assert world.refused == [{}, {}]  # whose call was claimed has nothing to refuse
         decision, outcome = [record.log.writer for record in records_of(log) if record.call.target == "a"]
         assert decision != outcome
+        assert verified(log).valid
+
+    run(main())
+
+
+def test_an_answer_of_one_session_is_not_recorded_as_that_of_a_call_of_another__whatever_a_row_says(
+    tmp_path: Path,
+) -> None:
+    """Whoever may write the store could file a call under what another one is found by."""
+    log = tmp_path / "log.db"
+
+    async def main() -> None:
+        async with World(records_at(log), records_at(log)) as world:
+            await world.call("pay")
+            await world.call("look", 8)
+            thief = Thief(log)
+            ((found,),) = thief.run("SELECT resume FROM log_open WHERE call = ?", records_of(log)[0].call.id)
+            another = world.found_by("another", 7)
+            assert found == world.found_by(SESSION, 7) != another
+            thief.run("UPDATE log_open SET resume = ? WHERE resume = ?", another, found)
+            world.here = 1
+            async with world.client() as client:
+                await world.resume(client, "another")
+                told: Any = await world.answered(client, response())
+                assert (told["id"], told["error"]["code"]) == (7, -31006)
+                assert outcomes(log) == [("pay", None), ("look", None)]
+        assert outcomes(log) == [("pay", "unknown"), ("look", "unknown")]
         assert verified(log).valid
 
     run(main())

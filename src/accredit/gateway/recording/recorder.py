@@ -217,6 +217,9 @@ class Recorder:
         call = self._in_sessions.get((session_id, id))
         if call is None:
             decided = await self._records.claim(self._resume(session_id, id))
+            if decided is not None and decided.call.session != (self._session(session_id) or None):
+                # By what a call is found is not signed, and the session is.
+                raise AttestationError("the call that is found there is another session's")
             call = OpenCall(self, decided, id) if decided is not None else None
         return call
 
