@@ -13,7 +13,7 @@ from tests.contract.test_record_log_file import pruned as pruned_file
 from tests.world.copied_logs import copy_log
 from tests.world.logs import Log
 from tests.world.postgres import a_user, cluster
-from tests.world.records import NOW_MS, gateway
+from tests.world.records import NOW_MS, OK, decided, gateway
 from tests.world.running import run
 
 from accredit.attest import LogReport
@@ -200,6 +200,33 @@ def test_a_call_that_is_open_is_not_pruned__it_could_not_be_closed(tmp_path: Pat
     assert rows(database, f"SELECT count(*) FROM log_entries WHERE day = '{LONG_AGO}'")[0][0] == 3
     with open_log(database) as log:
         assert len(list(log.open_calls())) == 1
+
+
+@pytest.mark.parametrize("where", ["file", "database"])
+def test_a_log_verifies_after_pruning_where_a_clock_was_set_back_within_a_call(where: str, tmp_path: Path) -> None:
+    """Its decision said it was made before the call came: it was pruned, and the outcome was called a forgery."""
+    path, now = tmp_path / "accredit.db", [OLD]
+
+    async def main() -> None:
+        async with Log(path, clock=lambda: now[0]) as log:
+            await log.call()
+            call = decided(received_ms=NEW)
+            await log.port.begin(call)
+            now[0] = OLD + 600
+            await log.port.finish(call, OK)
+
+    run(main())
+    store: SqliteFile | PostgresDatabase = SqliteFile(path)
+    if where == "file":
+        pruned_file(path, OLD + 500)
+    else:
+        store = cluster().fresh()
+        copy_log(path, store)
+        pruned(store, OLD + 500)
+    with open_log(store) as log:
+        report = log.verify([KEY])
+    assert (report.fault, report.records) == (None, 4)
+    assert sum(each.pruned for each in report.writers) == 2
 
 
 def test_the_table_of_a_day_of_which_nothing_is_left_is_taken_out(path: Path) -> None:

@@ -149,7 +149,7 @@ class _Pruner:
         statement = decode_statement(payload)
         match statement.predicate:
             case CallRecord() as record:
-                if record.times.recorded >= self._before or _is_open(connection, record):
+                if is_newer(record, self._before) or _is_open(connection, record):
                     self._ended |= {writer}
                     return
                 last, head = self._end(old, writer)
@@ -202,6 +202,12 @@ class _Pruner:
         connection.execute(
             "UPDATE log_writers SET checkpointed = max(checkpointed, ?) WHERE writer = ?", (last.number, writer)
         )
+
+
+def is_newer(record: CallRecord, before: str) -> bool:
+    """Return whether a record, or its call, says that it is not from before that time. The call counts as well: by its
+    time an outcome is good whose decision was pruned, and a clock may be set back between both."""
+    return max(record.times.recorded, record.times.received) >= before
 
 
 def _earlier(connection: sqlite3.Connection, writer: int, entry: int, note: Pruning, head: str) -> _Pruned:

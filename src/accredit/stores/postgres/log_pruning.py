@@ -27,7 +27,7 @@ from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import EMPTY_LOG_SECONDS, LOG_LOCK_SECONDS, LOG_ROW_BYTES, PRUNE_ENTRIES
 from accredit.stores.audit_log.author import Keys, check_pruned
-from accredit.stores.audit_log.pruning import PruneReport
+from accredit.stores.audit_log.pruning import PruneReport, is_newer
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
 from accredit.stores.postgres.log_reader import DAYS, NOTE, RECORD
@@ -213,7 +213,7 @@ class _Chain:
             raise self._damaged(number)
         if (record.log.writer, record.log.sequence, record.log.previous) != (self._writer.name, number, head):
             raise self._damaged(number)
-        return _Old(number, day, hashlib.sha256(payload).hexdigest()) if record.times.recorded < self._before else None
+        return None if is_newer(record, self._before) else _Old(number, day, hashlib.sha256(payload).hexdigest())
 
     async def _replace(self, connection: Connection, pruned: _Pruned, old: Sequence[_Old]) -> _Pruned:
         writer, last = self._writer.number, old[-1]

@@ -54,9 +54,11 @@ _SHOWN = "d.name, e.number, k.id, e.payload, e.ed25519, e.ml_dsa_65, e.members"
 _AT = f"""
 SELECT {_SHOWN} FROM log_entries e LEFT JOIN log_writers d ON d.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key
 WHERE e.writer = $1 AND e.kind = $2 AND e.number = $3"""
+# A decision that was pruned and is back is somebody's doing: so may its outcome have been.
 _OPEN = f"""
 SELECT o.call, {_SHOWN} FROM log_open o
 LEFT JOIN log_entries e ON (e.writer, e.kind, e.number, e.day) = (o.decided_by, 0, o.number, o.day)
+AND NOT EXISTS (SELECT FROM log_pruned p WHERE p.writer = o.decided_by AND p.last >= o.number)
 LEFT JOIN log_writers d ON d.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key WHERE"""
 _OPEN_CALLS = f"""{_OPEN} o.writer = (SELECT writer FROM log_writers WHERE name = $1) AND o.call > $2
 ORDER BY o.call LIMIT $3"""
