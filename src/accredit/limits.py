@@ -997,6 +997,10 @@ MAX_REFUSAL_BYTES = 1_048_576
 MAX_PRESENTED = 4
 """Delegations that are tried for one call, one after the other: each that is refused is a record in a log."""
 
+MAX_PROOFS_OF_REQUEST = MAX_PRESENTED + 2
+"""Proofs that a client makes for one request, whatever is answered: one for a scope that was assumed wrongly, one for a
+call that was read the other way, and one with each delegation that is tried. A hostile server had 199 of a call."""
+
 SILENCE_SECONDS = 3_600.0
 """How long a gateway may send no message while a request waits, by default: an hour, for long-running tools."""
 

@@ -164,7 +164,7 @@ def test_a_stdio_server_behind_the_gate_is_called_with_proofs(mode: str, files: 
             env=environment(),
             cwd=files.folder,
         )
-        async with AccreditedClient(command, presenter=presenter(files), mode=mode) as client:
+        async with AccreditedClient(command, presenter=presenter(files), mode=mode, known_as="mail") as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["list_inbox", "send_email"]
             assert text_of(await client.call_tool("send_email", {"to": "a", "subject": "b"})) == "sent to a: b"
             with pytest.raises(ProofRefused):

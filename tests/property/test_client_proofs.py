@@ -1,6 +1,8 @@
 """What an agent signs is what a gateway reads, whatever is in the call; and nothing that a gateway says breaks it."""
 
+import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,17 +13,20 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, 
 from pydantic import ValidationError
 from tests.world.authorization import GATEWAY, Trust
 
+from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.client.headers import RoutingHeaders
-from accredit.client.proving import Prover
+from accredit.client.proving import Prover, TokenTakers
 from accredit.client.refusals import explained, refusal_of
 from accredit.client.streams import ProvingTransport
-from accredit.errors import RequestError
+from accredit.errors import ProofRefused, RequestError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
 from accredit.keys import SigningKey
-from accredit.policy import guarded_call_of
+from accredit.limits import MAX_PROOFS_OF_REQUEST
+from accredit.policy import guarded_call_from_values, guarded_call_of
 from accredit.ratify import decode_proof_bundle
+from accredit.refusals import BY_WORD
 
 SESSION = "5e551017"
 SCALARS = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
@@ -37,6 +42,15 @@ NAMES = st.sampled_from(["list_inbox", "\u20ac", "a b", ""]) | st.text(max_size=
 def presenter() -> ProofPresenter:
     trust = Trust()
     return ProofPresenter(SigningKey(trust.agent.public(), trust.agent.signer()), [trust.chain()], gateway_id=GATEWAY)
+
+
+@pytest.fixture(scope="module")
+def agent() -> Callable[[str], ProofPresenter]:
+    """Makes an agent's presenter, of delegations of which several cover each scope, for the gateway that it names."""
+    trust = Trust()
+    grants = [("email:read", "email:send"), ("email:send", "payments:send"), ("payments:send", "email:read")] * 2
+    key, chains = SigningKey(trust.agent.public(), trust.agent.signer()), [trust.chain(*scopes) for scopes in grants]
+    return lambda gateway_id: ProofPresenter(key, chains, gateway_id=gateway_id)
 
 
 def wrapped(presenter: ProofPresenter) -> ProvingTransport:
@@ -134,6 +148,82 @@ def test_no_refusal_breaks_an_agent__and_none_keeps_it_busy(
         assert refusal is None or "Not allowed" in explained(refusal, presenter)
         break
     assert len(wire.sent) <= 2
+
+
+def challenge(nonce: bytes, id: str) -> dict[str, object]:
+    return {
+        "challenge": base64.b64encode(nonce).decode(),
+        "expires_at": unix_seconds() + 60,
+        "verifier_id": id,
+    }
+
+
+CHALLENGES = st.builds(challenge, st.binary(min_size=32, max_size=32), st.sampled_from([GATEWAY, "another"]))
+REFUSALS = st.tuples(
+    st.sampled_from([-31001, -31002, -31003, -31004, -31005]),
+    st.fixed_dictionaries(
+        {
+            "error": st.sampled_from([*sorted(BY_WORD), "x"]),
+            "required_scope": st.sampled_from(["email:read", "email:send", "payments:send", "files:write"]),
+            "_meta": st.fixed_dictionaries(
+                {}, optional={"ratify_verifier": st.sampled_from([GATEWAY, "another"]), "ratify_challenge": CHALLENGES}
+            ),
+        }
+    ),
+)
+
+
+@given(
+    method=st.sampled_from(["tools/call", "resources/read", "prompts/get"]),
+    arguments=st.sampled_from([{}, {"_token": "t"}]),
+    place=st.sampled_from(["", "http://gateway.example/mcp", "mail"]),
+    pinned=st.sampled_from(["", GATEWAY]),
+    errors=st.lists(REFUSALS, min_size=1, max_size=40),
+)
+@settings(max_examples=60)
+def test_whatever_a_hostile_server_refuses_with_its_proofs_are_few__for_one_gateway_and_for_what_was_asked(
+    agent: Callable[[str], ProofPresenter],
+    method: str,
+    arguments: dict[str, str],
+    place: str,
+    pinned: str,
+    errors: list[Any],
+) -> None:
+    prover = Prover(agent(pinned), place, lambda: SESSION)
+    asked: dict[str, object] = {"name": "x", "arguments": arguments, "uri": "y"}
+    attempt = prover.attempt(method, asked)
+    assert attempt is not None
+    going, proofs, asked_again = prover.proved(attempt), list[dict[str, Any]](), 0
+    readings = [guarded_call_from_values(method, each, SESSION, None) for each in TokenTakers().readings(method, asked)]
+    for code, data in errors:
+        meta: Any = going.get("_meta", {})
+        proofs += [meta["ratify_proof"]] if "ratify_proof" in meta else []
+        assert {name: value for name, value in going.items() if name != "_meta"} == asked
+        try:
+            again = prover.again(attempt, code, data)
+        except ProofRefused:
+            break
+        if again is None:
+            break
+        going, asked_again = again, asked_again + 1
+    assert len(proofs) <= MAX_PROOFS_OF_REQUEST
+    assert asked_again <= 2 * MAX_PROOFS_OF_REQUEST
+    bundles = [decode_proof_bundle(json.dumps(each).encode()) for each in proofs]
+    assert not bundles or place or pinned
+    ids = {pinned} if pinned else {GATEWAY, "another"}
+    scopes = set[str]()
+    for bundle in bundles:
+        good = {
+            (id, scope): call.session_context(id, bundle.agent_id, scope)
+            for call in readings
+            for id in ids
+            for scope in ("email:read", "email:send", "payments:send", "files:write", "mcp:resource", "mcp:prompt")
+        }
+        found = [names for names, context in good.items() if context == bundle.session_context]
+        assert found
+        ids = {found[0][0]}  # from the first proof on it is for one gateway
+        scopes.add(found[0][1])
+    assert len(scopes) <= 2  # what was assumed, and what the server named first
 
 
 TOOLS = JSON | st.lists(

@@ -4,7 +4,8 @@ A proof is bound to one gateway's id, so an agent that signed whatever id it is 
 gateway: whoever got the proof would carry it there. In order:
 
 1. An id that the caller names is the pin.
-2. Else the id that this URL had before is (`known_gateways.json` beside the agent's key).
+2. Else the id that this URL had before is (`known_gateways.json` beside the agent's key). A server without a URL (a
+   command, one in this process, a transport) has the name in its place that the caller gave it.
 3. Else the first id that the URL names becomes the pin, and is remembered: trust on first use. But an id that is known
    under another URL is refused (`gateway_mismatch`): that both lead to one gateway is a person's to say, by rule 1.
    Until then nothing more is for that server (`refused`), calls without a proof neither: it poses as a gateway.
@@ -13,8 +14,11 @@ From then on another id is refused (`gateway_changed`). Two URLs are one if they
 or host, by the port that goes without saying, by a slash at the end, or by a name of this machine's loopback. Rule 3
 asks the file anew, one process at a time: of two that meet one id under two URLs at once, one is refused.
 
+4. With neither URL nor name, no id that is claimed counts: a transport may lead anywhere, a command be a bridge to
+   somewhere. Nothing is signed there, unless the caller asked for proofs that are bound to nothing (`unbound`): then
+   the first id that is claimed holds for the connection.
+
 What is not checked: who was met first. Name the id from the start where that matters (`accredit connect --gateway-id`).
-Nor is anything that has no URL: a server that we start ourselves could read the key.
 """
 
 import fcntl
@@ -38,19 +42,31 @@ from accredit.refusals import GATEWAY_CHANGED
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
 
+_NO_PLACE = "a server without a URL is signed for by name: gateway_id of ProofPresenter, or known_as of the client"
+_SILENT = "the gateway asks for a proof and does not say who it is"
+
 _log = logging.getLogger("accredit.client")
 
 
 class GatewayPin:
-    """The id of the gateway at one URL ("" for none). `id` is "" until it is known."""
+    """The id of the gateway at one URL, or under the name that stands for it ("" for neither). `id` is "" until it is
+    known. With `unbound` a server that has neither gets proofs that are bound to nothing (rule 4)."""
 
     def __init__(
-        self, id: str = "", *, url: str = "", file: Path | None = None, met: MutableMapping[str, str] | None = None
+        self,
+        id: str = "",
+        *,
+        url: str = "",
+        file: Path | None = None,
+        met: MutableMapping[str, str] | None = None,
+        unbound: bool = False,
     ) -> None:
         """`met` are the ids that this process has met, by URL. Raises `ConfigurationError` for a file that can't be
         read."""
         self._file = file if url else None
         self.url = url
+        self.unbound = unbound and not url
+        """Whether a proof may be made before the id is known."""
         self._met: MutableMapping[str, str] = {} if met is None else met
         self.id = id or self._known_here(self._known())
         self.refused: ProofRefused | None = None
@@ -59,6 +75,8 @@ class GatewayPin:
     def meet(self, claimed: str) -> None:
         """Compare the id that the gateway claims. Raises `ProofRefused` if another one is pinned, or if it is known
         elsewhere."""
+        if not (self.id or self.url or self.unbound):
+            return
         if not self.id and claimed.isprintable() and 0 < len(claimed.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
             with _alone(self._file):
                 self._meet_first(claimed)
@@ -71,9 +89,9 @@ class GatewayPin:
                     self.refused = refusal
             raise refusal
 
-    def unknown(self, why: str = "the gateway asks for a proof and does not say who it is") -> ProofRefused:
+    def unknown(self, why: str = "") -> ProofRefused:
         """Return the refusal to sign before the gateway's id is known: such a proof would be valid elsewhere, too."""
-        text = f"gateway_unknown: {why}; nothing was signed for it"
+        text = f"gateway_unknown: {why or (_SILENT if self.url else _NO_PLACE)}; nothing was signed for it"
         return ProofRefused({"error": "gateway_unknown"}, text, GATEWAY_CHANGED)
 
     def _meet_first(self, claimed: str) -> None:
@@ -129,6 +147,8 @@ def shown_url(url: str) -> str:
         host = parts.netloc.rpartition("@")[2]
     except ValueError:
         return excerpt(url, MAX_TOLD_URL_CHARS)
+    if not parts.scheme:
+        return excerpt(url, MAX_TOLD_URL_CHARS)  # a name in the place of one
     return excerpt(f"{parts.scheme}://{host}{parts.path}{'?***' if parts.query else ''}", MAX_TOLD_URL_CHARS)
 
 
@@ -148,6 +168,15 @@ def _place(url: str) -> tuple[object, ...]:
         return (url,)
     host = "localhost" if host in _LOOPBACK else host
     return (parts.scheme, host, port or _PORTS.get(parts.scheme), without_slash(parts.path) or "/", parts.query)
+
+
+def check_name(name: str) -> None:
+    """Raise `ConfigurationError` for what can't stand in the place of a URL."""
+    fits = name.isprintable() and 0 < len(name.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES
+    if not fits or any(char in name for char in ":/?#\\"):
+        raise ConfigurationError(
+            f"known_as can't be {excerpt(name)}", "give the server a plain name, such as mail; a URL needs none"
+        )
 
 
 @contextmanager

@@ -6,8 +6,8 @@
    this call at this time; if none covers it, the one that covers most. Expired ones count only if there are no others.
    No delegation is ever presented for another agent's key. Where a person can be asked, one for certain calls alone is
    presented for no other call, and nothing where there is no other.
-3. A proof is bound to the exact call and to the gateway that is named. It is unbound only for a caller of `prove` who
-   names none: no client of a URL does (`proving`).
+3. A proof is bound to the exact call and to the gateway that is named. Without a gateway none is made, unless whoever
+   made the presenter wrote `binding="none"`: such a proof is good for any call at any gateway that takes unbound ones.
 4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
 5. What a person allowed when asked comes after the delegations that were named. A grant for one very call is kept in
    memory, others in the folder `grants` beside the key, which is read at the start.
@@ -23,7 +23,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -91,7 +91,9 @@ class ProofPresenter:
     """What an agent proves itself with. `agent_id` is the agent's; `key_path` is None for a key that is no file's.
 
     `gateway_id` pins the gateway from the start; otherwise `known_gateways` remembers the first one met at each URL
-    (default: `known_gateways.json` beside the key file), and one that is known under another URL is refused.
+    (default: `known_gateways.json` beside the key file), and one that is known under another URL is refused. A server
+    without a URL is not believed who it is: it needs `gateway_id`, or `known_as` of the client. `binding="none"` lets
+    go of that: such a server gets proofs that are bound to nothing until it claims an id, and then to what it claims.
     With `may_ask` there may be no delegation at all, and what a person allowed when asked is presented (rules 2 and 5).
     `clock` gives unix seconds, `draw` unpredictable bytes.
     """
@@ -103,6 +105,7 @@ class ProofPresenter:
         *,
         gateway_id: str = "",
         known_gateways: str | Path | None = None,
+        binding: Literal["required", "none"] = "required",
         may_ask: bool = False,
         clock: Callable[[], int] = unix_seconds,
         draw: Callable[[int], bytes] = secrets.token_bytes,
@@ -114,6 +117,7 @@ class ProofPresenter:
         self._clock = clock
         self._draw = draw
         self._gateway_id = gateway_id
+        self._unbound = binding == "none"
         if known_gateways is None and self.key_path is not None:
             known_gateways = self.key_path.with_name(KNOWN_GATEWAYS)
         self._known_gateways = None if known_gateways is None else Path(known_gateways)
@@ -164,8 +168,10 @@ class ProofPresenter:
         return len(self._sources) == 1
 
     def pin(self, url: str = "") -> GatewayPin:
-        """Return the pin of the gateway at a URL ("" if it has none). Raises `ConfigurationError`."""
-        return GatewayPin(self._gateway_id, url=url, file=self._known_gateways, met=self._met)
+        """Return the pin of the gateway at a URL, or under a name that stands for one ("" for neither). Raises
+        `ConfigurationError`."""
+        known = self._known_gateways
+        return GatewayPin(self._gateway_id, url=url, file=known, met=self._met, unbound=self._unbound)
 
     def chains_for(self, scope: str, call: GuardedCall | None = None, verifier_id: str = "") -> tuple[Chain, ...]:
         """Return the delegations to present, best first (rule 2); for "" the one that covers most. Only where a person
@@ -232,8 +238,12 @@ class ProofPresenter:
 
         It is bound to `call`, its `scope` ("" for a list) and the gateway `verifier_id`; to nothing if that is "".
         Without a gateway's `challenge` it signs one of its own (Option A). It presents `chain`, by default that of
-        `chain_for`.
+        `chain_for`. Raises `ConfigurationError` for want of a delegation, or of a `verifier_id` (rule 3).
         """
+        if not verifier_id and not self._unbound:
+            raise ConfigurationError(
+                "a proof for no gateway would be good for any call at many", 'name the verifier_id, or binding="none"'
+            )
         context = call.session_context(verifier_id, self.agent_id, scope) if verifier_id else b""
         nonce = challenge.challenge if challenge is not None else self._draw(CHALLENGE_BYTES)
         # The gateway compares a challenge of ours with its clock, which may be behind; its own it takes at any time.

@@ -15,13 +15,15 @@ A refusal is answered by sending again, once for each of these reasons:
 
 1. A list: it goes without a proof. What may be seen is not what may be called, and calls then say what is wrong.
 2. -31001, or -31003 with another scope than was assumed: the proof is made for the scope that the gateway names, if it
-   has said who it is. An unbound proof, good at any gateway, is made for no URL: only for a server of our own (stdio,
-   in memory), which could read the key.
+   is known who it is (`pins`). It may name one for a call: who names another one later picks among the delegations.
+   An unbound proof, good at any gateway, is made only where the caller wrote `binding="none"`, and for no URL.
 3. -31002: the gateway's challenge is checked and signed (Option B).
 4. A delegation that the gateway refuses for itself (a constraint, its end, its principal): the next one that covers the
    scope is presented, of `MAX_PRESENTED` in all, each after a challenge of its own where there was one.
 5. A proof of a call with an argument `_token`, which a gateway takes off if it is a credential: what is forwarded is
    what is signed, so the proof covers it only if the tool is known to declare it. If that was wrong, the other way.
+
+Whatever the server answers, one request gets `MAX_PROOFS_OF_REQUEST` proofs in all; then the refusal stands.
 
 Not here: who sends it (`streams`), and what people are told (`refusals`).
 """
@@ -36,7 +38,7 @@ from accredit.client.presenter import Chain, Challenge, ProofPresenter
 from accredit.errors import FrameError, ProofRefused
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER
 from accredit.jsonrpc.result_types import TASK
-from accredit.limits import MAX_KNOWN_TARGETS
+from accredit.limits import MAX_KNOWN_TARGETS, MAX_PROOFS_OF_REQUEST
 from accredit.policy import (
     GUARDED,
     LISTS,
@@ -71,8 +73,9 @@ class _Target(Struct, frozen=True):
 class Attempt(Struct):
     """A request on its way: its `params` without a proof, and what was tried.
 
-    `scope` is what was signed for, if anything; `chains` are the delegations for it that were not refused yet. `other`
-    is the call as a gateway may have read it as well (5 of what a refusal leads to).
+    `scope` is what was signed for, if anything; `named` is what the gateway said that the call needs; `chains` are the
+    delegations for it that were not refused yet, `proofs` how many were made. `other` is the call as a gateway may have
+    read it as well (5 of what a refusal leads to).
     """
 
     method: str
@@ -81,6 +84,8 @@ class Attempt(Struct):
     scope: str | None = None
     corrected: bool = False
     challenged: bool = False
+    named: str | None = None
+    proofs: int = 0
     chains: tuple[Chain, ...] = ()
     other: GuardedCall | None = None
 
@@ -97,8 +102,8 @@ class Prover:
     """Decides on the proofs of one connection. Raises `ConfigurationError` for a file of known gateways that can't be
     read.
 
-    `session_id` returns the MCP session's id, or ""; `url` names the gateway, if it has one. With `whole_lists` the
-    gateway is not asked to filter lists.
+    `session_id` returns the MCP session's id, or ""; `url` is where the gateway is, or the name that stands for that,
+    or "" for neither. With `whole_lists` the gateway is not asked to filter lists.
     """
 
     def __init__(
@@ -162,20 +167,22 @@ class Prover:
         the pinned one.
         """
         had_scope = attempt.scope
-        params = self._again(attempt, code, data)
-        came_without, goes_without = had_scope is None, attempt.scope is None
-        return None if came_without and goes_without and attempt.method not in LISTS else params
-
-    def _again(self, attempt: Attempt, code: int, data: object) -> Params | None:
         if attempt.method in LISTS:
-            refused = code in _LIST_REFUSALS and attempt.scope is not None
             attempt.scope, attempt.corrected = None, True
-            return attempt.params if refused else None
+            return attempt.params if code in _LIST_REFUSALS and had_scope is not None else None
         refusal = _object(data)
+        named = scope_in(refusal.get("required_scope"))
+        if attempt.proofs >= MAX_PROOFS_OF_REQUEST or attempt.named not in (None, named or attempt.named):
+            return None
+        attempt.named = named or attempt.named
+        params = self._again(attempt, code, refusal, named)
+        came_without, goes_without = had_scope is None, attempt.scope is None
+        return None if came_without and goes_without else params
+
+    def _again(self, attempt: Attempt, code: int, refusal: Mapping[str, object], scope: str | None) -> Params | None:
         if refusal.get("error") == _INVALID and attempt.other is not None and attempt.scope is not None:
             attempt.call, attempt.other, attempt.chains = attempt.other, None, ()
             return self._signed_anew(attempt, attempt.scope)
-        scope = scope_in(refusal.get("required_scope"))
         if scope is None and attempt.call.about_tasks:
             target = self._target(attempt)
             scope = target.scope if target is not None else None
@@ -233,7 +240,7 @@ class Prover:
 
     def _meet(self, meta: Mapping[str, object]) -> None:
         verifier_id = meta.get(VERIFIER)
-        if isinstance(verifier_id, str):  # without a name it gets no unbound proof, if it has a URL
+        if isinstance(verifier_id, str):
             self._pin.meet(verifier_id)
 
     def _learned(self, attempt: Attempt, scope: str | None, *, sensitive: bool) -> str:
@@ -264,7 +271,7 @@ class Prover:
         return attempt.params
 
     def _signed(self, attempt: Attempt, scope: str, challenge: Challenge | None = None) -> Params:
-        if not self._pin.id and self._pin.url:
+        if not self._pin.id and not self._pin.unbound:
             raise self._pin.unknown()
         if attempt.scope != scope or not attempt.chains:
             attempt.chains = self._presenter.chains_for(scope, attempt.call, self._pin.id)
@@ -275,6 +282,7 @@ class Prover:
         # To see a task needs no scope, but the delegation that it was made on.
         bound_to = scope if not attempt.call.about_tasks or attempt.method in TASK_CHANGES else ""
         chain = attempt.chains[0]
+        attempt.proofs += 1
         proof = self._presenter.prove(attempt.call, bound_to, self._pin.id, challenge=challenge, chain=chain)
         return with_meta(attempt.params, {PROOF: proof})
 

@@ -32,6 +32,7 @@ from mcp_types import (
 
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.legs import Legs, RoundsCall, legacy_callback
+from accredit.client.pins import check_name
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
 from accredit.client.refusals import refusal_of
@@ -49,7 +50,10 @@ Target = str | _Local
 
 
 class AccreditedClient:
-    """An async context manager. `target` is a URL, a stdio server's command, or a server in this process.
+    """An async context manager. `target` is a URL, a stdio server's command, a server in this process, or a transport.
+
+    What is no URL may lead anywhere, so nothing is signed there unless the presenter names the `gateway_id`, or the
+    server has a name in the place of a URL, `known_as`: the first id that is claimed under that name is remembered.
 
     Over HTTP `token` travels in `Authorization`, otherwise in `_meta.token`; `headers` go with every HTTP request, and
     `timeout` bounds its silence, in seconds. Each handler is `async def handler(context, params)`, where `context` is
@@ -70,15 +74,18 @@ class AccreditedClient:
         roots: InputHandler | None = None,
         rounds: RoundsOptions | None = None,
         mode: str = "auto",
+        known_as: str = "",
     ) -> None:
-        """Raise `ConfigurationError` if the file of known gateways can't be read."""
+        """Raise `ConfigurationError` if the file of known gateways can't be read, or for a name that can't be one."""
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._rounds = rounds or RoundsOptions()
+        if known_as:
+            check_name(target if isinstance(target, str) else known_as)
         self._client = Client(
             to_gateway(Reached(url=target, token=token or "", headers=headers or {}, timeout=timeout), presenter)
             if isinstance(target, str)
-            else _transport(target, presenter, token or ""),
+            else _transport(target, presenter, token or "", known_as),
             elicitation_callback=legacy_callback(elicitation, "elicitation/create"),
             sampling_callback=legacy_callback(sampling, "sampling/createMessage"),
             list_roots_callback=legacy_callback(roots, "roots/list"),
@@ -241,8 +248,8 @@ class AccreditedClient:
             )
 
 
-def _transport(target: _Local, presenter: ProofPresenter | None, token: str) -> Transport:
-    prover = Prover(presenter) if presenter is not None else None
+def _transport(target: _Local, presenter: ProofPresenter | None, token: str, name: str) -> Transport:
+    prover = Prover(presenter, name) if presenter is not None else None
     if isinstance(target, StdioServerParameters):
         inner: Transport = stdio_client(target)
     elif isinstance(target, Server | MCPServer):

@@ -9,7 +9,7 @@ This is the only place where proofs join messages, below the SDK's session: what
 4. Once the server has claimed the id of a gateway that is known elsewhere, nothing is sent to it: each request is
    answered here, and everything else is dropped.
 
-Everything else passes unchanged, both ways. After the first attempt, a request gets at most two more proofs.
+Everything else passes unchanged, both ways. A request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever is answered.
 """
 
 from collections.abc import Callable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.client.pins import GATEWAY_CHANGED, GatewayPin
+from accredit.client.pins import GATEWAY_CHANGED, GatewayPin, check_name
 from accredit.errors import ConfigurationError, ProofRefused
 
 URL = "http://127.0.0.1:8484/mcp"
@@ -66,11 +66,39 @@ def test_what_is_no_id_is_not_remembered__the_file_could_not_be_read_again(tmp_p
     assert not file.exists()
 
 
-def test_without_a_url_the_first_id_holds_for_the_connection() -> None:
-    found = GatewayPin()
+@pytest.mark.holds("client/pins", 4)
+def test_without_a_url_or_a_name_nobody_is_believed__unless_nothing_need_be_bound(tmp_path: Path) -> None:
+    found = GatewayPin(file=tmp_path / "known.json")
     found.meet("mail")
+    assert (found.id, found.unbound) == ("", False)
+    unbound = GatewayPin(unbound=True)
+    unbound.meet("mail")
+    assert unbound.id == "mail"
     with pytest.raises(ProofRefused):
-        found.meet("evil")
+        unbound.meet("evil")
+    assert not GatewayPin(url=URL, unbound=True).unbound
+
+
+@pytest.mark.holds("client/pins", 2, 3)
+def test_a_name_in_the_place_of_a_url_is_pinned_as_one__and_compared_with_urls(tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    pin(file, url="mail").meet("mail-gateway")
+    assert json.loads(file.read_text("utf-8")) == {"mail": "mail-gateway"}
+    assert pin(file, url="mail").id == "mail-gateway"
+    assert pin(file, url="Mail").id == ""
+    with pytest.raises(ProofRefused, match=r"gateway_changed"):
+        pin(file, url="mail").meet("evil")
+    with pytest.raises(ProofRefused, match=r"gateway_mismatch: bridge says .* known as the gateway at mail;"):
+        pin(file, url="bridge").meet("mail-gateway")
+    with pytest.raises(ProofRefused, match=r"gateway_mismatch"):
+        pin(file).meet("mail-gateway")
+
+
+@pytest.mark.parametrize("name", [URL, "host:8484", "", "a/b", "x" * 2_000, "mail\n", "a?b", "\\\\host"])
+def test_what_could_be_a_url_or_can_not_be_shown_is_no_name(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="known_as can't be"):
+        check_name(name)
+    check_name("my mail")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"u": 1}', '{"u": ""}', '{"u": "a", "u": "b"}', "null"])

@@ -87,8 +87,11 @@ def test_an_agent_whose_clock_is_a_little_ahead_is_still_believed(trust: Trust) 
     assert verdict(trust, inbox(), proof, ahead=-CLOCK_LEAD_SECONDS) == ""
 
 
-def test_without_an_id_nothing_is_bound__and_a_gateway_that_wants_it_bound_says_no(trust: Trust) -> None:
-    proof = presenter(trust).prove(inbox(), "email:read")
+def test_a_proof_for_no_gateway_is_made_for_nobody_but_who_wrote_that_it_may_be(trust: Trust) -> None:
+    with pytest.raises(ConfigurationError, match="good for any call at many"):
+        presenter(trust).prove(inbox(), "email:read")
+    agent = ProofPresenter(signing_key(trust), [trust.chain()], binding="none")
+    proof = agent.prove(inbox(), "email:read")
     assert "session_context" not in proof
     assert verdict(trust, inbox(), proof) == "ratify_invalid"
 

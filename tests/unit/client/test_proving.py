@@ -1,7 +1,8 @@
 """What goes with a request, and what a refusal leads to. The gateway is the real decision, in memory."""
 
+import base64
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec import Raw
@@ -26,6 +27,7 @@ from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 Params = dict[str, Any]
 SESSION = "5e551017"
+PLACE = "http://gateway.example/mcp"
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +57,18 @@ class Judge:
         return finished(drive(steps, self._store, RevocationLists((), {}), now, self._tasks)).refusal
 
 
-def prover(trust: Trust, *grants: tuple[str, ...], gateway_id: str = "", **options: Any) -> Prover:
+def prover(
+    trust: Trust,
+    *grants: tuple[str, ...],
+    gateway_id: str = "",
+    url: str = PLACE,
+    binding: Literal["required", "none"] = "required",
+    **options: Any,
+) -> Prover:
     chains = [trust.chain(*scopes) for scopes in (grants or ((),))]
     key = SigningKey(trust.agent.public(), trust.agent.signer())
-    return Prover(ProofPresenter(key, chains, gateway_id=gateway_id), session_id=lambda: SESSION, **options)
+    presenter = ProofPresenter(key, chains, gateway_id=gateway_id, binding=binding)
+    return Prover(presenter, url, lambda: SESSION, **options)
 
 
 def sent(prover: Prover, judge: Judge, method: str, params: Params) -> tuple[list[bool], ProofRefused | None]:
@@ -97,15 +107,42 @@ def test_after_that_each_call_is_proved_at_once(trust: Trust) -> None:
 
 
 def test_a_url_that_says_no_id_gets_no_proof__it_would_be_good_at_any_gateway(trust: Trust) -> None:
-    agent = prover(trust, url="http://stranger.example/mcp")
+    for agent in (prover(trust), prover(trust, binding="none")):
+        attempt = agent.attempt("tools/call", call())
+        assert attempt is not None
+        with pytest.raises(ProofRefused, match="gateway_unknown"):
+            agent.again(attempt, -31001, {"required_scope": "email:read", "_meta": {}})
+
+
+@pytest.mark.parametrize("claimed", [{}, {"ratify_verifier": GATEWAY}])
+def test_a_server_without_a_url_or_a_name_gets_no_proof__a_transport_may_lead_anywhere(
+    claimed: Params, trust: Trust
+) -> None:
+    agent = prover(trust, url="")
     attempt = agent.attempt("tools/call", call())
     assert attempt is not None
+    with pytest.raises(ProofRefused, match=r"gateway_unknown: .* gateway_id .* known_as"):
+        agent.again(attempt, -31001, {"required_scope": "email:read", "_meta": claimed})
     with pytest.raises(ProofRefused, match="gateway_unknown"):
-        agent.again(attempt, -31001, {"required_scope": "email:read", "_meta": {}})
+        sent(agent, Judge(trust), "tools/call", call("send_email"))
+    attempt = agent.attempt("tools/list", {})
+    assert attempt is not None
+    found = agent.listed(attempt, listing(Judge(trust)))
+    assert names(found.covered) == list(SCOPES)
+    assert found.again is None
 
 
-def test_a_server_of_ones_own_that_says_no_id_gets_a_proof_that_is_bound_to_nothing(trust: Trust) -> None:
-    agent = prover(trust)
+def test_a_server_with_a_name_is_pinned_under_it(trust: Trust) -> None:
+    agent = prover(trust, url="mail")
+    assert sent(agent, Judge(trust), "tools/call", call()) == ([False, True], None)
+    assert sent(agent, Judge(trust), "tools/call", call()) == ([True], None)
+
+
+def test_who_wrote_that_nothing_need_be_bound_has_proofs_bound_to_nothing__but_for_who_says_who_it_is(
+    trust: Trust,
+) -> None:
+    agent = prover(trust, url="", binding="none")
+    assert sent(prover(trust, url="", binding="none"), Judge(trust), "tools/call", call()) == ([False, True], None)
     attempt = agent.attempt("tools/call", call())
     assert attempt is not None
     params = agent.again(attempt, -31001, {"required_scope": "email:read", "_meta": {}})
@@ -128,6 +165,35 @@ def test_for_another_gateway_than_the_pinned_one_nothing_is_signed(name: str, tr
     with pytest.raises(ProofRefused, match="was another, and now says that it is mail-gateway") as caught:
         sent(agent, Judge(trust), "tools/call", call(name))
     assert caught.value.code == GATEWAY_CHANGED
+
+
+# --- servers that answer anything -------------------------------------------------------------------
+
+
+@pytest.mark.holds("client/proving", 2)
+def test_who_names_another_scope_for_a_call_gets_no_more_proofs__it_would_pick_among_the_delegations(
+    trust: Trust,
+) -> None:
+    agent = prover(trust, ("email:read", "email:send"), ("email:read", "email:send"), gateway_id=GATEWAY)
+    attempt = agent.attempt("tools/call", call())
+    assert attempt is not None
+    going: Params | None = agent.proved(attempt)
+    told, proofs = -1, 0
+    while going is not None:
+        told += 1
+        proofs += "ratify_proof" in going.get("_meta", {})
+        scope = "email:read" if told % 4 < 2 else "email:send"
+        if told % 2:
+            going = agent.again(attempt, -31003, {"error": "ratify_constraint_denied", "required_scope": scope})
+            continue
+        asked = {
+            "challenge": base64.b64encode(bytes(32)).decode(),
+            "expires_at": unix_seconds() + 60,
+            "verifier_id": GATEWAY,
+        }
+        data = {"required_scope": scope, "_meta": {"ratify_challenge": asked}}
+        going = agent.again(attempt, -31002, data)
+    assert proofs == 1
 
 
 # --- sensitive targets ------------------------------------------------------------------------------
