@@ -4,7 +4,8 @@
 `guarded_call` one call, and what binds a proof to it · `decide` the steps, in their order · `decision` what they go by
 and end in · `uses` how often a certificate may be used · `evaluators` who evaluates constraints that the protocol does
 not define · `refusals` what a client is told · `needs` what a decision asks of the world, and how it is answered ·
-`passing` what is removed from and added to a message on its way · `lists` what is listed · `tasks` whose a task is.
+`passing` what is removed from and added to a message on its way · `lists` what is listed · `tasks` whose a task is ·
+`within` calls that a running call makes by itself.
 """
 
 from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
@@ -31,6 +32,7 @@ from accredit.policy.guarded_call import (
     proofs_in,
 )
 from accredit.policy.needs import drive
+from accredit.policy.within import check_within
 
 __all__ = [
     "CONSTRAINT_REFUSALS",
@@ -51,6 +53,7 @@ __all__ = [
     "Flow",
     "GuardedCall",
     "Policy",
+    "check_within",
     "decide",
     "drive",
     "facts_fault",

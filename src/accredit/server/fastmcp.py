@@ -8,8 +8,8 @@ where this module is imported. The guard ensures that nothing runs undecided. In
 a tool, a resource, a prompt or a list:
 
 1. What was decided at the gate passes.
-2. What a running call requests itself runs on the same authority: the delegation must cover it, and a target that needs
-   a challenge of its own is refused. A tool that calls others by name must not bypass their requirements.
+2. What a running call requests itself, be it by the same name, is judged anew on the same authority, with its own
+   arguments (`policy.within`). A tool that calls others by name must bypass neither their requirements nor constraints.
 3. What came here without a decision is refused: the gate is gone, or is another server's.
 
 A tool is found as FastMCP finds it: by version, and by the names `<hash>_<name>` that tools of an app have as well. It
@@ -26,7 +26,7 @@ from typing import Any, cast
 
 from accredit.base.deferred import install_extra
 from accredit.errors import ConfigurationError, ProofRefused, TokenError
-from accredit.policy import GUARDED, GuardedCall
+from accredit.policy import GUARDED
 from accredit.server.answers import current_dropped_keys
 from accredit.server.assemble import Guard
 from accredit.server.gate import Gate, is_judged, refused, undecided
@@ -113,9 +113,12 @@ class ProofGuard(Guard, Middleware):
         if method not in GUARDED:
             return
         target = str(message.uri if method == "resources/read" else message.name)
+        arguments = getattr(message, "arguments", None)
+        if self._judge.enters(method, target, arguments):
+            return
         found = await self._find(server, method, target, message.meta)
         try:
-            self._judge.check_within(allowed, GuardedCall(method, target, "", b"", None, None), found)
+            self._judge.check_within(allowed, method, target, arguments, found)
         except (ProofRefused, TokenError) as error:
             raise refused(error) from None
 

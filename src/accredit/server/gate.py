@@ -72,7 +72,8 @@ class Gate:
         if not self.judge.names(ctx.method, ctx.protocol_version):
             return unnamed(ctx)
         if not is_judged(ctx):
-            return await call_next(_passed(self._without_tokens(ctx, Found()), None))
+            with self.judge.standing(None):
+                return await call_next(_passed(self._without_tokens(ctx, Found()), None))
         admitted = await self.admit(ctx)
         with self.judge.standing(admitted.allowed):
             result = await drop_unreadable_answers(admitted.ctx, call_next)

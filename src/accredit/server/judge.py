@@ -8,16 +8,28 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Generator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from accredit.errors import AccreditError, FrameError
-from accredit.jsonrpc.methods import is_known
-from accredit.policy import TASKS, Authority, Catalog, Entry, GuardedCall, Policy, decide, drive, refusals
+from accredit.jsonrpc.methods import TARGET_MEMBER, is_known
+from accredit.policy import (
+    TASKS,
+    Authority,
+    Catalog,
+    Entry,
+    GuardedCall,
+    Policy,
+    check_within,
+    decide,
+    drive,
+    guarded_call_from_values,
+    refusals,
+)
 from accredit.policy.lists import ListView
 from accredit.ports import ProofStore, Revocations
-from accredit.ratify import IdentityStatus, VerifyResult
 from accredit.server.requirements import named_scopes
 from accredit.server.tokens import Tokens
 from accredit.tokens import VerifiedToken
@@ -49,6 +61,11 @@ class Allowed(NamedTuple):
     call: GuardedCall
     authority: Authority | None = None
     token: VerifiedToken | None = None
+
+    def is_for(self, method: str, target: str, arguments: object) -> bool:
+        """Return whether this very call was allowed. To servers no arguments are empty ones."""
+        call = self.call
+        return (call.method, call.target, call.arguments or {}) == (method, target, arguments or {})
 
 
 class Judge:
@@ -97,31 +114,29 @@ class Judge:
             raise decision.refusal
         return Allowed(call, decision.authority, token)
 
-    def check_within(self, allowed: Allowed, call: GuardedCall, found: Found) -> None:
-        """Check that an allowed call may make another one by itself. Raises `ProofRefused` and `TokenError`.
+    def enters(self, method: str, target: str, arguments: object) -> bool:
+        """Return whether this is the very call that was allowed, which comes once. What else reaches the server's
+        functions while that runs is a call within it."""
+        standing = _standing.get()
+        allowed = self.decided()
+        if standing is None or standing.entered or allowed is None or not allowed.is_for(method, target, arguments):
+            return False
+        standing.entered = True
+        return True
 
-        The inner call runs on the same authority, whose constraints were evaluated for the first call alone.
+    def check_within(self, allowed: Allowed, method: str, target: str, arguments: object, found: Found) -> None:
+        """Check that an allowed call may make another one by itself, on the same authority (`policy.within`).
+
+        Raises `ProofRefused` and `TokenError`.
         """
-        if (call.method, call.target) == (allowed.call.method, allowed.call.target):
-            return
+        call = _call_within(method, target, arguments)
         self._check_tool(call, found, allowed.token)
         if self._proofs is None:
             return
-        authority, policy = allowed.authority, self._proofs.policy
-        wanted = _catalog(policy, call, found.entry).find(call.method, call.target)
-        if wanted is None:
-            raise refusals.unknown_target(call)
-        if authority is None or wanted.sensitive:
-            raise refusals.missing_proof(call, wanted, policy.verifier_id, policy.binding)
-        if not wanted.allows(authority.granted_scope):
-            result = VerifyResult(
-                valid=False,
-                identity_status=IdentityStatus.SCOPE_DENIED,
-                human_id=authority.principal_id,
-                agent_id=authority.agent_id,
-                error_reason=f'scope_denied: required scope "{wanted.scope}" not in effective delegation scope',
-            )
-            raise refusals.denied(call, wanted, result, granted=authority.granted_scope)
+        policy = self._proofs.policy
+        vocabulary = named_scopes().union(policy.vocabulary)
+        policy = replace(policy, catalog=_catalog(policy, call, found.entry), vocabulary=vocabulary)
+        check_within(call, allowed.authority, policy, self._clock())
 
     def view(self, allowed: Allowed) -> ListView:
         """Return how the sender of a list request sees it."""
@@ -146,8 +161,9 @@ class Judge:
             raise refusals.unknown_target(call)
 
     @contextlib.contextmanager
-    def standing(self, allowed: Allowed) -> Generator[None]:
-        """Let `decided` and `current_authority` return `allowed` while the call runs."""
+    def standing(self, allowed: Allowed | None) -> Generator[None]:
+        """Let `decided` and `current_authority` return `allowed` while a request runs; None is for one that is not
+        decided."""
         before = _standing.set(_Standing(self, allowed))
         try:
             yield
@@ -159,10 +175,20 @@ class Judge:
         standing = _standing.get()
         return standing.allowed if standing is not None and standing.judge is self else None
 
+    def asked(self) -> bool:
+        """Return whether a request that came by this judge is running, decided or not: what else calls the server's
+        functions is code of its own."""
+        standing = _standing.get()
+        return standing is not None and standing.judge is self
 
-class _Standing(NamedTuple):
+
+@dataclass(slots=True)
+class _Standing:
+    """A running request; `entered` once what was allowed has come to the server's functions."""
+
     judge: Judge
-    allowed: Allowed
+    allowed: Allowed | None
+    entered: bool = False
 
 
 _standing: ContextVar[_Standing | None] = ContextVar("accredit_standing", default=None)
@@ -171,7 +197,7 @@ _standing: ContextVar[_Standing | None] = ContextVar("accredit_standing", defaul
 def current_authority() -> Authority | None:
     """Return on whose authority the running tool, resource or prompt was called; None outside of a call."""
     standing = _standing.get()
-    return standing.allowed.authority if standing is not None else None
+    return standing.allowed.authority if standing is not None and standing.allowed is not None else None
 
 
 def current_token() -> VerifiedToken | None:
@@ -180,11 +206,19 @@ def current_token() -> VerifiedToken | None:
     None outside of a call, for a guard without `tokens`, and for a call that came without a token.
     """
     standing = _standing.get()
-    return standing.allowed.token if standing is not None else None
+    return standing.allowed.token if standing is not None and standing.allowed is not None else None
 
 
 def _catalog(policy: Policy, call: GuardedCall, entry: Entry | None) -> Catalog:
     return replace(policy.catalog, tools={call.target: entry} if entry is not None else {})
+
+
+def _call_within(method: str, target: str, arguments: object) -> GuardedCall:
+    params = {TARGET_MEMBER[method]: target} | ({"arguments": arguments} if method != "resources/read" else {})
+    try:
+        return guarded_call_from_values(method, params, "", None)
+    except FrameError:  # what is not JSON has no facts, so no constraint on them can be verified
+        return GuardedCall(method, target, "", b"", None, None)
 
 
 def _named(fault: Exception) -> str:

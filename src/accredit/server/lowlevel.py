@@ -1,8 +1,9 @@
 """A low-level server of the official SDK, whose tools are names that one handler knows. No I/O.
 
 A gate (`gate`) stands in front of its other middleware. Behind it, where the SDK looks up a message's handler, is a
-final check: the handlers of tools, resources and prompts run only what the gate has allowed, whenever they were
-registered, whatever other middleware has made of the message, and whoever else asks the server for them.
+final check: the handlers of tools, resources and prompts run only what the gate has allowed, with the arguments that it
+has judged, whenever they were registered, whatever other middleware has made of the message, and whoever else asks the
+server for them.
 
 Not checked here: what else a handler does, and for whom.
 """
@@ -65,8 +66,8 @@ def look_last(server: Server[Any], judge: Judge) -> None:
 def _checked(method: str, entry: HandlerEntry[Any], judge: Judge) -> Any:
     async def handler(ctx: Context, params: Any) -> HandlerResult:
         allowed = judge.decided()
-        target = getattr(params, TARGET_MEMBER[method], None)
-        if allowed is None or (allowed.call.method, allowed.call.target) != (method, target):
+        target = str(getattr(params, TARGET_MEMBER[method], ""))
+        if allowed is None or not allowed.is_for(method, target, getattr(params, "arguments", None)):
             raise undecided()
         return await entry.handler(ctx, params)
 

@@ -6,7 +6,9 @@ The SDK gives an extension no server, and asks it only about `tools/call`: not a
 which function is behind a name. So the guard finds out who applies it (`settings` is called while that happens), and
 puts a gate (`gate`) in front of that server's other middleware. A tool call that has not passed the gate, for whatever
 reason, is refused by the extension; in a low-level server, which has no extensions, where its handler is looked up
-(`lowlevel`).
+(`lowlevel`). What a running call makes the server do by itself (`mcp.call_tool`, `ctx.read_resource`) is judged anew on
+the same authority, with its own arguments (`policy.within`). Not checked: what the server's own code does outside of
+any request, and functions that call each other as functions.
 """
 
 import inspect
@@ -18,11 +20,12 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolRequestParams
 
-from accredit.errors import ConfigurationError
+from accredit.errors import ConfigurationError, ProofRefused, TokenError
 from accredit.server.assemble import Guard
-from accredit.server.gate import Find, Gate, undecided
+from accredit.server.gate import Find, Gate, refused, undecided
 from accredit.server.judge import Found
 from accredit.server.lowlevel import finder, look_last
 from accredit.server.requirements import Requirement
@@ -64,18 +67,57 @@ class ProofGuard(Guard, Extension):
             )
         else:
             find = self._finder(server)
-        if not there:
-            server.middleware.insert(0, Gate(self._judge, find))
+        if there:
+            return
+        if isinstance(server, MCPServer):
+            self._look_inside(server)
+        server.middleware.insert(0, Gate(self._judge, find))
 
     def _finder(self, server: MCPServer[Any]) -> Find:
-        async def find(_: Context, method: str, name: str) -> Found:
-            if method != "tools/call":
-                return Found(name)
-            # The SDK has no public way from a tool's name to its function.
-            tool = server._tool_manager.get_tool(name)  # pyright: ignore[reportPrivateUsage]
-            return self.found(tool.name, tool.fn, tool.parameters) if tool is not None else Found()
+        async def find(_: Context, method: str, target: str) -> Found:
+            return self._find(server, method, target)
 
         return find
+
+    def _find(self, server: MCPServer[Any], method: str, target: str) -> Found:
+        if method != "tools/call":
+            return Found(target)
+        # The SDK has no public way from a tool's name to its function.
+        tool = server._tool_manager.get_tool(target)  # pyright: ignore[reportPrivateUsage]
+        return self.found(tool.name, tool.fn, tool.parameters) if tool is not None else Found()
+
+    def _look_inside(self, server: MCPServer[Any]) -> None:
+        """From now on, judge what runs by the server's own methods while a request runs.
+
+        A tool calls others by these, and the SDK offers no hook there: its handlers call them as well.
+        """
+        call_tool, read_resource, get_prompt = server.call_tool, server.read_resource, server.get_prompt
+
+        async def judged_tool(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+            self._check(server, "tools/call", name, arguments)
+            return await call_tool(name, arguments, context)
+
+        async def judged_resource(uri: Any, context: Any = None) -> Any:
+            self._check(server, "resources/read", str(uri), None)
+            return await read_resource(uri, context)
+
+        async def judged_prompt(name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
+            self._check(server, "prompts/get", name, arguments)
+            return await get_prompt(name, arguments, context)
+
+        vars(server).update(call_tool=judged_tool, read_resource=judged_resource, get_prompt=judged_prompt)
+
+    def _check(self, server: MCPServer[Any], method: str, target: str, arguments: object) -> None:
+        """Judge a call by the server's own methods. Raises `ToolError`: the call that makes it goes on, if it can."""
+        judge, allowed = self._judge, self._judge.decided()
+        if not judge.asked() or judge.enters(method, target, arguments):
+            return
+        if allowed is None:
+            raise undecided()
+        try:
+            judge.check_within(allowed, method, target, arguments, self._find(server, method, target))
+        except (ProofRefused, TokenError) as error:
+            raise ToolError(refused(error).error.message) from None
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext

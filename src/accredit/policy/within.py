@@ -1,0 +1,66 @@
+"""A call that a running call makes by itself, inside of a server: judged on the authority of the running one. No I/O.
+
+1. The target is in the catalog, and needs no challenge of its own: nobody is there to sign one.
+2. What all certificates grant covers the target.
+3. The constraints of every certificate hold for the facts of this call, its own name and arguments among them: what an
+   agent may not ask for, no tool does for it. A rate counts what the agent asks for, so this call is no further use.
+
+Not checked: the proof, which was for the running call, times and revocations, which were looked at when that began, and
+quotas.
+"""
+
+from accredit.policy import refusals
+from accredit.policy.constraint_words import why_refused
+from accredit.policy.decide import Case
+from accredit.policy.decision import Authority, Policy
+from accredit.policy.guarded_call import GuardedCall
+from accredit.policy.tasks import ONE_SERVER
+from accredit.ratify import IdentityStatus, VerifyResult
+from accredit.ratify.verify import Terms, constraints_fault
+
+
+def check_within(call: GuardedCall, authority: Authority | None, policy: Policy, now: int) -> None:
+    """Check a call within a running one. `now` is in unix seconds. Raises `ProofRefused`."""
+    entry = policy.catalog.find(call.method, call.target)
+    if entry is None:
+        raise refusals.unknown_target(call)
+    if authority is None or entry.sensitive:
+        raise refusals.missing_proof(call, entry, policy.verifier_id, policy.binding)
+    if not entry.allows(authority.granted_scope):
+        reason = f'scope_denied: required scope "{entry.scope}" not in effective delegation scope'
+        result = _result(authority, IdentityStatus.SCOPE_DENIED, reason)
+        raise refusals.denied(call, entry, result, granted=authority.granted_scope)
+    _Within(call, entry, policy, now, None, ONE_SERVER, None, None).check(authority)
+
+
+class _Within(Case):
+    """The call as a case of its own, without a proof."""
+
+    def check(self, authority: Authority) -> None:
+        """Check rule 3. Raises `ProofRefused`."""
+        policy, facts = self._policy, self._facts()
+        terms = Terms(
+            now=self._now,
+            vocabulary=policy.vocabulary,
+            context=facts,
+            constraint_evaluators=policy.constraint_evaluators,
+        )
+        fault = constraints_fault(authority.chain, terms)
+        if fault is None:
+            return
+        words = why_refused(fault.error_reason, authority.chain, facts, self._call, self.entry)
+        result = _result(authority, fault.identity_status, fault.error_reason)
+        raise refusals.denied(self._call, self.entry, result, words, authority.granted_scope)
+
+    def _used(self, cert_id: str, window_s: int) -> int:
+        return 0
+
+
+def _result(authority: Authority, status: IdentityStatus, reason: str) -> VerifyResult:
+    return VerifyResult(
+        valid=False,
+        identity_status=status,
+        human_id=authority.principal_id,
+        agent_id=authority.agent_id,
+        error_reason=reason,
+    )
