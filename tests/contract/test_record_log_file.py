@@ -73,6 +73,17 @@ def test_a_file_that_was_changed_does_not_verify(path: Path, statement: str) -> 
     assert not report.valid
 
 
+@pytest.mark.parametrize("records", [0, 4])
+def test_the_row_of_a_writer_that_was_taken_back_does_not_verify(path: Path, records: int) -> None:
+    """Its chain came as far as the row says, and further: who reads the row alone would believe it."""
+    make_log(path)
+    before = records_in(path)[records]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE log_writers SET records = ?, head = ?", (records, before.log.previous))
+    fault = verified(path).fault
+    assert fault == (f"{before.log.writer}/{records + 1}", "it is there, and the row of its writer does not count it")
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -16,6 +16,7 @@ from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.log_show import records_of
 from accredit.cli.actions.output import say
+from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
 from accredit.keys.files import write_lines
 from accredit.stores import LogStore, open_log
@@ -34,7 +35,14 @@ def export_log(store: LogStore, out: Path | None) -> int:
 def export_checkpoints(store: LogStore, out: Path | None) -> int:
     """Write the latest checkpoint of each writer, one a line; return the exit code. Raises `ConfigurationError`."""
     empty = two_lines("the log holds no checkpoint", _OTHER_LOG)
-    return _write(store, out, lambda log: map(encode_envelope, _latest(log)), empty)
+    counted: dict[str, int] = {}
+    code = _write(store, out, lambda log: map(encode_envelope, _latest(log, counted)), empty)
+    for writer, records in counted.items():
+        typer.echo(
+            f"note: none of writer {writer}, which has {several(records, 'record')}: nothing shows a cut of it",
+            err=True,
+        )
+    return code
 
 
 def export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: bool) -> int:
@@ -52,8 +60,13 @@ def _envelopes(log: LogReader) -> Iterator[Envelope]:
     return (entry.entry.envelope for entry in log.entries() if isinstance(entry.entry, Stored))
 
 
-def _latest(log: LogReader) -> Iterator[Envelope]:
-    return (each.entry.envelope for each in log.latest_checkpoints() if isinstance(each.entry, Stored))
+def _latest(log: LogReader, counted: dict[str, int]) -> Iterator[Envelope]:
+    """Yield the latest checkpoints; `counted` is left with how many records the writers have of whom there is none."""
+    counted.update((head.writer, head.sequence) for head in log.heads())
+    for each in log.latest_checkpoints():
+        if isinstance(each.entry, Stored):
+            counted.pop(each.entry.place.partition("/")[0], None)
+            yield each.entry.envelope
 
 
 def _call(log: LogReader, call_id: str) -> list[bytes]:

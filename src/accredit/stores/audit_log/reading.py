@@ -195,7 +195,21 @@ class LogReader(ABC):
         except AttestationError as error:
             return LogReport(0, (), Fault("the writers", str(error)))
         entries = (each.entry for each in watch(self.entries()))
-        return verify_log(entries, keys, [*kept, *heads], examiner, has_digests=True, marks=marks)
+        report = verify_log(entries, keys, [*kept, *heads], examiner, has_digests=True, marks=marks)
+        return report if report.fault is not None else report._replace(fault=_uncounted(report, heads))
+
+
+def _uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
+    """Return the first record that its writer's row does not count, though both were written at once; or None. That the
+    chain comes as far as the row says was verified with its entries."""
+    counted: dict[str, int] = {}
+    for head in heads:
+        counted[head.writer] = min(head.sequence, counted.get(head.writer, head.sequence))
+    for each in report.writers:
+        last = counted.get(each.writer, 0)
+        if last != each.records:
+            return Fault(f"{each.writer}/{last + 1}", "it is there, and the row of its writer does not count it")
+    return None
 
 
 def windows(first: int, last: int) -> Iterator[tuple[int, int]]:

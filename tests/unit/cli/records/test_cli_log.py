@@ -123,6 +123,7 @@ def test_an_id_that_would_steer_a_terminal_is_told_in_its_two_lines(run: Run) ->
 def test_a_log_without_any_record_says_so_and_what_to_do(run: Run, folder: Folder) -> None:
     with closing(sqlite3.connect(folder.path / "accredit.db")) as log, log:
         log.execute("DELETE FROM log_entries")
+        log.execute("DELETE FROM log_writers")
     for command, says in (("export", "the log is empty"), ("checkpoint", "the log holds no checkpoint")):
         done = run("log", command, *STORE)
         assert (done.code, done.out) == (1, "")
@@ -191,7 +192,9 @@ def test_a_tail_that_was_cut_is_noticed_with_a_kept_checkpoint(run: Run) -> None
         connection.execute("DELETE FROM log_entries WHERE entry > 5")
     assert run(*WRITTEN).code == 1
     with closing(sqlite3.connect("accredit.db")) as connection, connection:
-        connection.execute("UPDATE log_writers SET records = 0")
+        ((number, payload),) = connection.execute("SELECT number, payload FROM log_entries WHERE entry = 5").fetchall()
+        head = hashlib.sha256(payload).hexdigest()
+        connection.execute("UPDATE log_writers SET records = ?, head = ?", (number, head))
     assert run(*WRITTEN).code == 0
     done = run(*WRITTEN, "--since", "kept")
     assert done.code == 1
@@ -254,6 +257,18 @@ def test_a_calls_bundle_verifies_on_another_machine(run: Run, folder: Folder) ->
     (folder.path / "forged.json").write_text(json.dumps(bundle, indent=1), "utf-8")
     assert run("log", "verify", "forged.json", *KEY).code == 1
     assert run("log", "verify", "forged.json", *KEY, "--json").json["valid"] is False
+
+
+def test_a_writer_of_whom_no_checkpoint_is_written_is_told__a_row_may_say_that_there_is_none(
+    run: Run, folder: Folder
+) -> None:
+    assert run("log", "checkpoint", *STORE, "--out", "before.jsonl").err == ""
+    with closing(sqlite3.connect(folder.path / "accredit.db")) as connection, connection:
+        ((name,),) = connection.execute("SELECT name FROM log_writers").fetchall()
+        connection.execute("UPDATE log_writers SET checkpointed = 0")
+    done = run("log", "checkpoint", *STORE)
+    assert (done.code, done.out) == (1, "")
+    assert f"none of writer {name}, which has" in done.err
 
 
 def test_one_calls_bundle_in_the_place_of_a_log_passes_no_checkpoint_that_was_kept(run: Run, folder: Folder) -> None:
