@@ -17,7 +17,7 @@ from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.client.headers import RoutingHeaders
 from accredit.client.proving import Prover, TokenTakers
-from accredit.client.refusals import explained, refusal_of
+from accredit.client.refusals import Caller, explained, refusal_of
 from accredit.client.streams import ProvingTransport
 from accredit.errors import ProofRefused, RequestError
 from accredit.jsonrpc.frames import Request
@@ -145,7 +145,7 @@ def test_no_refusal_breaks_an_agent__and_none_keeps_it_busy(
             continue
         assert told.message.id == 7
         refusal = refusal_of(told.message.error)
-        assert refusal is None or "Not allowed" in explained(refusal, presenter)
+        assert refusal is None or "Not allowed" in explained(refusal, Caller(presenter), method, "x")
         break
     assert len(wire.sent) <= 2
 
@@ -213,13 +213,13 @@ def test_whatever_a_hostile_server_refuses_with_its_proofs_are_few__for_one_gate
     ids = {pinned} if pinned else {GATEWAY, "another"}
     scopes = set[str]()
     for bundle in bundles:
-        good = {
-            (id, scope): call.session_context(id, bundle.agent_id, scope)
+        good = [
+            (id, scope, call.session_context(id, bundle.agent_id, scope))
             for call in readings
             for id in ids
             for scope in ("email:read", "email:send", "payments:send", "files:write", "mcp:resource", "mcp:prompt")
-        }
-        found = [names for names, context in good.items() if context == bundle.session_context]
+        ]
+        found = [(id, scope) for id, scope, context in good if context == bundle.session_context]
         assert found
         ids = {found[0][0]}  # from the first proof on it is for one gateway
         scopes.add(found[0][1])

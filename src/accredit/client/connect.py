@@ -46,14 +46,14 @@ from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
 from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
-from accredit.client.refusals import explained, public_data, refusal_of, uncovered
+from accredit.client.refusals import Caller, explained, public_data, refusal_of, uncovered
 from accredit.client.sdk import Incoming, ReadStream, WriteStream
 from accredit.consent import Ask
 from accredit.errors import FrameError, LineTooLong, RequestError
 from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.lines import LineSplitter, encode_line
-from accredit.jsonrpc.methods import BATCH_REVISION
+from accredit.jsonrpc.methods import BATCH_REVISION, TARGET_MEMBER
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.result_types import COMPLETE, declared_extensions, is_result_type
 from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_ANSWER_EVENT_BYTES, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
@@ -130,7 +130,7 @@ async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
     code = 1
     with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not keep us
         async with Bridge(transport, modern=connecting.modern) as (read, write):
-            code = await _Connection(read, write, host, presenter, asking).serve(stopping)
+            code = await _Connection(read, write, host, Caller(presenter, connecting.url), asking).serve(stopping)
             ending.deadline = anyio.current_time() + STOP_GRACE_SECONDS
     with suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE_SECONDS):
@@ -161,7 +161,7 @@ class _Connection:
         read: ReadStream[Incoming],
         write: WriteStream[SessionMessage],
         host: Host,
-        presenter: ProofPresenter | None,
+        caller: Caller,
         asking: Asking | None = None,
     ) -> None:
         self._asking = asking
@@ -170,7 +170,7 @@ class _Connection:
         self._read = read
         self._write = write
         self._host = host
-        self._presenter = presenter
+        self._caller = caller
         self._headers = RoutingHeaders()
         self._open: dict[RequestId, _Open] = {}
         self._idle = asyncio.Event()
@@ -387,7 +387,8 @@ class _Connection:
         if refusal is None or message.id is None:
             return message
         _log.warning("the gateway refused %s: %s", excerpt(opened.method), excerpt(refusal.error))
-        text = told or "\n".join(filter(None, (explained(refusal, self._presenter), why_not)))
+        target = (opened.message.params or {}).get(TARGET_MEMBER.get(opened.method, ""))
+        text = told or "\n".join(filter(None, (explained(refusal, self._caller, opened.method, target), why_not)))
         if opened.method != "tools/call":
             error = ErrorData(code=refusal.code, message=text, data=public_data(refusal.data))
             return JSONRPCError(jsonrpc="2.0", id=message.id, error=error)

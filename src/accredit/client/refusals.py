@@ -1,36 +1,56 @@
 """Which errors are refusals, and what a person reads of one. Looks which files exist; no other I/O.
 
-A person gets three things: what was refused, what the delegation covers, and the command that would change that. No
-text here holds a key, a proof, a challenge or a token.
+A person gets three things: what was refused, what the delegation covers, and the command that would change that. The
+scope in it is the server's word, and the person is told so. The command grants what a desk proposes at most: calls of
+this target at this gateway, a few within an hour. There is none for a scope that lets an agent delegate or speak for
+somebody, for one that is sensitive, for a gateway that is not known, and for a name that can't be signed.
+
+No text here holds a key, a proof, a challenge or a token.
 """
 
 import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import cast
 
 from mcp_types import ErrorData
+from msgspec import Struct
 
 from accredit.base.text import excerpt
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import scope_in
-from accredit.errors import ProofRefused
+from accredit.consent.call import CallTerms
+from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import public_path
-from accredit.limits import MAX_TOLD_REASON_CHARS, MAX_TOLD_URL_CHARS
+from accredit.limits import (
+    LIKE_CALLS,
+    LIKE_SECONDS,
+    MAX_IDENTIFIER_LENGTH_BYTES,
+    MAX_TOLD_REASON_CHARS,
+    MAX_TOLD_URL_CHARS,
+)
 from accredit.policy.constraint_words import duration
-from accredit.policy.lists import SCOPE
+from accredit.policy.lists import SCOPE, VERIFIER
 from accredit.policy.refusals import UNKNOWN_ERRORS
 from accredit.ratify import Constraint
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import MaxAmount, MaxRate, TimeWindow
+from accredit.ratify.scopes import WILDCARDS, is_sensitive
 from accredit.refusals import BY_WORD, CODES
 
 _LIMIT = "LIMIT"
 _MARK = "[Not covered by this agent's delegation: needs "
 _MISMATCH = ("found", "url", "known_url")
+_IDENTITY = "identity:"
+_NOT_PORTABLE = frozenset("<>&")
+_NO_COMMAND = (
+    "No command is suggested that grants this: whoever may allow it decides what exactly, and writes their own"
+    " (`accredit grant --help`)."
+)
 
 
 def refusal_of(error: ErrorData) -> ProofRefused | None:
@@ -42,18 +62,42 @@ def refusal_of(error: ErrorData) -> ProofRefused | None:
     return None
 
 
-def explained(refusal: ProofRefused, presenter: ProofPresenter | None, command: str = "accredit connect") -> str:
-    """Return a few lines that explain a refusal to the person who ran `command`."""
+class Caller(Struct, frozen=True):
+    """Who called, at which URL ("" for none), and with which of our commands."""
+
+    presenter: ProofPresenter | None
+    url: str = ""
+    command: str = "accredit connect"
+
+    def gateway_at(self, refusal: ProofRefused) -> str:
+        """Return the id of the gateway that refused: the pinned one; for a caller without a key the one that it
+        claims. "" if it is not known, or can't be signed."""
+        meta = _object(refusal.data.get("_meta"))
+        id = meta.get(VERIFIER) or _object(meta.get("ratify_challenge")).get("verifier_id")
+        if self.presenter is not None:
+            with suppress(ConfigurationError):  # of a file that can't be read nothing is known
+                id = self.presenter.pin(self.url).id
+        return id if isinstance(id, str) and _is_portable(id) else ""
+
+
+def explained(refusal: ProofRefused, caller: Caller, method: str, target: object) -> str:
+    """Return a few lines that explain to a person why a call of this `method` and `target` was refused."""
+    presenter = caller.presenter
     scope = scope_in(refusal.data.get("required_scope"))
     lines = [f"Not allowed: {_reason(refusal, scope, presenter)} ({excerpt(refusal.error)})."]
     row = BY_WORD.get(refusal.error)
     if scope is not None and (row is None or row.grant_helps):
         covers = ", ".join(sorted(presenter.granted)) if presenter is not None else ""
-        lines.append(f"It needs the scope {excerpt(scope)}. This agent's delegation covers {covers or 'nothing'}.")
+        gateway = caller.gateway_at(refusal)
+        says = f"the gateway {excerpt(gateway)} says so" if gateway else "a server says so that is not known"
+        covered = f"This agent's delegation covers {covers or 'nothing'}."
+        lines.append(f"It needs the scope {excerpt(scope)}. Nobody but the server names that: {says}. {covered}")
     if row is not None and row.advice:
         lines.append(row.advice)
     if scope is not None and row is not None and row.grant_helps:
-        lines += _grant(scope, presenter, command, _constraints(refusal, scope, presenter))
+        terms = None if is_for_a_person(scope) else _terms(caller.gateway_at(refusal), method, target)
+        more = _constraints(refusal, scope, presenter)
+        lines += [_NO_COMMAND] if terms is None else _grant(scope, caller, [*terms, *more])
     return "\n".join(lines)
 
 
@@ -102,13 +146,39 @@ def _lacks_scope(refusal: ProofRefused) -> bool:
     return row is not None and row.lacks_scope
 
 
-def _grant(scope: str, presenter: ProofPresenter | None, command: str, constraints: Sequence[str]) -> list[str]:
+def _object(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def is_for_a_person(scope: str) -> bool:
+    """Return whether no command is suggested that would grant a scope: it would be the server that chose it."""
+    return scope.startswith(_IDENTITY) or scope in WILDCARDS or "*" in scope or is_sensitive(scope)
+
+
+def _is_portable(name: str) -> bool:
+    """Return whether a name can be signed, and shown in a command."""
+    return 0 < len(name.encode("utf-8", "replace")) <= MAX_IDENTIFIER_LENGTH_BYTES and (
+        name.isprintable() and _NOT_PORTABLE.isdisjoint(name)
+    )
+
+
+def _terms(gateway: str, method: str, target: object) -> list[str] | None:
+    """Return the option that binds a grant to calls of a target at a gateway; None if that can't be signed."""
+    if not gateway or not isinstance(target, str) or not _is_portable(target):
+        return None
+    return _option(CallTerms(gateway=gateway, method=method, target=(target,)).constraint())
+
+
+def _grant(scope: str, caller: Caller, constraints: Sequence[str]) -> list[str]:
+    presenter = caller.presenter
     own_key = presenter.key_path if presenter is not None else None
     key = own_key or _free(Path("agent.key"))
     name = re.sub(r"[^A-Za-z0-9]+", "-", scope).strip("-") or "delegation"
     out = str(_free(key.with_name(f"{name}.json")))
     words = ["accredit", "grant", "--issuer", "PATH", "--agent", str(public_path(key)), "--scope", scope]
-    words += [*constraints, "--expires", "7d", "--out", out]
+    length = duration(LIKE_SECONDS)
+    uses = [] if "--rate" in constraints else ["--rate", f"{LIKE_CALLS}/{length}"]
+    words += [*constraints, *uses, "--expires", length, "--out", out]
     options = f"--delegation {shlex.quote(out)}"
     lines: list[str] = []
     if presenter is None:
@@ -117,7 +187,7 @@ def _grant(scope: str, presenter: ProofPresenter | None, command: str, constrain
     limit = f", and {_LIMIT} what they allow" if _LIMIT in constraints else ""
     lines.append(f"Whoever may allow it does so with this command, where PATH is their private key{limit}:")
     lines.append(f"  {shlex.join(words)}")
-    lines.append(f"Then add {options} to the arguments of `{command}`.")
+    lines.append(f"Then add {options} to the arguments of `{caller.command}`.")
     return lines
 
 

@@ -7,16 +7,19 @@ from typing import Any
 import pytest
 from mcp_types import ErrorData
 from tests.world.agents import agent_files
-from tests.world.authorization import Trust
+from tests.world.authorization import GATEWAY, Trust
 from typer.testing import CliRunner
 
 from accredit.cli import app
 from accredit.client import ProofPresenter
-from accredit.client.refusals import explained, public_data, refusal_of, uncovered
+from accredit.client.refusals import Caller, explained, public_data, refusal_of, uncovered
+from accredit.consent.call import CallTerms, is_for_call
 from accredit.errors import ProofRefused
 from accredit.keys import DelegationFile, SigningKey, write_key
 from accredit.limits import MAX_TOLD_REASON_CHARS
+from accredit.ratify import CallFacts, Extension
 from accredit.ratify.constraints import MaxAmount, MaxRate
+from accredit.ratify.scopes import SENSITIVE_SCOPES
 
 pytestmark = pytest.mark.holds("client/refusals")
 
@@ -28,21 +31,42 @@ def trust() -> Trust:
     return Trust()
 
 
-def told(presenter: ProofPresenter | None, error: str, code: int = -31003, **data: object) -> str:
-    found = refusal_of(ErrorData(code=code, message=f"{error}: the gateway's words", data={"error": error, **data}))
+CLAIMED = {"_meta": {"ratify_verifier": GATEWAY}}
+
+
+def held(key: Any, *delegations: Any) -> ProofPresenter:
+    """What an agent of a gateway that is named proves itself with."""
+    return ProofPresenter(key, delegations, gateway_id=GATEWAY)
+
+
+def told(
+    presenter: ProofPresenter | None, error: str, code: int = -31003, *, called: object = "send_email", **data: object
+) -> str:
+    told = {"error": error, **CLAIMED, **data}
+    found = refusal_of(ErrorData(code=code, message=f"{error}: the gateway's words", data=told))
     assert found is not None
-    return explained(found, presenter)
+    return explained(found, Caller(presenter), "tools/call", called)
+
+
+def granted_by(text: str) -> list[str]:
+    """The words of the command that is suggested; none if there is none."""
+    (line, *more) = [*(line for line in text.splitlines() if line.startswith("  accredit grant")), ""]
+    assert more in ([], [""])
+    return shlex.split(line)
 
 
 def test_a_person_reads_what_was_asked_what_is_covered_and_what_would_allow_it(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust, "email:read", "mcp:resource")
-    presenter = ProofPresenter(files.key, [files.delegation])
+    presenter = held(files.key, files.delegation)
     text = told(presenter, "ratify_scope_denied", required_scope="email:send", target="send_email")
+    terms = '{"params":{"gateway":"mail-gateway","method":"tools/call","target":["send_email"],"v":1},'
     assert text.splitlines() == [
         "Not allowed: nobody has allowed this agent send_email (ratify_scope_denied).",
-        "It needs the scope email:send. This agent's delegation covers email:read, mcp:resource.",
+        "It needs the scope email:send. Nobody but the server names that: the gateway mail-gateway says so."
+        " This agent's delegation covers email:read, mcp:resource.",
         "Whoever may allow it does so with this command, where PATH is their private key:",
-        f"  accredit grant --issuer PATH --agent {tmp_path}/agent.key.pub --scope email:send --expires 7d"
+        f"  accredit grant --issuer PATH --agent {tmp_path}/agent.key.pub --scope email:send"
+        f""" --constraint '{terms}"type":"dev.accredit.call"}}' --rate 5/1h --expires 1h"""
         f" --out {tmp_path}/email-send.json",
         f"Then add --delegation {tmp_path}/email-send.json to the arguments of `accredit connect`.",
     ]
@@ -52,14 +76,57 @@ def test_the_command_does_what_it_says(trust: Trust, tmp_path: Path) -> None:
     folder = tmp_path / "a folder's name"
     folder.mkdir()
     files = agent_files(folder, trust, "email:read")
-    presenter = ProofPresenter(files.key, [files.delegation])
-    text = told(presenter, "ratify_scope_denied", required_scope="custom:$(deploy)", target="deploy")
+    presenter = held(files.key, files.delegation)
+    text = told(presenter, "ratify_scope_denied", required_scope="custom:$(deploy)", called="$(deploy) 'it'")
     write_key(tmp_path / "boss.key", trust.owner)
     (line,) = [line for line in text.splitlines() if line.startswith("  accredit grant")]
     words = [str(tmp_path / "boss.key") if word == "PATH" else word for word in shlex.split(line)]
     assert CliRunner().invoke(app, words[1:], standalone_mode=False).exit_code == 0
     new = ProofPresenter(files.key, [files.delegation, folder / "custom-deploy.json"])
     assert new.granted == {"email:read", "custom:$(deploy)"}
+    (rate, call) = new.chain_for("custom:$(deploy)")[0].constraints
+    assert call == CallTerms(gateway=GATEWAY, method="tools/call", target=("$(deploy) 'it'",)).constraint()
+    assert rate == MaxRate(5, 3600)
+
+
+@pytest.mark.parametrize(
+    "scope",
+    ["identity:delegate", "identity:prove", "email:*", "*", "comms:*", *sorted(SENSITIVE_SCOPES)],
+)
+def test_a_server_has_no_grant_suggested_of_what_lets_an_agent_delegate__nor_of_what_is_sensitive(
+    scope: str, trust: Trust, tmp_path: Path
+) -> None:
+    files = agent_files(tmp_path, trust, "email:read")
+    for presenter in (held(files.key, files.delegation), None):
+        for error, code in (("ratify_scope_denied", -31003), ("missing_ratify_proof", -31001)):
+            assert not granted_by(told(presenter, error, code, required_scope=scope))
+
+
+@pytest.mark.parametrize("called", [None, 7, "", "a<b", "\x1b[31m", "\u202e", "s" * 2_000, "\ud800"])
+def test_nor_of_what_can_not_be_bound_to_a_call__or_to_a_gateway(called: object, trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust, "email:read")
+    named, nobody = held(files.key, files.delegation), ProofPresenter(files.key, [files.delegation])
+    assert not granted_by(told(named, "ratify_scope_denied", required_scope="email:send", called=called))
+    text = told(nobody, "ratify_scope_denied", required_scope="email:send")
+    assert not granted_by(text)
+    assert "a server says so that is not known" in text
+    assert "No command is suggested" in text
+    for id in ("", 7, None, called):
+        text = told(None, "missing_ratify_proof", -31001, required_scope="email:send", _meta={"ratify_verifier": id})
+        assert not granted_by(text)
+
+
+def test_what_is_suggested_is_good_at_no_other_gateway_and_for_nothing_else(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust, "email:read")
+    words = granted_by(told(held(files.key, files.delegation), "ratify_scope_denied", required_scope="email:send"))
+    write_key(tmp_path / "boss.key", trust.owner)
+    words[words.index("PATH")] = str(tmp_path / "boss.key")
+    assert CliRunner().invoke(app, words[1:], standalone_mode=False).exit_code == 0
+    (_, call) = ProofPresenter(files.key, [tmp_path / "email-send.json"]).chain_for("email:send")[0].constraints
+    assert isinstance(call, Extension)
+    for name, gateway, good in (("send_email", GATEWAY, True), ("send_email", "x", False), ("pay", GATEWAY, False)):
+        facts = CallFacts(verifier_id=gateway, method="tools/call", target=name, arguments={}, params_digest=bytes)
+        assert is_for_call(call, facts) is good
 
 
 def test_who_has_no_key_yet_is_told_to_make_one() -> None:
@@ -99,7 +166,7 @@ def test_the_advice_after_a_constraint_names_what_to_change_and_keeps_all_other_
     granted = DelegationFile(trust.chain("payments:send", constraints=limits))
     (tmp_path / "delegation.json").write_bytes(granted.encode())
     write_key(tmp_path / "agent.key", trust.agent)
-    presenter = ProofPresenter(tmp_path / "agent.key", [tmp_path / "delegation.json"])
+    presenter = held(tmp_path / "agent.key", tmp_path / "delegation.json")
     reason = "constraint_denied: cert 0: constraint[0] (max_amount): amount 250.00 EUR exceeds max 100.00 EUR"
     text = told(presenter, "ratify_constraint_denied", required_scope="payments:send", reason=reason)
     (line,) = [line for line in text.splitlines() if line.startswith("  accredit grant")]
@@ -110,14 +177,15 @@ def test_the_advice_after_a_constraint_names_what_to_change_and_keeps_all_other_
     words = [given.get(word, word) for word in shlex.split(line)]
     assert CliRunner().invoke(app, words[1:], standalone_mode=False).exit_code == 0
     (new,) = ProofPresenter(tmp_path / "agent.key", [tmp_path / "payments-send.json"]).chains_for("payments:send")
-    assert set(new[0].constraints) == {MaxAmount("EUR", 300), MaxRate(10, 3600)}
+    limits = [each for each in new[0].constraints if not isinstance(each, Extension)]
+    assert set(limits) == {MaxAmount("EUR", 300), MaxRate(10, 3600)}
 
 
 def test_where_a_fact_is_unknown_the_advice_is_the_catalog_or_a_delegation_without_the_constraint(
     trust: Trust, tmp_path: Path
 ) -> None:
     chain = trust.chain("payments:send", constraints=(MaxAmount("EUR", 100), MaxRate(10, 3600)))
-    presenter = ProofPresenter(SigningKey(trust.agent.public(), trust.agent.signer()), [chain])
+    presenter = held(SigningKey(trust.agent.public(), trust.agent.signer()), chain)
     reason = "constraint_unverifiable: cert 0: constraint[0] (max_amount): no requested amount in context"
     text = told(presenter, "ratify_constraint_unverifiable", required_scope="payments:send", reason=reason)
     assert "`facts` in the tool's table" in text
@@ -146,9 +214,9 @@ def test_a_gateways_words_are_bounded_and_steer_no_terminal() -> None:
 def test_a_long_reason_is_told_to_its_end__up_to_a_bound() -> None:
     reason = f"constraint_denied: cert 0: constraint[0] (resource_path): {'/a' * 80} is not below /b"
     refusal = ProofRefused({"error": "ratify_constraint_denied"}, f"ratify_constraint_denied: {reason}")
-    assert f"Not allowed: {reason} (ratify_constraint_denied)." in explained(refusal, None)
+    assert f"Not allowed: {reason} (ratify_constraint_denied)." in explained(refusal, Caller(None), "tools/call", "x")
     endless = ProofRefused({"error": "ratify_invalid"}, "\x1b" + "r" * 100_000)
-    told = explained(endless, None)
+    told = explained(endless, Caller(None), "tools/call", "x")
     assert told == f"Not allowed: ?{'r' * (MAX_TOLD_REASON_CHARS - 1)} (ratify_invalid)."
 
 
@@ -163,7 +231,7 @@ def test_other_errors_are_no_refusals(code: int, data: Any) -> None:
 def test_a_host_never_gets_a_challenge() -> None:
     data = {**SCOPE_DENIED, "_meta": {"ratify_challenge": {"challenge": "c2VjcmV0"}}}
     assert public_data(data) == SCOPE_DENIED
-    assert "c2VjcmV0" not in explained(ProofRefused(data, "m", -31002), None)
+    assert "c2VjcmV0" not in explained(ProofRefused(data, "m", -31002), Caller(None), "tools/call", "x")
 
 
 def test_a_tool_that_is_not_covered_says_so_before_its_own_words() -> None:

@@ -26,10 +26,10 @@ from accredit.cli.actions.output import print_json, tell
 from accredit.cli.actions.tool_arguments import json_object, typed
 from accredit.cli.actions.wording import several
 from accredit.cli.asking.server import first_of
-from accredit.cli.reaching import Reach
+from accredit.cli.reaching import Reach, endpoint_of
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.http import NOT_REACHED
-from accredit.client.refusals import explained
+from accredit.client.refusals import Caller, explained
 from accredit.errors import (
     AccreditError,
     ConfigurationError,
@@ -87,7 +87,7 @@ def call_tool(request: Request, *, as_json: bool) -> int:
     try:
         outcome = asyncio.run(_called(request, given))
     except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
-        outcome = _trouble(first_of(error), None, request.url)
+        outcome = _trouble(first_of(error), request, None)
     if isinstance(outcome, _Trouble):
         _tell(outcome)
         return _NEGATIVE
@@ -116,7 +116,7 @@ async def _called(request: Request, given: dict[str, object]) -> CallToolResult 
                 return _unknown(request.tool, tools)
             return await client.call_tool(tool.name, typed(tool.name, request.args, given, tool.input_schema))
         except Exception as error:  # here the presenter is known, which the advice is about
-            return _trouble(first_of(error), presenter, request.url)
+            return _trouble(first_of(error), request, presenter)
 
 
 async def _tools(client: AccreditedClient) -> dict[str, Tool]:
@@ -138,20 +138,22 @@ def _unknown(name: str, tools: Iterable[str]) -> _Trouble:
     return _Trouble(f"no tool {name} is listed", (f"{hint}listed are: {listed}; {_NOT_LISTED}",))
 
 
-def _trouble(error: BaseException, presenter: ProofPresenter | None, url: str | None) -> _Trouble:
+def _trouble(error: BaseException, request: Request, presenter: ProofPresenter | None) -> _Trouble:
     """Return what went wrong, in words. Raises `ConfigurationError` as it is: the command line is wrong then."""
     match error:
         case ConfigurationError():
             raise error
         case ProofRefused():
-            what, *remedy = explained(error, presenter, "accredit call").splitlines()
+            endpoint = "" if request.url is None else endpoint_of(request.url, request.server)
+            caller = Caller(presenter, endpoint, "accredit call")
+            what, *remedy = explained(error, caller, "tools/call", request.tool).splitlines()
             return _Trouble(what, tuple(remedy) or (_REFUSED,))
         case MCPError():
             data = error.error.data
             detail = f": {excerpt(data, MAX_TOLD_REASON_CHARS)}" if isinstance(data, str) else ""
             what = excerpt(error.error.message, MAX_TOLD_REASON_CHARS)
-            if url is not None and detail.endswith(NOT_REACHED):
-                return _Trouble(f"{what}{detail}", (how_to_start(url, os.environ),))
+            if request.url is not None and detail.endswith(NOT_REACHED):
+                return _Trouble(f"{what}{detail}", (how_to_start(request.url, os.environ),))
             return _Trouble(f"{what}{detail}", (_NOT_THERE if what.startswith("Not found: ") else _REFUSED,))
         case RequestTimeout():
             return _Trouble(str(error), ("give it more time with --timeout",))
