@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.world.logs import Log
 from tests.world.records import DENY, OK, decided, gateway
+from tests.world.thief import Thief
 
 from accredit.console.log_pages import LogPages
 from accredit.errors import DeskError
@@ -70,6 +71,19 @@ FORGED = (
     " AS BLOB), zeroblob(64), ml_dsa_65, digest, members FROM log_entries"
     " WHERE CAST(payload AS TEXT) LIKE '%quick%' AND CAST(payload AS TEXT) LIKE '%verdict%'"
 )
+
+
+def test_a_call_that_somebody_filed_with_what_is_no_record_hides_no_call(
+    tmp_path: Path, pages: LogPages, calls: dict[str, str]
+) -> None:
+    thief = Thief(tmp_path / "log.db")
+    ((writer, key),) = thief.run("SELECT w.name, k.id FROM log_writers w, log_keys k")
+    thief.add_entry(str(writer), 77, b"garbage", str(key))
+    thief.open("dd" * 16, str(writer), str(writer), 77)
+    listed = {each["call"]: each["outcome"] for each in asyncio.run(pages.calls("", None))["calls"]}
+    assert set(listed) >= set(calls.values())
+    assert listed[calls["open"]] == "open"
+    assert asyncio.run(pages.rate(""))["whole"]
 
 
 @pytest.mark.holds("console/log_pages", 1, 2)
