@@ -985,11 +985,16 @@ scopes; what matters about a constraint stands at the end."""
 MAX_TOLD_URL_CHARS = 200
 """Characters of a gateway's URL that a person is shown: enough to distinguish URLs, and two fit into a refusal."""
 
-MAX_ANSWER_BYTES = 104_857_600
-"""Bytes of a gateway's answer that a client reads: as many as a gateway forwards."""
+MAX_ANSWER_BYTES = 4_194_304
+"""Bytes of a server's message that a client reads: an answer, a server-sent event, a line. The SDK holds it some six
+times on its way, at four bytes a character where one of them is rare: 100 MiB. Images have some millions."""
 
-MAX_ANSWER_EVENT_BYTES = 16_777_216
-"""Bytes of one server-sent event of a gateway that a client reads: the same."""
+MAX_ANSWER_VALUES = 16_384
+"""Values of such a message, at any depth. Of each that is not what it should be the SDK makes five errors, of some 900
+bytes each: 75 MiB. Three hundred tools with large schemas have as many."""
+
+MAX_HOST_LINE_BYTES = 16_777_216
+"""Bytes of a host's message that `accredit connect` reads."""
 
 MAX_REFUSAL_BYTES = 1_048_576
 """Bytes of an HTTP error's body that a client reads: a gateway's has a line or two."""

@@ -304,14 +304,14 @@ def test_a_result_is_not_lost_because_the_tools_cannot_be_listed(tools: object) 
     assert len(server.calls) == 1
 
 
-def test_structured_content_is_held_against_the_schema() -> None:
-    schema = {"type": "object", "properties": {"size": {"type": "integer"}}}
+def test_a_schema_of_the_servers_runs_nowhere__one_pattern_held_the_client_up_past_its_timeouts() -> None:
+    schema = {"type": "object", "properties": {"size": {"type": "string", "pattern": "^(a+)+$"}}}
     tools = [{"name": "deploy", "inputSchema": {"type": "object"}, "outputSchema": schema}]
-    server = RoundsServer([{**FINAL, "structuredContent": {"size": "big"}}], tools=tools)
+    server = RoundsServer([{**FINAL, "structuredContent": {"size": "a" * 100 + "!"}}], tools=tools)
 
     async def calls(client: AccreditedClient) -> None:
-        with pytest.raises(RuntimeError, match="structured content"):
-            await client.call_tool("deploy")
+        await client.list_tools()
+        assert (await client.call_tool("deploy")).structured_content == {"size": "a" * 100 + "!"}
 
     play(server, calls)
 

@@ -56,7 +56,7 @@ from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION, TARGET_MEMBER
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.result_types import COMPLETE, declared_extensions, is_result_type
-from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_ANSWER_EVENT_BYTES, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
+from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_HOST_LINE_BYTES, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
 from accredit.refusals import DENIED
 
 _log = logging.getLogger("accredit.client")
@@ -218,7 +218,7 @@ class _Connection:
                 self._settle(id)
 
     async def _from_host(self) -> None:
-        splitter = LineSplitter(MAX_ANSWER_EVENT_BYTES)
+        splitter = LineSplitter(MAX_HOST_LINE_BYTES)
         chunk = b"-"
         while chunk:
             chunk = await self._host.read()

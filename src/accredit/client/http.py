@@ -7,7 +7,8 @@ The SDK's transport ends with everything in it when a connection breaks. So what
 2. A body that breaks off ends its own request only.
 3. A 401 or 403 that asks for a token says so in the words of a refusal (docs/reference/refusals.md).
 4. A session that the gateway does not know (404; 400 from older servers, in words) is `SESSION_LOST`.
-5. An answer that is too long is an error as well. A stream may be long, but none of its events.
+5. An answer that is too long is an error as well. A stream may be long, but none of its events. None may be
+   compressed: we ask for `identity`.
 
 The session id of the legacy era is noted: proofs are bound to it. In the stateless era none is sent, and none is heard.
 """
@@ -72,8 +73,21 @@ class GatewayHttp(httpx2.AsyncClient):
         self._on_trouble = on_trouble
         self._on_lost = on_lost
 
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
         """Send a request. Never raises for the network."""
+        response = await self._answer(request, **options)
+        if not stream:
+            try:
+                await response.aread()
+            except httpx2.StreamError as error:
+                return self._unavailable(request, 502, excerpt(str(error)))
+            finally:
+                await response.aclose()
+        return response
+
+    async def _answer(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request; what is returned has bounds, and is not read yet."""
+        request.headers["accept-encoding"] = "identity"
         in_stateless_era = is_modern(request.headers.get(_VERSION_HEADER, ""))
         if in_stateless_era:  # where nothing names a session
             for name in (_SESSION_HEADER, "last-event-id"):
@@ -82,7 +96,7 @@ class GatewayHttp(httpx2.AsyncClient):
             times = cast("dict[str, float]", request.extensions.get("timeout", {}))
             request.extensions = {**request.extensions, "timeout": {**times, "read": MCP_DEFAULT_SSE_READ_TIMEOUT}}
         try:
-            response = await super().send(request, **options)
+            response = await super().send(request, stream=True, **options)
         except httpx2.TimeoutException:
             return self._unavailable(request, 504, "did not answer in time")
         except httpx2.RequestError as error:
@@ -92,7 +106,11 @@ class GatewayHttp(httpx2.AsyncClient):
         self.has_no_endpoint = False
         if not in_stateless_era:
             self.session_id = response.headers.get(_SESSION_HEADER, self.session_id)
-        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        if _is_coded(response):
+            await response.aclose()
+            return self._unavailable(request, 502, "answers in a compressed form that it was not asked for")
+        response.encoding = "utf-8"  # which JSON and event streams are, whatever charset the answer names
+        is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         response.stream = _Fenced(response.stream, None if is_stream else MAX_ANSWER_BYTES)
         return response
 
@@ -164,6 +182,9 @@ class _Fenced(httpx2.AsyncByteStream):
 async def _body(response: httpx2.Response) -> bytes:
     """Return the body of a refusal, up to its bound, or until it breaks off."""
     body = bytearray()
+    if _is_coded(response):
+        await response.aclose()
+        return b""
     try:
         async for piece in response.aiter_bytes():
             body += piece
@@ -174,6 +195,11 @@ async def _body(response: httpx2.Response) -> bytes:
     finally:
         await response.aclose()
     return bytes(body)
+
+
+def _is_coded(response: httpx2.Response) -> bool:
+    """Return whether a body has to be decoded: 700 bytes can become 400 MiB at one go."""
+    return response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
 
 
 def _error_in(body: bytes) -> dict[str, object]:

@@ -5,21 +5,37 @@ transport; and no public place between the wire and its models. Each of these is
 the SDK that changes one affects only this file, and its test, which says what is missing.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 from mcp.client._transport import ReadStream, Transport, TransportStreams, WriteStream
+from mcp.client.stdio import (
+    _create_platform_compatible_process as open_child,  # pyright: ignore[reportPrivateUsage]
+)
+from mcp.client.stdio import (
+    _drain_stdout as drain_child,  # pyright: ignore[reportPrivateUsage]
+)
+from mcp.client.stdio import (
+    _stop_server_process as stop_child,  # pyright: ignore[reportPrivateUsage]
+)
+from mcp.client.stdio import (
+    get_default_environment,
+)
 from mcp.client.streamable_http import StreamableHTTPTransport
 from mcp.shared._context_streams import ContextReceiveStream, ContextSendStream, create_context_streams
 from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT, sse_within_origin
 from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.message import SessionMessage
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, RequestId
 
 from accredit.base.deferred import Deferred
-from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
+from accredit.errors import FrameError
+from accredit.jsonrpc.arrays import check_values
+from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MAX_ANSWER_BYTES, MAX_ANSWER_VALUES
 
 if TYPE_CHECKING:
     from mcp.client import ClientSession, _memory
@@ -38,11 +54,16 @@ __all__ = [
     "Transport",
     "TransportStreams",
     "WriteStream",
+    "check_message",
     "create_context_streams",
+    "drain_child",
+    "get_default_environment",
     "in_memory",
+    "open_child",
     "open_to_the_end",
     "read_results_with",
     "sse_within_origin",
+    "stop_child",
 ]
 
 Incoming = SessionMessage | Exception
@@ -52,9 +73,52 @@ BROKEN = (httpx2.HTTPError, httpx2.StreamError, httpx2.SSEError)
 """What is raised by a stream that can't be opened, or breaks off."""
 
 
+async def check_message(text: str | bytes) -> None:
+    """Count a server's message before the SDK reads it. Raises `FrameError` for one that is too long, or has too many
+    values.
+
+    The SDK makes an object of each value, more than once and at one go: 3 bytes of a message become 100 of memory.
+    """
+    if len(text) > MAX_ANSWER_BYTES:
+        raise FrameError(f"a message of more than {MAX_ANSWER_BYTES} bytes", bound=True)
+    for _ in check_values(text.encode() if isinstance(text, str) else text, "a message", MAX_ANSWER_VALUES):
+        await anyio.lowlevel.checkpoint()  # others have their turn
+
+
 class Streamable(StreamableHTTPTransport):
-    """The SDK's transport, except that its long-lived stream is reopened for as long as the session lives: the SDK
-    gives up after two failures."""
+    """The SDK's transport, except that messages are counted first (`check_message`), and that its long-lived
+    stream is reopened for as long as the session lives: the SDK gives up after two failures."""
+
+    async def _handle_json_response(
+        self,
+        response: httpx2.Response,
+        read_stream_writer: ContextSendStream[Incoming],
+        *,
+        request_id: RequestId,
+    ) -> None:
+        try:
+            await check_message(await response.aread())
+        except (FrameError, httpx2.StreamError) as error:
+            await read_stream_writer.send(_failed(request_id, f"Failed to parse JSON response: {error}"))
+        else:
+            await super()._handle_json_response(response, read_stream_writer, request_id=request_id)
+
+    async def _handle_sse_event(
+        self,
+        sse: httpx2.ServerSentEvent,
+        read_stream_writer: ContextSendStream[Incoming],
+        original_request_id: RequestId | None = None,
+        resumption_callback: Callable[[str], Awaitable[None]] | None = None,
+    ) -> bool:
+        try:
+            await check_message(sse.data)
+        except FrameError as error:
+            if original_request_id is None:
+                await read_stream_writer.send(error)
+                return False
+            await read_stream_writer.send(_failed(original_request_id, f"Failed to parse SSE message: {error}"))
+            return True
+        return await super()._handle_sse_event(sse, read_stream_writer, original_request_id, resumption_callback)
 
     async def handle_get_stream(
         self, client: httpx2.AsyncClient, read_stream_writer: ContextSendStream[Incoming]
@@ -99,6 +163,10 @@ def read_results_with(session: "ClientSession", reading: Callable[[Dispatcher[An
     """Put a dispatcher around a session's own, to read what came on the wire before the SDK's models judge it."""
     inner = session._dispatcher  # pyright: ignore[reportPrivateUsage]
     session._dispatcher = reading(inner)  # pyright: ignore[reportPrivateUsage]
+
+
+def _failed(id: RequestId, message: str) -> SessionMessage:
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=PARSE_ERROR, message=message)))
 
 
 async def _nothing() -> AsyncIterator[Any]:

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.stdio import stdio_client
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.dispatcher import ProgressFnT
@@ -38,6 +37,7 @@ from accredit.client.proving import Prover
 from accredit.client.refusals import refusal_of
 from accredit.client.rounds import InputHandler, run_leg, run_rounds
 from accredit.client.sdk import Transport, in_memory
+from accredit.client.stdio import over_stdio
 from accredit.client.streams import ProvingTransport
 from accredit.errors import UnsupportedResultType
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
@@ -251,7 +251,7 @@ class AccreditedClient:
 def _transport(target: _Local, presenter: ProofPresenter | None, token: str, name: str) -> Transport:
     prover = Prover(presenter, name) if presenter is not None else None
     if isinstance(target, StdioServerParameters):
-        inner: Transport = stdio_client(target)
+        inner: Transport = over_stdio(target)
     elif isinstance(target, Server | MCPServer):
         inner = in_memory(target)
     else:

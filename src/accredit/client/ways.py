@@ -26,12 +26,14 @@ from accredit.client.sdk import (
     Streamable,
     TransportStreams,
     WriteStream,
+    check_message,
     create_context_streams,
     open_to_the_end,
     sse_within_origin,
 )
+from accredit.errors import FrameError
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
-from accredit.limits import CONNECT_SECONDS, MAX_ANSWER_EVENT_BYTES, STOP_GRACE_SECONDS
+from accredit.limits import CONNECT_SECONDS, MAX_ANSWER_BYTES, STOP_GRACE_SECONDS
 
 
 class NoEventStream(Exception):
@@ -41,7 +43,7 @@ class NoEventStream(Exception):
 @asynccontextmanager
 async def over_http(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStreams]:
     """Open streamable HTTP over this connection, which is closed at the end."""
-    transport = Streamable(url, max_sse_event_size=MAX_ANSWER_EVENT_BYTES)
+    transport = Streamable(url, max_sse_event_size=MAX_ANSWER_BYTES)
     to_reader, read = open_to_the_end()
     write, to_write = create_context_streams[SessionMessage](0)
     posted, ending = anyio.Event(), anyio.Event()
@@ -76,16 +78,18 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
     to_reader, read = create_context_streams[Incoming](0)
     write, to_write = create_context_streams[SessionMessage](0)
     posted = anyio.Event()
-    async with http, sse_within_origin(http, url, max_event_size=MAX_ANSWER_EVENT_BYTES) as source:
+    async with http, sse_within_origin(http, url, max_event_size=MAX_ANSWER_BYTES) as source:
         events = aiter(source)
         endpoint = await _endpoint(url, source, events)
         http.is_session = True
 
         async def hear() -> None:
             async with to_reader:
-                with suppress(*BROKEN, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                # What is too much ends the stream: nobody would learn otherwise that his answer does not come.
+                with suppress(*BROKEN, FrameError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     async for event in events:
                         if event.event == "message" and event.data:
+                            await check_message(event.data)
                             await to_reader.send(_read(event.data))
 
         async def say(item: SessionMessage) -> None:

@@ -56,6 +56,21 @@ def check_count(array: Raw, what: str, most: int = MAX_LISTED_ITEMS) -> Steps[No
         raise FrameError(f"{what} has more than {most} elements", bound=True)
 
 
+def check_values(text: bytes, what: str, most: int) -> Steps[None]:
+    """Refuse a text with more than `most` values at all levels together, in steps; whether it is JSON or not. Raises
+    `FrameError`."""
+    if text.count(_COMMA) + text.count(b"[") + text.count(b"{") < most:
+        return
+    yield
+    found = 1
+    for part in outside_strings(text, LIST_STRUCTURE):
+        # Every value but the first one of a text comes after a comma, or is the first in brackets.
+        found += part.count(_COMMA) + part.count(b"[") + part.count(b"{")
+        if found > most:
+            raise FrameError(f"{what} has more than {most} values", bound=True)
+        yield
+
+
 class RewrittenArray:
     """The response that has another array in its result under `name`, written element by element. `message` and
     `result` are the members of both; `most` is how many bytes the response may come to have."""

@@ -17,6 +17,12 @@ from accredit.client import sdk
 
 PRIVATE = {
     "mcp.client._memory": ("InMemoryTransport",),
+    "mcp.client.stdio": (
+        "_create_platform_compatible_process",
+        "_drain_stdout",
+        "_stop_server_process",
+        "get_default_environment",
+    ),
     "mcp.client._transport": ("ReadStream", "Transport", "TransportStreams", "WriteStream"),
     "mcp.shared._context_streams": ("ContextReceiveStream", "ContextSendStream", "create_context_streams"),
     "mcp.shared._httpx_utils": ("MCP_DEFAULT_SSE_READ_TIMEOUT", "MCP_DEFAULT_TIMEOUT", "sse_within_origin"),
@@ -28,6 +34,7 @@ METHODS = {
     ],
     "terminate_session": ["self", "client"],
     "_prepare_headers": ["self"],
+    "_handle_json_response": ["self", "response", "read_stream_writer", "request_id"],
     "_handle_sse_event": [
         "self", "sse", "read_stream_writer", "original_request_id", "resumption_callback",
     ],

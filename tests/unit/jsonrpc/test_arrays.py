@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from accredit.errors import FrameError
-from accredit.jsonrpc.arrays import RewrittenArray, elements
+from accredit.jsonrpc.arrays import RewrittenArray, check_values, elements
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.jsonrpc.long_text import at_one_go
 
@@ -96,3 +96,23 @@ def test_what_it_becomes_is_bounded() -> None:
     with pytest.raises(FrameError) as found:
         edited.add(Raw(b"1" * 40))
     assert found.value.bound
+
+
+def count(value: object) -> int:
+    inner = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+    return 1 + sum(map(count, inner))
+
+
+@given(VALUES, st.integers(1, 12))
+def test_a_text_passes_if_its_values_are_not_too_many__at_all_levels_together(value: object, most: int) -> None:
+    text = json.dumps(value).encode()
+    empty = text.count(b"[]") + text.count(b"{}")  # which count as if there were a value in them
+    if count(value) > most:
+        with pytest.raises(FrameError, match=f"a message has more than {most} values"):
+            at_one_go(check_values(text, "a message", most))
+    elif count(value) + empty <= most:
+        at_one_go(check_values(text, "a message", most))
+
+
+def test_commas_and_brackets_in_strings_are_no_values() -> None:
+    at_one_go(check_values(json.dumps({"text": '[{,\\"' * 100}).encode(), "a message", 2))

@@ -1,12 +1,12 @@
 """What `accredit call` runs: finds the tool, types the arguments, calls, and prints. I/O: stdin, stdout, stderr.
 
-What a tool says goes to stdout as it is; on a terminal it can't steer it. What went wrong goes to stderr in two lines.
+What a tool says goes to stdout, and can't steer the terminal on which it ends up, through a pipe or not; `--json` has
+each character of it. What went wrong goes to stderr in two lines.
 """
 
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
@@ -175,7 +175,7 @@ def _tell(trouble: _Trouble) -> None:
 def _print(result: CallToolResult) -> None:
     texts = [each.text for each in result.content if isinstance(each, TextContent)]
     for text in texts:
-        typer.echo("\n".join(map(one_line, text.splitlines())) if sys.stdout.isatty() else text)
+        typer.echo("\n".join(map(one_line, text.splitlines())))
     others = len(result.content) - len(texts)
     if others:
         tell(f"note: {several(others, 'part')} of the answer can't be shown as text; --json prints all of it")

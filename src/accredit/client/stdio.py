@@ -1,0 +1,106 @@
+"""A stdio server of ours, as a transport: the official SDK's, with bounds on what the server says. Starts a process.
+
+The SDK keeps a line for as long as it grows, and reads it whatever it holds. Here a line is counted first. One that is
+too long, or has too many values, is the answer to nothing: then the connection ends, and whoever waits is told so.
+"""
+
+import logging
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+from anyio.abc import ByteReceiveStream, ByteSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp import StdioServerParameters
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from accredit.client.sdk import (
+    Incoming,
+    TransportStreams,
+    check_message,
+    drain_child,
+    get_default_environment,
+    open_child,
+    stop_child,
+)
+from accredit.errors import FrameError
+from accredit.jsonrpc.lines import LineSplitter
+from accredit.limits import MAX_ANSWER_BYTES, STOP_GRACE_SECONDS
+
+_log = logging.getLogger("accredit.client")
+
+_GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+
+
+@asynccontextmanager
+async def over_stdio(server: StdioServerParameters) -> AsyncGenerator[TransportStreams]:
+    """Start the server, and stop it at the end. Raises `OSError` if it can't be started."""
+    environment = get_default_environment() | (server.env or {})
+    child = await open_child(server.command, server.args, environment, sys.stderr, server.cwd)
+    assert child.stdin is not None  # noqa: S101 - the SDK opens pipes
+    assert child.stdout is not None  # noqa: S101
+    # Between the start and the group nothing is awaited: who is cancelled there would leave a process.
+    to_reader, read = anyio.create_memory_object_stream[Incoming]()
+    write, to_write = anyio.create_memory_object_stream[SessionMessage]()
+    written = anyio.Event()
+
+    async def hear(output: ByteReceiveStream) -> None:
+        async with to_reader:
+            await _hear(output, server, to_reader)
+        await drain_child(child)  # else it might wait for us to read, and never end
+
+    async def say(input: ByteSendStream) -> None:
+        try:
+            await _say(input, server, to_write)
+        except _GONE:
+            await to_reader.aclose()
+        written.set()
+
+    async with read, write, to_write, anyio.create_task_group() as tasks:
+        tasks.start_soon(hear, child.stdout)
+        tasks.start_soon(say, child.stdin)
+        try:
+            yield read, write
+        finally:
+            with anyio.CancelScope(shield=True):
+                read.close()
+                write.close()
+                with anyio.move_on_after(STOP_GRACE_SECONDS):
+                    await written.wait()
+                await stop_child(child)
+            tasks.cancel_scope.cancel()
+
+
+async def _hear(
+    output: ByteReceiveStream, server: StdioServerParameters, to_reader: MemoryObjectSendStream[Incoming]
+) -> None:
+    splitter = LineSplitter(MAX_ANSWER_BYTES)
+    with suppress(*_GONE):
+        while True:
+            for line in splitter.feed(await output.receive()):
+                try:
+                    if isinstance(line, FrameError):
+                        raise line
+                    await check_message(line)
+                except FrameError as error:
+                    _log.warning("the server's output is not read any further: %s", error.detail)
+                    return
+                await to_reader.send(_read(line, server))
+
+
+async def _say(
+    input: ByteSendStream, server: StdioServerParameters, to_write: MemoryObjectReceiveStream[SessionMessage]
+) -> None:
+    async for item in to_write:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
+        await input.send(text.encode(server.encoding, server.encoding_error_handler))
+
+
+def _read(line: bytes, server: StdioServerParameters) -> Incoming:
+    try:
+        text = line.decode(server.encoding, server.encoding_error_handler)
+        return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+    except ValueError as error:
+        return error
