@@ -183,6 +183,26 @@ def test_calls_that_do_not_verify_keep_no_good_one_from_being_closed(path: Path)
     assert sorted(closed) == sorted(each.call.id for each in calls)
 
 
+def test_records_that_somebody_piles_up_of_one_call_keep_no_other_from_being_closed(path: Path) -> None:
+    async def main() -> list[CallDecision]:
+        dead = Log(path)
+        calls = [await dead.call(None) for _ in range(3)]
+        name = str(dead.records.writer)
+        await dead.die()
+        thief = Thief(path)
+        for number in range(60):
+            payload = decision_payload(calls[0], Place(writer=name, sequence=100 + number, previous=GENESIS), NOW_MS)
+            thief.add_entry(name, 100 + number, payload, SIGNER.id)
+        async with Log(path) as log:
+            await log.call()
+            await left_open(log)
+        return calls[1:]
+
+    calls = run(main())
+    closed = [call for call, status in outcomes(path) if status == "unknown"]
+    assert sorted(closed) == sorted(each.call.id for each in calls)
+
+
 def test_of_a_call_that_is_claimed_nothing_is_handed_on_but_what_was_signed(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as log, Log(path) as second:

@@ -110,13 +110,10 @@ class FileTables:
         """Return some of a writer's open calls."""
         return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} {_OF_WRITER}", (name, after, most))))
 
-    async def payloads_of(self, calls: Sequence[str], most: int) -> Sequence[bytes]:
+    async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
         """Return them by the index."""
-        found: list[bytes] = []
-        for call in calls:
-            rows = self._connection.execute(_OF_CALL, (key_range(call)[0], most - len(found)))
-            found += [payload for (payload,) in rows if isinstance(payload, bytes)]
-        return found
+        rows = self._connection.execute(_OF_CALL, (key_range(call)[0], most))
+        return [payload for (payload,) in rows if isinstance(payload, bytes)]
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
         """Return some of them."""

@@ -129,8 +129,8 @@ class LogTables(Protocol):
         """Return a writer's open calls after that one, in the order of their ids, at most so many."""
         ...
 
-    async def payloads_of(self, calls: Sequence[str], most: int) -> Sequence[bytes]:
-        """Return what is recorded of calls, wherever it lies: at most so many payloads, maybe some of others."""
+    async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
+        """Return what is recorded of a call, wherever it lies: at most so many payloads, maybe some of others."""
         ...
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:

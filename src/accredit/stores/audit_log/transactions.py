@@ -153,14 +153,11 @@ class Chain(NamedTuple):
                 judged[each.call] = self.author.check_open(each)
             except AttestationError as error:
                 judged[each.call] = str(error)
-        good = [call for call, decided in judged.items() if not isinstance(decided, str)]
-        most = RECORDS_OF_A_CALL * len(good)
-        payloads = await tables.payloads_of(good, most)
-        ended = ended_in(payloads)
-        for call in good:
-            if call in ended:
+        for call in [call for call, decided in judged.items() if not isinstance(decided, str)]:
+            payloads = await tables.payloads_of(call, RECORDS_OF_A_CALL)
+            if call in ended_in(payloads):
                 judged[call] = "what came of it is on record already"
-            elif len(payloads) >= most:
+            elif len(payloads) >= RECORDS_OF_A_CALL:
                 judged[call] = "more records name it than a call has"
         return judged
 

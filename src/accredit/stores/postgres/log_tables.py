@@ -70,7 +70,7 @@ SELECT d.name, d.writer, d.records, d.head, d.checkpointed, d.turn, d.over, {_SH
 LEFT JOIN LATERAL (
   SELECT * FROM ({" UNION ALL ".join(map(_LAST.format, (0, 1, 2)))}) AS last ORDER BY number DESC, kind DESC LIMIT 1
 ) AS e ON true LEFT JOIN log_keys k ON k.key = e.key WHERE d.name = $1"""
-_OF_CALL = f"SELECT payload FROM log_entries WHERE kind = 0 AND {CALL_KEY} = ANY($1::bytea[]) LIMIT $2"
+_OF_CALL = f"SELECT payload FROM log_entries WHERE kind = 0 AND {CALL_KEY} = $1::bytea LIMIT $2"
 _CLAIM = """
 WITH mine AS (SELECT writer FROM log_writers WHERE name = $1 AND NOT over FOR UPDATE)
 UPDATE log_open o SET writer = mine.writer FROM mine WHERE o.call = $2 AND o.resume = $3 RETURNING o.call"""
@@ -185,10 +185,9 @@ class DatabaseTables:
         """Return some of a writer's open calls."""
         return [_open(row) for row in await self.connection.fetch(_OPEN_CALLS, name, after, most)]
 
-    async def payloads_of(self, calls: Sequence[str], most: int) -> Sequence[bytes]:
+    async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
         """Return them by the index of each day: under which one lies somebody may have chosen."""
-        keys = [key_range(call)[0] for call in calls]
-        return [row[0] for row in await self.connection.fetch(_OF_CALL, keys, most)] if keys else []
+        return [row[0] for row in await self.connection.fetch(_OF_CALL, key_range(call)[0], most)]
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
         """Return some of them."""
