@@ -41,7 +41,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.sse import encode_event
-from accredit.limits import MAX_OPEN_REQUESTS
+from accredit.limits import EVENT_TIMES, MAX_OPEN_REQUESTS
 from accredit.telemetry import Meter, Operations
 
 SSE_PATH = "/sse"
@@ -119,6 +119,7 @@ class LegacySse(Intake[Exchange]):
 
         async with exchange.calls:
             with exchange.rooms.streams.held(exchange, yields=True), WhileConnected(exchange):
+                held = self._relay.answers.large.of(exchange, times=EVENT_TIMES)
                 answer = await self._send(exchange, b"", self._own_target, ANYWHERE)
                 try:
                     if answer.status >= 400:
@@ -138,9 +139,11 @@ class LegacySse(Intake[Exchange]):
                         learn=_nothing_to_learn,
                         idle_seconds=None,
                         endpoint=rewrite,
+                        held=held,
                     )
                     await self._relay.answers.standing.run(stream)
                 finally:
+                    held.leave()
                     self._sessions.pop(session, None)
                     for request in expected.open.values():
                         request.failed(UpstreamUnavailable("the stream has ended"))

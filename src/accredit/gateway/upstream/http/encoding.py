@@ -39,6 +39,11 @@ class Decoder(Protocol):
         """Raise `AnswerError` if the body is incomplete."""
         ...
 
+    @property
+    def window(self) -> int:
+        """How many bytes of what came out are kept, for what still comes to refer to; 0 where it is 32 KiB at most."""
+        ...
+
     def coding_of(self, raw: bytes) -> bytes:
         """Return the coding's name if the whole body, `raw`, has the one form of it that all decoders read alike, else
         b""."""
@@ -122,6 +127,8 @@ def _weight(parameters: bytes) -> float:
 class _Inflater:
     """Decodes gzip, with any number of members, or deflate, in zlib's frame as it should be, or without."""
 
+    window = 0
+
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
         self._members = 0
@@ -175,13 +182,20 @@ class _BrotliDecoder:
     def __init__(self) -> None:
         self._begun = False
         self._stream = brotli.Decompressor()
+        self._largest = self._decoded = 0
+
+    @property
+    def window(self) -> int:
+        return min(self._decoded, self._largest)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        self._begun = self._begun or bool(data)
+        if data and not self._begun:
+            self._begun, self._largest = True, _brotli_window(data[0])
         try:
             for start in range(0, len(data), _SLICE_BYTES):
                 piece = self._stream.process(data[start : start + _SLICE_BYTES], output_buffer_limit=_BROTLI_BYTES)
                 while piece:
+                    self._decoded += len(piece)
                     yield piece
                     piece = self._stream.process(b"", output_buffer_limit=_BROTLI_BYTES)
         except brotli.error:
@@ -193,3 +207,11 @@ class _BrotliDecoder:
 
     def coding_of(self, raw: bytes) -> bytes:
         return b"br" if raw else b""
+
+
+def _brotli_window(first: int) -> int:
+    """Return how many bytes a stream's window may have, by its first byte (RFC 7932 section 9.1): up to 16 MiB."""
+    if not first & 1:
+        return 1 << 16
+    high, low = first >> 1 & 7, first >> 4 & 7
+    return 1 << (17 + high if high or not low else 8 + low)

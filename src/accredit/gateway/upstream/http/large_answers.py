@@ -5,8 +5,8 @@
 2. There is `MAX_ANSWERS_BYTES` for all servers, and of several an equal part for each; two of the largest fit in any.
 3. An answer that finds none waits for `BODY_ROOM_SECONDS`, unread, and is then refused as one that is too large.
 4. What is held more than once counts as often: an event, as it came and as its data (`EVENT_TIMES`); a list that the
-   gateway asks for itself, until it was read (`ASKED_TIMES`). What would take more than its caller could ever have
-   takes all of that, and is alone.
+   gateway asks for itself, until it was read (`ASKED_TIMES`). What a stream holds beside its event counts once. What
+   would take more than its caller could ever have takes all of that, and is alone.
 """
 
 from accredit.errors import AnswerError, RequestError
@@ -55,11 +55,11 @@ class Held:
         self._places: list[Place] = []
         self._size = LARGE_ANSWER_BYTES
 
-    async def grow(self, size: int) -> None:
-        """Have room for so many bytes. Raises `AnswerError` (rule 3)."""
-        if size <= LARGE_ANSWER_BYTES:
+    async def grow(self, size: int, beside: int = 0) -> None:
+        """Have room for so many bytes, and for those `beside` them. Raises `AnswerError` (rule 3)."""
+        if size + beside <= LARGE_ANSWER_BYTES:
             return
-        size = min(size * self._times, LARGE_ANSWER_BYTES + self._room.most_of(self._reply))
+        size = min(size * self._times + beside, LARGE_ANSWER_BYTES + self._room.most_of(self._reply))
         if size <= self._size:
             return
         # All at once: of many that each hold a part and wait for the next, none would go on.
@@ -70,11 +70,12 @@ class Held:
         except RequestError:
             raise AnswerError("too many large answers of this server at once", bound=True) from None
 
-    async def fit(self, size: int) -> None:
-        """Have room for so many bytes, and none if they take none. Raises `AnswerError` (rule 3)."""
-        if size > LARGE_ANSWER_BYTES:
-            await self.grow(size)
-        elif self._places and size <= LARGE_ANSWER_BYTES:
+    async def fit(self, size: int, beside: int = 0) -> None:
+        """Have room for so many bytes, and for those `beside` them; none if they take none. Raises `AnswerError`
+        (rule 3)."""
+        if size + beside > LARGE_ANSWER_BYTES:
+            await self.grow(size, beside)
+        elif self._places:
             self.leave()
 
     def leave(self) -> None:

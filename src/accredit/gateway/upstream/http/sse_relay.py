@@ -179,7 +179,13 @@ class EventRelay:
                     await next_turn()
                 await self._relay(self._parser.feed(piece))
                 if self._room is not None:
-                    await self._room.fit(self._parser.size)
+                    await self._room.fit(self._parser.size, self._beside)
+
+    @property
+    def _beside(self) -> int:
+        """How many bytes are held beside the event: what waits for the head, and what the decoder keeps."""
+        waiting = 0 if self._held is None else len(self._held)
+        return waiting if self._decoder is None else waiting + self._decoder.window
 
     async def _next_chunk(self) -> bytes | None:
         """Return the next bytes, b"" at the end, or None when the head or a comment is due. Raises

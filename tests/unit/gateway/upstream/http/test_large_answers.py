@@ -3,9 +3,10 @@
 import asyncio
 import gzip
 
+import brotli
 import pytest
 from tests.world.asgi import Told
-from tests.world.calls import STREAM_HEAD, chunk, event, http, post, response
+from tests.world.calls import STREAM_HEAD, chunk, event, http, initialize, log_message, post, response
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import RunningGateway, run
@@ -27,6 +28,22 @@ LARGE_KINDS = {
     "chunks": (STREAM_HEAD.replace(b"text/event-stream", b"application/json"), chunk(HALF)),
     "an event": (STREAM_HEAD, chunk(b"data: " + HALF)),
 }
+
+_COMMENTS = b":" + b"x" * (LARGE_ANSWER_BYTES // 2) + b"\n\n"
+_PACKED_HEAD = STREAM_HEAD[:-2] + b"Content-Encoding: br\r\n\r\n"
+
+
+def _packed(text: bytes) -> bytes:
+    encoder = brotli.Compressor(quality=5, lgwin=24)
+    return encoder.process(text) + encoder.flush()
+
+
+BESIDE_KINDS = {
+    "what waits for the response to initialize": ("initialize", (STREAM_HEAD, *[chunk(_COMMENTS)] * 7)),
+    "a window of Brotli": ("", (_PACKED_HEAD, chunk(_packed(event(log_message()) + _COMMENTS * 9)))),
+    "an event of HTTP+SSE": ("GET", (STREAM_HEAD, chunk(b"data: " + HALF))),
+}
+"""Who asks, and what the server says before it stands still."""
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +95,10 @@ def test_what_is_held_more_than_once_counts_as_often__and_takes_all_there_is_rat
         await event.fit(2 * LARGE_ANSWER_BYTES)
         assert large.room.taken == 3 * LARGE_ANSWER_BYTES
         event.leave()
+        await event.fit(LARGE_ANSWER_BYTES, LARGE_ANSWER_BYTES)
+        assert large.room.taken == 2 * LARGE_ANSWER_BYTES
+        await event.fit(0, LARGE_ANSWER_BYTES)
+        assert large.room.taken == 0
         await asked.grow(LIMIT)
         assert large.room.taken == 2 * LIMIT
         with pytest.raises(AnswerError):
@@ -118,6 +139,37 @@ def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_n
                 for client in clients:
                     await client.close()
                 await until(lambda: room.taken == 0)
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+@pytest.mark.parametrize("kind", BESIDE_KINDS)
+def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320_mib_by_it(kind: str) -> None:
+    method, sent = BESIDE_KINDS[kind]
+
+    async def stands_still(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(*sent)
+        await connection.peer_closed()
+
+    async def main() -> None:
+        async with RawServer(stands_still) as server:
+            app = create_app(settings(HttpUpstream(server.url)))
+            async with RunningGateway(app) as gateway:
+                clients = [RawClient(gateway.port) for _ in range(6)]
+                for client in clients:
+                    await client.__aenter__()
+                    if method == "GET":
+                        await client.ask("GET", "/sse", [("Accept", "text/event-stream")])
+                    else:
+                        posted = initialize() if method == "initialize" else post(Era.LEGACY)
+                        await client.ask("POST", "/mcp", posted.headers, posted.body)
+                await until(lambda: any(app.refused.values()))
+                assert 0 < room_of(app).taken <= 2 * LIMIT
+                for client in clients:
+                    await client.close()
+                await until(lambda: room_of(app).taken == 0)
 
     run(main())
 

@@ -294,3 +294,18 @@ def test_whatever_a_client_accepts_something_that_we_decode_is_asked_for(accepte
 )
 def test_a_body_is_decoded_in_steps__everybody_else_would_wait_for_its_end(packed: bytes, steps: int) -> None:
     assert sum(1 for _ in decode_answer(packed, b"gzip", 16 * DECODED_STEP_BYTES)) >= steps
+
+
+@pytest.mark.parametrize("bits", [10, 16, 17, 18, 22, 24])
+def test_what_a_decoder_keeps_of_what_came_out_is_known__a_stream_that_stands_still_would_keep_it_unseen(
+    bits: int,
+) -> None:
+    encoder = brotli.Compressor(quality=5, lgwin=bits)
+    decoder = open_decoder(b"br")
+    assert decoder is not None
+    assert decoder.window == 0
+    for size in (100, 20_000_000):
+        came = sum(map(len, decoder.feed(encoder.process(bytes(size)) + encoder.flush())))
+        assert came == size
+        assert decoder.window == (size if size == 100 else 1 << bits)
+    assert getattr(open_decoder(b"gzip"), "window", None) == 0
