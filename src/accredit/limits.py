@@ -1316,6 +1316,10 @@ MAX_MEDIA_RANGES = 32
 MAX_ROUNDS = 10
 """How often one call is repeated with input, by default. The official SDK has the same limit."""
 
+MAX_DIALOGS = 16
+"""A server's requests for input that are open at once, in a client. A call of the older era has as many in all as one
+with rounds could have: so many times its rounds."""
+
 LEG_SECONDS = 60.0
 """The time for one leg of a call, by default: what the gateway gives an upstream."""
 

@@ -12,7 +12,8 @@ Not checked: what else a result holds; that is the SDK's part. Nor is structured
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from types import CoroutineType
 from typing import Any, TypedDict, TypeVar
 
@@ -40,7 +41,7 @@ from pydantic import TypeAdapter
 from accredit.client.rounds import InputHandler, call_handler
 from accredit.client.sdk import read_results_with
 from accredit.jsonrpc.methods import MODERN_REVISIONS
-from accredit.limits import MAX_LIST_PAGES
+from accredit.limits import MAX_DIALOGS, MAX_LIST_PAGES
 from accredit.rounds import InputContext, is_input_required_result, read_input_required
 from accredit.rounds.results import Responses, check_result_type
 
@@ -154,7 +155,41 @@ class _Reading:
         await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
 
 
-def legacy_callback(handler: InputHandler | None, method: str) -> "Callable[..., CoroutineType[Any, Any, Any]] | None":
+class Dialogs:
+    """How many of a server's own requests are answered: at once, and in all while calls are open. `rounds` is how many
+    one call may have."""
+
+    def __init__(self, rounds: int) -> None:
+        self._most = MAX_DIALOGS * max(rounds, 1)
+        self._open = self._asked = self._calls = 0
+
+    @contextmanager
+    def call(self) -> Generator[None]:
+        """Say that a call is open meanwhile."""
+        if not self._calls:
+            self._asked = 0
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+
+    @contextmanager
+    def one(self) -> Generator[None]:
+        """Count one that is open meanwhile. Raises `MCPError` for one too many."""
+        if self._open >= MAX_DIALOGS or self._asked >= self._most * max(self._calls, 1):
+            raise MCPError(INTERNAL_ERROR, "Too many requests for input")
+        self._open += 1
+        self._asked += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+
+
+def legacy_callback(
+    handler: InputHandler | None, method: str, dialogs: Dialogs
+) -> "Callable[..., CoroutineType[Any, Any, Any]] | None":
     """Return a handler in the form that the SDK's session calls for the server's own requests (rule 3).
 
     The context's key is the request's id. An `MCPError` raised by the handler is its answer to the server.
@@ -165,7 +200,8 @@ def legacy_callback(handler: InputHandler | None, method: str) -> "Callable[...,
     async def answer(context: ClientRequestContext, params: Any = None) -> Any:
         entry = InputContext(str(context.request_id), method, params)
         try:
-            return await call_handler(handler, entry)
+            with dialogs.one():
+                return await call_handler(handler, entry)
         except MCPError:
             raise
         except Exception:  # a handler is the caller's code, and may raise anything

@@ -30,7 +30,7 @@ from mcp_types import (
 )
 
 from accredit.client.gateways import Reached, to_gateway
-from accredit.client.legs import Legs, RoundsCall, legacy_callback
+from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback
 from accredit.client.pins import check_name
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
@@ -80,15 +80,16 @@ class AccreditedClient:
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._rounds = rounds or RoundsOptions()
+        self._dialogs = Dialogs(self._rounds.max_rounds)
         if known_as:
             check_name(target if isinstance(target, str) else known_as)
         self._client = Client(
             to_gateway(Reached(url=target, token=token or "", headers=headers or {}, timeout=timeout), presenter)
             if isinstance(target, str)
             else _transport(target, presenter, token or "", known_as),
-            elicitation_callback=legacy_callback(elicitation, "elicitation/create"),
-            sampling_callback=legacy_callback(sampling, "sampling/createMessage"),
-            list_roots_callback=legacy_callback(roots, "roots/list"),
+            elicitation_callback=legacy_callback(elicitation, "elicitation/create", self._dialogs),
+            sampling_callback=legacy_callback(sampling, "sampling/createMessage", self._dialogs),
+            list_roots_callback=legacy_callback(roots, "roots/list", self._dialogs),
             mode=mode,
         )
 
@@ -233,7 +234,7 @@ class AccreditedClient:
         async def send_leg(leg: _ParamsModel, _: LegOptions) -> _Result | InputRequiredResult:
             return await send(leg, progress)
 
-        with _refusals():
+        with _refusals(), self._dialogs.call():
             if by_hand:
                 return await run_leg(send_leg, begun, method, timeout=timeout, max_total_timeout=total)
             return await run_rounds(

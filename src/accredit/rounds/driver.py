@@ -30,11 +30,12 @@ from accredit.errors import (
     InputHandlerFailed,
     InputHandlerMissing,
     InputRequired,
+    InvalidInputRequired,
     RequestTimeout,
     RoundsExceeded,
     RoundsTimeout,
 )
-from accredit.limits import LEG_SECONDS, MAX_ROUNDS, STATE_ONLY_FIRST_SECONDS, STATE_ONLY_MAX_SECONDS
+from accredit.limits import LEG_SECONDS, MAX_DIALOGS, MAX_ROUNDS, STATE_ONLY_FIRST_SECONDS, STATE_ONLY_MAX_SECONDS
 from accredit.rounds.results import (
     Params,
     check_result_type,
@@ -114,6 +115,8 @@ def drive(
 
 def _entries(requested: InputRequiredResult, handled: Collection[str]) -> tuple[InputContext, ...]:
     requests = requested.input_requests or {}
+    if len(requests) > MAX_DIALOGS:
+        raise InvalidInputRequired(f"more than {MAX_DIALOGS} requests at once")
     entries = tuple(InputContext(key, request.method, request.params) for key, request in requests.items())
     for entry in entries:
         if entry.method not in handled:

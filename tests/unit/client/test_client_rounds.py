@@ -22,6 +22,7 @@ from accredit.errors import (
     RequestTimeout,
     RoundsTimeout,
 )
+from accredit.limits import MAX_DIALOGS
 from accredit.rounds import InputContext, LegOptions, RoundsOptions, input_required, list_roots
 
 pytestmark = pytest.mark.holds("client/rounds")
@@ -132,20 +133,20 @@ def test_a_handler_for_roots_may_leave_out_params_as_in_the_sdk(with_params: boo
 
 
 @pytest.mark.holds("client/rounds", 2)
-def test_of_a_hundred_handlers_one_fails_and_99_are_cancelled_and_awaited() -> None:
+def test_of_as_many_handlers_as_there_may_be_one_fails_and_the_others_are_cancelled_and_awaited() -> None:
     stuck = Stuck()
 
     async def handler(context: InputContext, _params: object) -> ElicitResult:
-        if context.key != "k57":
+        if context.key != "k7":
             return await stuck.forever()
-        await until(lambda: stuck.begun == 99)
+        await until(lambda: stuck.begun == MAX_DIALOGS - 1)
         raise ValueError("no")
 
     with pytest.raises(InputHandlerFailed) as caught:
-        run(call(Server(asks(*(f"k{number}" for number in range(100)))), handler))
-    assert caught.value.key == "k57"
+        run(call(Server(asks(*(f"k{number}" for number in range(MAX_DIALOGS)))), handler))
+    assert caught.value.key == "k7"
     assert str(caught.value.__cause__) == "no"
-    assert (stuck.begun, stuck.cancelled) == (99, 99)
+    assert (stuck.begun, stuck.cancelled) == (MAX_DIALOGS - 1, MAX_DIALOGS - 1)
 
 
 @pytest.mark.holds("client/rounds", 2)

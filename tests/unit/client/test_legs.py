@@ -1,0 +1,97 @@
+"""How many dialogs a server opens at a client, in either era."""
+
+import asyncio
+
+import pytest
+from mcp import MCPError
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import ElicitResult
+from pydantic import BaseModel
+from tests.world.rounds_server import RoundsServer
+from tests.world.running import RunningGateway, run
+
+from accredit.client import AccreditedClient
+from accredit.client.legs import Dialogs
+from accredit.errors import InvalidInputRequired
+from accredit.limits import MAX_DIALOGS
+from accredit.rounds import InputContext, RoundsOptions
+
+pytestmark = pytest.mark.holds("client/legs", 3)
+
+
+class Sure(BaseModel):
+    sure: bool = True
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_one_call_of_the_older_era_asks_no_more_than_its_rounds_could(at_once: bool) -> None:
+    server, refused = MCPServer("asks"), 0
+    open_now = most = asked = 0
+
+    @server.tool()
+    async def flood(context: Context) -> str:
+        """Asks 100 times."""
+        nonlocal refused
+        asks = [context.elicit("Sure?", Sure) for _ in range(100)]
+        if at_once:
+            told = await asyncio.gather(*asks, return_exceptions=True)
+        else:
+            told = [(await asyncio.gather(ask, return_exceptions=True))[0] for ask in asks]
+        refused = sum(isinstance(each, MCPError) for each in told)
+        return "done"
+
+    async def on_elicit(_context: InputContext, _params: object) -> ElicitResult:
+        nonlocal open_now, most, asked
+        open_now, asked = open_now + 1, asked + 1
+        most = max(most, open_now)
+        await asyncio.sleep(0)
+        open_now -= 1
+        return ElicitResult(action="accept", content={"sure": True})
+
+    async def main() -> None:
+        options = RoundsOptions(max_rounds=2)
+        async with AccreditedClient(server, elicitation=on_elicit, rounds=options, mode="legacy") as client:
+            assert not (await client.call_tool("flood")).is_error
+            assert asked <= 2 * MAX_DIALOGS
+            assert most <= MAX_DIALOGS
+            assert refused == 100 - asked
+            before = asked
+            await client.call_tool("flood")  # another call has its own
+            assert asked > before
+
+    run(main())
+
+
+def test_what_is_open_at_once_is_bounded_whatever_is_asked_for() -> None:
+    dialogs = Dialogs(0)
+
+    def nest(depth: int) -> None:
+        with dialogs.one():
+            nest(depth + 1)
+
+    with dialogs.call(), pytest.raises(MCPError):
+        nest(0)
+    with dialogs.call(), dialogs.one():
+        pass
+
+
+def test_a_round_asks_for_no_more_at_once_than_a_person_could_answer() -> None:
+    form = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+    ask = {"method": "elicitation/create", "params": form}
+    asks = {"resultType": "input_required", "inputRequests": {f"k{n}": ask for n in range(MAX_DIALOGS + 1)}}
+    asked: list[str] = []
+
+    async def on_elicit(context: InputContext, _params: object) -> ElicitResult:
+        asked.append(context.key)
+        return ElicitResult(action="decline")
+
+    async def main() -> None:
+        async with (
+            RunningGateway(RoundsServer([asks])) as running,
+            AccreditedClient(running.url, elicitation=on_elicit, mode="2026-07-28") as client,
+        ):
+            with pytest.raises(InvalidInputRequired, match=f"more than {MAX_DIALOGS} requests"):
+                await client.call_tool("deploy")
+
+    run(main())
+    assert asked == []
