@@ -4,8 +4,9 @@
    before it is next used; one that can't be taken leaves the old one in force, with a warning.
 2. For a scope, the delegations that cover it are presented in their order, those last of which a constraint refuses
    this call at this time; if none covers it, the one that covers most. Expired ones count only if there are no others.
-   No delegation is ever presented for another agent's key. Where a person can be asked, one for certain calls alone is
-   presented for no other call, and nothing where there is no other.
+   No delegation is ever presented for another agent's key, and none that names another gateway: it is nobody else's to
+   see. Where a person can be asked, one for certain calls alone is presented for no other call. Where there is no other
+   nothing is presented.
 3. A proof is bound to the exact call and to the gateway that is named. Without a gateway none is made, unless whoever
    made the presenter wrote `binding="none"`: such a proof is good for any call at any gateway that takes unbound ones.
 4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
@@ -30,7 +31,7 @@ from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.client.pins import GatewayPin
-from accredit.consent import CALL, Ask, is_for_call, this_call_only
+from accredit.consent import CALL, Ask, is_for_call, names_other_gateway, this_call_only
 from accredit.consent.answers import refused_for_certain
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file, write_file
@@ -174,9 +175,11 @@ class ProofPresenter:
         return GatewayPin(self._gateway_id, url=url, file=known, met=self._met, unbound=self._unbound)
 
     def chains_for(self, scope: str, call: GuardedCall | None = None, verifier_id: str = "") -> tuple[Chain, ...]:
-        """Return the delegations to present, best first (rule 2); for "" the one that covers most. Only where a person
-        can be asked there may be none."""
+        """Return the delegations to present, best first (rule 2); for "" the one that covers most. There may be none:
+        all may be for other gateways or, where a person can be asked, for other calls."""
         candidates = self._alive() or self._current()
+        if verifier_id:
+            candidates = tuple(held for held in candidates if not _is_elsewhere(held.chain, verifier_id))
         if self._may_ask and call is not None:
             candidates = tuple(held for held in candidates if not self._is_for_others(held.chain, call, verifier_id))
         covering = [held for held in candidates if scope in held.granted]
@@ -337,6 +340,11 @@ class ProofPresenter:
         if not result.valid:
             raise ConfigurationError(f"{name} proves nothing: {result.error_reason}", "see `accredit inspect`")
         return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
+
+
+def _is_elsewhere(chain: Chain, gateway: str) -> bool:
+    """Return whether a chain is for another gateway alone."""
+    return any(names_other_gateway(cert.constraints, gateway) for cert in chain)
 
 
 def _facts(call: GuardedCall, verifier_id: str) -> CallFacts:

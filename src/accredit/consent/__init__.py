@@ -13,6 +13,7 @@ from accredit.consent.call import (
     is_for_call,
     named_arguments,
     names_definition,
+    names_other_gateway,
     this_call_only,
 )
 
@@ -27,6 +28,7 @@ __all__ = [
     "is_for_call",
     "named_arguments",
     "names_definition",
+    "names_other_gateway",
     "read_answer",
     "read_ask",
     "read_code",

@@ -102,6 +102,17 @@ def names_definition(constraints: Sequence[Constraint]) -> bool:
     )
 
 
+def names_other_gateway(constraints: Iterable[Constraint], gateway: str) -> bool:
+    """Return whether one of them allows calls at another gateway only. Raises nothing."""
+    return any(
+        isinstance(each, Extension)
+        and each.name == CALL
+        and each.params is not UNSET
+        and each.params.get("gateway") != gateway
+        for each in constraints
+    )
+
+
 def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dict[str, str]:
     """Return the digests of the arguments that these constraints name, by pointer, so that constraints can still be
     evaluated once the arguments themselves are gone. Raises nothing: a constraint that can't be read names none."""

@@ -15,6 +15,7 @@ from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.client.pins import GatewayPin
 from accredit.client.presenter import Challenge
+from accredit.client.proving import Prover
 from accredit.consent import CallTerms
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import SigningKey, make_key
@@ -293,6 +294,22 @@ def test_where_nobody_is_asked_it_is_presented_all_the_same__its_refusal_says_wh
     chain = for_calls(trust, "email:read", target=("send_email",))
     agent = ProofPresenter(signing_key(trust), [chain])
     assert agent.chains_for("email:read", inbox(), GATEWAY) == (chain,)
+
+
+@pytest.mark.holds("client/presenter", 2)
+def test_no_gateway_sees_a_delegation_that_is_for_another__whatever_it_asks_for(trust: Trust) -> None:
+    elsewhere, plain = for_calls(trust, "payments:send", gateway="another"), trust.chain("email:read")
+    agent = ProofPresenter(signing_key(trust), [elsewhere, plain])
+    for scope in ("payments:send", "email:read", "files:write", ""):
+        for call in (inbox(), None):
+            assert agent.chains_for(scope, call, GATEWAY) == (plain,)
+    assert agent.chains_for("payments:send", inbox(), "another") == (elsewhere,)
+    alone = ProofPresenter(signing_key(trust), [elsewhere], gateway_id=GATEWAY)
+    assert alone.chains_for("payments:send", inbox(), GATEWAY) == ()
+    prover = Prover(alone)
+    attempt = prover.attempt("tools/call", {"name": "list_inbox", "arguments": {}})
+    assert attempt is not None
+    assert prover.again(attempt, -31001, {"required_scope": "payments:send", "_meta": {}}) is None
 
 
 @pytest.mark.holds("client/presenter", 5)
