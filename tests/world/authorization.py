@@ -69,10 +69,11 @@ class Trust:
         *scope: str,
         issuer: PrivateKeyFile | None = None,
         constraints: tuple[Constraint, ...] = (),
+        known: tuple[str, ...] = (),
         begins: int = -DAY,
         ends: int = DAY,
     ) -> tuple[DelegationCert, ...]:
-        """The owner's word for the agent; times are relative to now."""
+        """The owner's word for the agent; times are relative to now. `known` are scopes of the server's own."""
         grant = Grant(
             subject=self.agent.public_key,
             cert_id=secrets.token_hex(16),
@@ -81,7 +82,7 @@ class Trust:
             expires_at=unix_seconds() + ends,
             constraints=constraints,
         )
-        vocabulary = ("email:read", "email:send", "mcp:resource", "mcp:prompt", "mcp:tool")
+        vocabulary = ("email:read", "email:send", "mcp:resource", "mcp:prompt", "mcp:tool", *known)
         return (issue_delegation((issuer or self.owner).signer(), grant, vocabulary=vocabulary),)
 
     def proof(

@@ -19,8 +19,8 @@ from accredit.net import IssuerKeys
 from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault, with_own
 from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, derive_id, zone_names
-from accredit.server.judge import Found, Judge, Proofs
-from accredit.server.requirements import entry_of
+from accredit.server.judge import Found, Judge, Proofs, found_plain
+from accredit.server.requirements import entry_of, hides_requirement
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
 from accredit.stores import InMemory, check_store, open_revocations, open_store, parse_store_url
 from accredit.tokens import Issuer, KeySet, declares_token
@@ -96,10 +96,19 @@ class Guard:
 
     def found(self, name: str, function: object, input_schema: Mapping[str, Any]) -> Found:
         """Return what a tool is and requires that is made of this function (None: of something else)."""
-        entry = entry_of(function) or self._default_tool if function is not None else None
-        return Found(
-            name, entry, declares_token(msgspec.json.encode(input_schema)) if self._tokens is not None else False
-        )
+        entry = None
+        if function is not None and not hides_requirement(function):
+            entry = entry_of(function) or self._default_tool
+        declares = self._tokens is not None and declares_token(msgspec.json.encode(input_schema))
+        return Found(name, entry, declares)
+
+    def found_other(self, method: str, name: str, function: object) -> Found:
+        """Return what a resource or a prompt is and requires that is made of this function (None: of something
+        else)."""
+        if function is None or hides_requirement(function):
+            return Found(name)
+        entry = entry_of(function)
+        return Found(name, entry) if entry is not None else found_plain(method, name)
 
     async def aclose(self) -> None:
         """Close the store, if it was opened from a URL, and cancel all fetches."""
@@ -182,3 +191,13 @@ def _check_seconds(**named: int) -> None:
     for name, seconds in named.items():
         if not 1 <= seconds <= CHALLENGE_WINDOW_SECONDS:
             raise ConfigurationError(f"{name} is {seconds}", f"write 1 to {CHALLENGE_WINDOW_SECONDS}")
+
+
+def check_requirements(functions: Iterable[tuple[str, object]]) -> None:
+    """Check that none of these functions, each under a name, hides a requirement. Raises `ConfigurationError`."""
+    for name, function in functions:
+        if hides_requirement(function):
+            raise ConfigurationError(
+                f"{name!a} is made of a function that holds one with a requirement, and has none itself",
+                "put @require beside @mcp.tool(), over all other decorators",
+            )

@@ -13,10 +13,10 @@ a tool, a resource, a prompt or a list:
 3. What came here without a decision is refused: the gate is gone, or is another server's.
 
 A tool is found as FastMCP finds it: by version, and by the names `<hash>_<name>` that tools of an app have as well. It
-is judged by what was found. Only tools that are made of a function can be called. One that stands for another (of a
-mounted or remote server, or transformed) could hide what that one requires, so it is refused where proofs are judged,
-even with `default_tool_scope`. Not checked: what the server's own code does outside of any request, and what middleware
-behind the guard makes of a message.
+is judged by what was found, as resources and prompts are. Only tools that are made of a function can be called. What
+stands for another (of a mounted or remote server, or transformed) could hide what that one requires, so it is refused
+where proofs are judged, even with `default_tool_scope`. Not checked: what the server's own code does outside of any
+request, and what middleware behind the guard makes of a message.
 """
 
 import functools
@@ -28,19 +28,25 @@ from accredit.base.deferred import install_extra
 from accredit.errors import ConfigurationError, ProofRefused, TokenError
 from accredit.policy import GUARDED
 from accredit.server.answers import current_dropped_keys
-from accredit.server.assemble import Guard
+from accredit.server.assemble import Guard, check_requirements
 from accredit.server.gate import Gate, is_judged, refused, undecided
-from accredit.server.judge import Allowed, Found, current_authority, current_token
+from accredit.server.judge import Allowed, Found, current_authority, current_token, found_plain
+from accredit.server.lowlevel import look_at_start
 from accredit.server.requirements import require
 from accredit.server.tokens import Context, TokenRules, TrustedIssuer
 
 try:
     from fastmcp import FastMCP
+    from fastmcp.prompts import Prompt
+    from fastmcp.prompts.function_prompt import FunctionPrompt
+    from fastmcp.resources import Resource, ResourceTemplate
+    from fastmcp.resources.function_resource import FunctionResource
+    from fastmcp.resources.template import FunctionResourceTemplate
     from fastmcp.server.context import Context as FastMCPContext
     from fastmcp.server.dependencies import bind_request_context, extract_version_spec
     from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
     from fastmcp.server.providers.addressing import parse_hashed_backend_name
-    from fastmcp.tools import FunctionTool
+    from fastmcp.tools import FunctionTool, Tool
     from fastmcp.utilities.versions import VersionSpec
 except ImportError as error:
     raise ImportError(f"accredit.server.fastmcp needs FastMCP 4: {install_extra('fastmcp')}") from error
@@ -77,7 +83,12 @@ class ProofGuard(Guard, Middleware):
                 with bind_request_context(ctx) as request:
                     return await self._find(server, method, target, request.meta)
 
+        async def check() -> None:
+            self._check_place(server)
+            check_requirements(await _functions(server))
+
         _below(server).insert(0, Gate(self._judge, find))
+        look_at_start(server._mcp_server, check)  # pyright: ignore[reportPrivateUsage]
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         """Pass one message on. Raises `MCPError` for a refusal."""
@@ -123,16 +134,47 @@ class ProofGuard(Guard, Middleware):
             raise refused(error) from None
 
     async def _find(self, server: FastMCP[Any], method: str, target: str, meta: Any) -> Found:
-        if method != "tools/call":
-            return Found(target)
-        version = extract_version_spec(meta)
-        tool = await server.get_tool(target, VersionSpec(eq=version) if version else None)
-        hashed = parse_hashed_backend_name(target) if tool is None else None
+        text = extract_version_spec(meta)
+        version = VersionSpec(eq=text) if text else None
+        if method == "tools/call":
+            return await self._find_tool(server, target, version)
+        if method == "prompts/get":
+            other = await server.get_prompt(target, version)
+        elif method == "resources/read":
+            other = await server.get_resource(target, version) or await server.get_resource_template(target, version)
+        else:
+            templates = await server.list_resource_templates(run_middleware=False)
+            other = next((each for each in templates if each.uri_template == target), None)
+        method = method if method == "prompts/get" else "resources/read"
+        return self.found_other(method, target, _function(other)) if other is not None else found_plain(method, target)
+
+    async def _find_tool(self, server: FastMCP[Any], name: str, version: VersionSpec | None) -> Found:
+        tool = await server.get_tool(name, version)
+        hashed = parse_hashed_backend_name(name) if tool is None else None
         if hashed is not None:
             tool = await server.get_tool_by_hash(*hashed)
-        if tool is None:
-            return Found()
-        return self.found(tool.name, tool.fn if isinstance(tool, FunctionTool) else None, tool.parameters)
+        return self.found(tool.name, _function(tool), tool.parameters) if tool is not None else Found()
+
+
+def _function(item: Tool | Resource | ResourceTemplate | Prompt) -> object:
+    """Return the function that something is made of, or that reads it; None for what stands for something else."""
+    match item:
+        case FunctionTool() | FunctionResource() | FunctionResourceTemplate() | FunctionPrompt():
+            return item.fn
+        case Resource() if not any(each.__module__.startswith("fastmcp.server.") for each in type(item).__mro__):
+            return item.read  # text, a file, or a kind of the author's own
+        case _:
+            return None
+
+
+async def _functions(server: FastMCP[Any]) -> list[tuple[str, object]]:
+    """Return the function of everything that is registered at a server itself, with its name."""
+    own = server.local_provider
+    named: list[tuple[str, Any]] = [(each.name, each) for each in await own.list_tools()]
+    named += [(each.name, each) for each in await own.list_prompts()]
+    named += [(str(each.uri), each) for each in await own.list_resources()]
+    named += [(each.uri_template, each) for each in await own.list_resource_templates()]
+    return [(name, _function(each)) for name, each in named]
 
 
 def _below(server: FastMCP[Any]) -> list[Any]:

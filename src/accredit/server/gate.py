@@ -51,7 +51,7 @@ class _Admitted(NamedTuple):
 
 
 Find = Callable[[Context, str, str], Awaitable[Found]]
-"""Returns what a server has for a guarded method and a target."""
+"""Returns what a server has for a guarded method and a target; for the list of templates, and one's text."""
 
 _NO_PROOF = Raw(b"")
 
@@ -119,7 +119,8 @@ class Gate:
         shown: list[dict[str, Any]] = []
         for item in cast("list[dict[str, Any]]", listed[kind.items]):
             named = item[kind.key]
-            entry = (await self._find(ctx, kind.method, named)).entry if tools else view.entry(kind, named)
+            method = ctx.method if kind.key == "uriTemplate" else kind.method
+            entry = (await self._find(ctx, method, named)).entry
             if view.shown(kind, named, entry):
                 shown.append({**item, "_meta": annotated(item.get("_meta"), entry, view)})
         private = {"cacheScope": "private"} if view.private(kind) else {}

@@ -34,6 +34,8 @@ from accredit.server.requirements import named_scopes
 from accredit.server.tokens import Tokens
 from accredit.tokens import VerifiedToken
 
+_PLAIN = Catalog(own_tools={})
+
 _log = logging.getLogger("accredit.server")
 
 
@@ -53,6 +55,11 @@ class Found(NamedTuple):
     name: str = ""
     entry: Entry | None = None
     takes_token: bool = False
+
+
+def found_plain(method: str, target: str) -> Found:
+    """Return a resource or prompt without a requirement of its own, be it there or not."""
+    return Found(target, _PLAIN.find(method, target))
 
 
 class Allowed(NamedTuple):
@@ -98,7 +105,7 @@ class Judge:
 
         Raises `FrameError` for params that no proof can be bound to.
         """
-        self._check_tool(call, found, token)
+        self._check_found(call, found, token)
         if self._proofs is None:
             return Allowed(call, None, token)
         now = self._clock()
@@ -130,7 +137,7 @@ class Judge:
         Raises `ProofRefused` and `TokenError`.
         """
         call = _call_within(method, target, arguments)
-        self._check_tool(call, found, allowed.token)
+        self._check_found(call, found, allowed.token)
         if self._proofs is None:
             return
         policy = self._proofs.policy
@@ -151,13 +158,13 @@ class Judge:
             token=allowed.token,
         )
 
-    def _check_tool(self, call: GuardedCall, found: Found, token: VerifiedToken | None) -> None:
-        """Check that there is such a tool, and that the token may use it: what was found, under whatever name."""
-        if call.method != "tools/call":
-            return
-        if self.tokens is not None:
+    def _check_found(self, call: GuardedCall, found: Found, token: VerifiedToken | None) -> None:
+        """Check that there is such a thing, that a proof could allow it, and that the token may use it: what was found,
+        under whatever name."""
+        tool = call.method == "tools/call"
+        if tool and self.tokens is not None:
             self.tokens.check_tool(token, found.name or call.target)
-        if not found.name:
+        if call.guarded and ((tool and not found.name) or (self._proofs is not None and found.entry is None)):
             raise refusals.unknown_target(call)
 
     @contextlib.contextmanager
@@ -210,7 +217,15 @@ def current_token() -> VerifiedToken | None:
 
 
 def _catalog(policy: Policy, call: GuardedCall, entry: Entry | None) -> Catalog:
-    return replace(policy.catalog, tools={call.target: entry} if entry is not None else {})
+    if entry is None:
+        return policy.catalog
+    match call.method:
+        case "tools/call":
+            return replace(policy.catalog, tools={call.target: entry})
+        case "resources/read":
+            return replace(policy.catalog, resource=entry)
+        case _:
+            return replace(policy.catalog, prompt=entry)
 
 
 def _call_within(method: str, target: str, arguments: object) -> GuardedCall:

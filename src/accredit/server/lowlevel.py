@@ -8,7 +8,8 @@ server for them.
 Not checked here: what else a handler does, and for whom.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from accredit.errors import ConfigurationError
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.policy import Entry
 from accredit.server.gate import Find, undecided
-from accredit.server.judge import Found, Judge
+from accredit.server.judge import Found, Judge, found_plain
 from accredit.server.requirements import Requirement
 from accredit.server.tokens import Context
 from accredit.tokens import declares_token
@@ -39,7 +40,7 @@ def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Ent
 
     async def find(_: Context, method: str, name: str) -> Found:
         if method != "tools/call":
-            return Found(name)
+            return found_plain("prompts/get" if method == "prompts/get" else "resources/read", name)
         named = tools.get(name)
         schema = server.get_tool_input_schema(name) if server.get_tool_input_schema is not None else None
         declares = schema is not None and declares_token(msgspec.json.encode(schema))
@@ -47,6 +48,20 @@ def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Ent
         return Found(name, named.entry if named is not None else otherwise, declares)
 
     return find
+
+
+def look_at_start(server: Server[Any], check: Callable[[], Awaitable[None]]) -> None:
+    """From now on, start a server only after this check, which raises `ConfigurationError`. Every transport enters the
+    lifespan first."""
+    lifespan = server.lifespan
+
+    @asynccontextmanager
+    async def checked(of: Server[Any]) -> AsyncGenerator[Any]:
+        async with lifespan(of) as state:
+            await check()
+            yield state
+
+    server.lifespan = checked
 
 
 def look_last(server: Server[Any], judge: Judge) -> None:

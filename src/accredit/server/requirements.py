@@ -1,14 +1,23 @@
 """`require`: a tool's requirement, written beside the tool. No I/O.
 
 The requirement is kept as an attribute of the function, which is otherwise unchanged: so `require` may stand under or
-over `@mcp.tool()`, and the tool's requirement is found under any name that it is registered by. In a low-level server
-tools have no functions: there requirements are given by the tools' names (`ProofGuard.protect`). Every scope named in a
-requirement is valid in the certificates that this process reads: a delegation may grant it.
+over `@mcp.tool()`, `@mcp.resource()` and `@mcp.prompt()`, and is found under any name that the function is registered
+by. In a low-level server tools have no functions: there requirements are given by the tools' names
+(`ProofGuard.protect`). Every scope named in a requirement is valid in the certificates that this process reads: a
+delegation may grant it.
+
+1. `require` goes on what is called: a function, a static or class method, a partial, an object with `__call__`.
+   Anything else is refused.
+2. It is found through all that says what it wraps (`entry_of`), and through FastMCP's own wrappers, which do not.
+3. A function that holds one with a requirement, and has none itself, could be a decorator's that hides it
+   (`hides_requirement`): the start fails, and what is registered later is refused.
 
 Not checked here: whether a tool has a requirement at all. One without is refused when it is called.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 from accredit.errors import ConfigurationError
@@ -17,6 +26,7 @@ from accredit.policy import Entry, Facts, facts_fault, scope_fault
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _ENTRY = "__accredit_entry__"
+_CALL = "__call__"
 _named: set[str] = set()
 
 
@@ -28,12 +38,16 @@ class Requirement:
 
     def __call__(self, tool: _F) -> _F:
         """Attach this requirement to a function, and return it. Raises `ConfigurationError`."""
-        if _ENTRY in getattr(tool, "__dict__", {}):
+        # Only the function inside is left of a static or class method once it is read from its class.
+        inner: Any = getattr(tool, "__func__", tool) if _is_method_of_class(tool) else tool
+        if isinstance(inner, type) or not callable(inner):
+            raise ConfigurationError(f"require: {tool!r} is no function", "put @require on the tool's function")
+        if _ENTRY in getattr(inner, "__dict__", {}):
             raise ConfigurationError(
                 f"require: {tool!r} has a requirement already", "name all scopes that satisfy it in accepts"
             )
         try:
-            setattr(tool, _ENTRY, self.entry)
+            setattr(inner, _ENTRY, self.entry)
         except (AttributeError, TypeError, ValueError):
             raise ConfigurationError(
                 f"require: {tool!r} is no function", "put @require on the tool's function"
@@ -74,9 +88,68 @@ def require(
 
 
 def entry_of(tool: object) -> Entry | None:
-    """Return what the function of a tool requires, or None if it has no requirement."""
-    entry = getattr(tool, _ENTRY, None)
-    return entry if isinstance(entry, Entry) else None
+    """Return what the function of a tool requires, the outermost requirement of what it wraps, or None (rule 2)."""
+    return next(_entries(tool, _wrapped), None)
+
+
+def hides_requirement(tool: object) -> bool:
+    """Return whether a function without a requirement holds one that has (rule 3)."""
+    return entry_of(tool) is None and next(_entries(tool, _held), None) is not None
+
+
+def _entries(tool: object, inside: Callable[[Any], Iterator[object]]) -> Iterator[Entry]:
+    waiting, seen = [tool], dict[int, object]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen[id(each)] = each
+        entry = getattr(each, _ENTRY, None)
+        if isinstance(entry, Entry):
+            yield entry
+        waiting += inside(each)
+
+
+def _is_method_of_class(tool: object) -> bool:
+    return isinstance(tool, staticmethod | classmethod)
+
+
+def _wrapped(tool: Any) -> Iterator[object]:
+    """Yield what a callable says that it wraps."""
+    if isinstance(tool, MethodType):
+        yield tool.__func__
+        if tool.__name__ == _CALL:  # FastMCP keeps this of an object that is called
+            yield tool.__self__
+        return
+    if not isinstance(tool, FunctionType | type):
+        yield getattr(tool.__class__, _CALL, None)
+    for name in ("__wrapped__", "__func__", "func"):  # the last is a partial's
+        yield getattr(tool, name, None) if name != "func" or _is_partial(tool) else None
+    for inner in _closed_over(tool):  # FastMCP's wrappers have the name of what they wrap
+        if getattr(inner, "__qualname__", "") == tool.__qualname__:
+            yield inner
+
+
+def _is_partial(tool: object) -> bool:
+    return isinstance(tool, functools.partial)
+
+
+def _held(tool: Any) -> Iterator[object]:
+    """Yield the callables that a callable holds, wrapped or not."""
+    yield from _wrapped(tool)
+    yield from _closed_over(tool)
+    if _is_partial(tool):
+        yield from (each for each in (*tool.args, *tool.keywords.values()) if callable(each))
+
+
+def _closed_over(tool: Any) -> Iterator[Any]:
+    for cell in (tool.__closure__ or ()) if isinstance(tool, FunctionType) else ():
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+        if isinstance(held, FunctionType | MethodType) or _is_partial(held):
+            yield held
 
 
 def named_scopes() -> frozenset[str]:

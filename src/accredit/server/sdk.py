@@ -12,7 +12,7 @@ any request, and functions that call each other as functions.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any, cast
 
@@ -21,13 +21,15 @@ from mcp.server.extension import Extension
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.resources import FunctionResource, Resource, ResourceTemplate
+from mcp.server.mcpserver.resources.templates import ResourceSecurityError
 from mcp_types import CallToolRequestParams
 
 from accredit.errors import ConfigurationError, ProofRefused, TokenError
-from accredit.server.assemble import Guard
+from accredit.server.assemble import Guard, check_requirements
 from accredit.server.gate import Find, Gate, refused, undecided
-from accredit.server.judge import Found
-from accredit.server.lowlevel import finder, look_last
+from accredit.server.judge import Found, found_plain
+from accredit.server.lowlevel import finder, look_at_start, look_last
 from accredit.server.requirements import Requirement
 from accredit.server.tokens import Context
 
@@ -71,6 +73,11 @@ class ProofGuard(Guard, Extension):
             return
         if isinstance(server, MCPServer):
             self._look_inside(server)
+
+            async def check() -> None:
+                check_requirements(_functions(server))
+
+            look_at_start(server._lowlevel_server, check)  # pyright: ignore[reportPrivateUsage]
         server.middleware.insert(0, Gate(self._judge, find))
 
     def _finder(self, server: MCPServer[Any]) -> Find:
@@ -80,11 +87,17 @@ class ProofGuard(Guard, Extension):
         return find
 
     def _find(self, server: MCPServer[Any], method: str, target: str) -> Found:
-        if method != "tools/call":
-            return Found(target)
-        # The SDK has no public way from a tool's name to its function.
-        tool = server._tool_manager.get_tool(target)  # pyright: ignore[reportPrivateUsage]
-        return self.found(tool.name, tool.fn, tool.parameters) if tool is not None else Found()
+        if method == "tools/call":
+            # The SDK has no public way from a name to a function.
+            tool = server._tool_manager.get_tool(target)  # pyright: ignore[reportPrivateUsage]
+            return self.found(tool.name, tool.fn, tool.parameters) if tool is not None else Found()
+        if method == "prompts/get":
+            prompt = server._prompt_manager.get_prompt(target)  # pyright: ignore[reportPrivateUsage]
+            return self.found_other(method, target, prompt.fn) if prompt is not None else found_plain(method, target)
+        resource = _resource(server, target, by_text=method != "resources/read")
+        if resource is None:
+            return found_plain("resources/read", target)
+        return self.found_other("resources/read", target, _function(resource))
 
     def _look_inside(self, server: MCPServer[Any]) -> None:
         """From now on, judge what runs by the server's own methods while a request runs.
@@ -127,6 +140,37 @@ class ProofGuard(Guard, Extension):
         if allowed is None or allowed.call.target != params.name:
             raise undecided()
         return await call_next(ctx)
+
+
+def _resource(server: MCPServer[Any], uri: str, *, by_text: bool) -> Resource | ResourceTemplate | None:
+    """Return what the SDK would read for a URI, or the template of this text."""
+    manager = server._resource_manager  # pyright: ignore[reportPrivateUsage]
+    if by_text:
+        return next((each for each in manager.list_templates() if each.uri_template == uri), None)
+    for resource in manager.list_resources():
+        if str(resource.uri) == uri:
+            return resource
+    for template in manager.list_templates():
+        try:
+            if template.matches(uri) is not None:
+                return template
+        except ResourceSecurityError:  # which ends the SDK's search, too
+            return None
+    return None
+
+
+def _function(resource: Resource | ResourceTemplate) -> object:
+    return resource.fn if isinstance(resource, FunctionResource | ResourceTemplate) else resource.read
+
+
+def _functions(server: MCPServer[Any]) -> Iterator[tuple[str, object]]:
+    """Yield the function of everything that a server has, with its name."""
+    tools, prompts = server._tool_manager, server._prompt_manager  # pyright: ignore[reportPrivateUsage]
+    manager = server._resource_manager  # pyright: ignore[reportPrivateUsage]
+    yield from ((tool.name, tool.fn) for tool in tools.list_tools())
+    yield from ((prompt.name, prompt.fn) for prompt in prompts.list_prompts())
+    yield from ((str(each.uri), _function(each)) for each in manager.list_resources())
+    yield from ((each.uri_template, _function(each)) for each in manager.list_templates())
 
 
 def _applying(frame: FrameType | None) -> MCPServer[Any]:

@@ -24,7 +24,7 @@ from tests.world.authorization import Signed, Trust
 from tests.world.guarded import KINDS, Guarded
 
 from accredit.base.clock import unix_seconds
-from accredit.errors import StoreUnavailable
+from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.ports import Spending
 from accredit.ratify import DelegationCert
 from accredit.ratify.constraints import MaxAmount, MaxRate
@@ -66,6 +66,19 @@ async def code_of(call: Awaitable[Any]) -> int:
     with pytest.raises(MCPError) as refused:
         await call
     return refused.value.error.code
+
+
+def start_refused(server: Any) -> str:
+    """Why a server does not start."""
+    below = getattr(server, "_mcp_server", None) or getattr(server, "_lowlevel_server", server)
+
+    async def start() -> None:
+        async with below.lifespan(below):
+            pass
+
+    with pytest.raises(ConfigurationError) as refused:
+        asyncio.run(start())
+    return refused.value.what
 
 
 JSON = st.recursive(
@@ -365,15 +378,15 @@ class TestFastMCP:
         def read() -> str:
             return "one"
 
-        server.middleware.insert(0, Answers())
-
         async def refused(client: Client) -> None:
+            server.middleware.insert(0, Answers())
             assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS))) == -31003
             assert await code_of(client.read_resource("mail://inbox")) == -31003
 
         in_memory(server, refused)
         assert not {"tools/call", "resources/read"} & set(ran)
         assert "nothing runs: other middleware stands before the guard" in caplog.text
+        assert "before the guard" in start_refused(server)
         cast("ProofGuard", server.middleware[1]).protect(server)
 
         async def runs(client: Client) -> None:

@@ -1,0 +1,321 @@
+"""Random guarded servers of both SDKs: whatever a tool, resource or prompt is made of, it runs on the scope that its
+author wrote beside it, or not at all."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import mcp_types as types
+import pytest
+from fastmcp import Context as FastMCPContext
+from fastmcp import FastMCP
+from fastmcp.prompts import Prompt as FastMCPPrompt
+from fastmcp.tools import Tool as FastMCPTool
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.prompts import Prompt
+from mcp.shared.exceptions import MCPError
+from tests.unit.server.test_server_gate import TRUST, UNBOUND, in_memory, start_refused
+from tests.world.guarded import KINDS
+
+import accredit.server.fastmcp
+from accredit.ratify import DelegationCert
+from accredit.server import ProofGuard, require
+
+pytestmark = [pytest.mark.holds("server/requirements", 1, 2), pytest.mark.holds("server/gate", 2)]
+
+DEFAULTS = {"tools/call": "mcp:tool", "resources/read": "mcp:resource", "prompts/get": "mcp:prompt"}
+SCOPES = ("guarded:one", "guarded:two", "guarded:three")
+ALL = frozenset((*DEFAULTS.values(), *SCOPES))
+for _scope in SCOPES:
+    require(_scope).name_scopes()
+Say = Callable[[Any], Any]
+Run = Callable[[], str]
+
+
+def plain(run: Run, say: Say) -> Any:
+    def made() -> str:
+        return run()
+
+    return say(made)
+
+
+def asynchronous(run: Run, say: Say) -> Any:
+    async def made() -> str:
+        return run()
+
+    return say(made)
+
+
+def static(run: Run, say: Say) -> Any:
+    class Holder:
+        @say
+        @staticmethod
+        def made() -> str:
+            return run()
+
+    return Holder.made
+
+
+def under_static(run: Run, say: Say) -> Any:
+    class Holder:
+        @staticmethod
+        @say
+        def made() -> str:
+            return run()
+
+    return Holder.made
+
+
+def of_class(run: Run, say: Say) -> Any:
+    class Holder:
+        @say
+        @classmethod
+        def made(cls) -> str:
+            return run()
+
+    return Holder.made
+
+
+def method(run: Run, say: Say) -> Any:
+    class Holder:
+        @say
+        def made(self) -> str:
+            return run()
+
+    return Holder().made
+
+
+def wrapped(run: Run, say: Say) -> Any:
+    said = plain(run, say)
+
+    @functools.wraps(said)
+    def around() -> str:
+        return str(said())
+
+    return around
+
+
+def wraps_wrapped(run: Run, say: Say) -> Any:
+    return functools.lru_cache(maxsize=1)(wrapped(run, say))
+
+
+def partial(run: Run, say: Say) -> Any:
+    def made(text: str) -> str:
+        return run() + text
+
+    found: Any = functools.partial(say(made), "")
+    found.__name__ = "made"
+    return found
+
+
+def said_partial(run: Run, say: Say) -> Any:
+    def made(text: str) -> str:
+        return run() + text
+
+    found: Any = functools.partial(made, "")
+    found.__name__ = "made"
+    return say(found)
+
+
+def thing(run: Run, say: Say) -> Any:
+    class Thing:
+        __name__ = "made"
+
+        def __call__(self) -> str:
+            return run()
+
+    return say(Thing())
+
+
+def called_thing(run: Run, say: Say) -> Any:
+    class Thing:
+        __name__ = "made"
+
+        @say
+        def __call__(self) -> str:
+            return run()
+
+    return Thing()
+
+
+def with_context(run: Run, say: Say) -> Any:
+    def made(ctx: FastMCPContext) -> str:
+        return run()
+
+    return say(made)
+
+
+FUNCTIONS = (plain, asynchronous, static, under_static, of_class, method, wrapped)
+SHAPES = (*FUNCTIONS, wraps_wrapped, partial, said_partial, thing, called_thing)
+
+
+class Item(NamedTuple):
+    """What a server has; `scope` is what its author wrote, "" for nothing; `over`: over the server's decorator."""
+
+    method: str
+    shape: Callable[[Run, Say], Any]
+    scope: str
+    over: bool
+
+
+ITEMS = st.builds(
+    Item,
+    st.sampled_from(sorted(DEFAULTS)),
+    st.sampled_from(SHAPES),
+    st.sampled_from(("", *SCOPES)),
+    st.booleans(),
+)
+
+
+def is_possible(kind: str, item: Item) -> bool:
+    """Whether the SDK makes something of it at all."""
+    if item.shape is (with_context if kind == "sdk" else wraps_wrapped):
+        return False
+    return item.method == "tools/call" or item.shape in (*FUNCTIONS, *((with_context,) if kind == "fastmcp" else ()))
+
+
+def target(item: Item, number: int) -> str:
+    return f"mail://{number}" if item.method == "resources/read" else f"item{number}"
+
+
+def added(server: Any, item: Item, number: int, run: Run) -> None:
+    say: Say = require(item.scope) if item.scope else lambda made: made
+    over = item.over and item.shape in (plain, asynchronous)
+    function = item.shape(run, (lambda made: made) if over else say)
+    name = target(item, number)
+    match server, item.method:
+        case FastMCP(), "tools/call":
+            server.add_tool(FastMCPTool.from_function(function, name=name))
+        case FastMCP(), "prompts/get":
+            server.add_prompt(FastMCPPrompt.from_function(function, name=name))
+        case _, "tools/call":
+            server.add_tool(function, name=name)
+        case _, "prompts/get":
+            server.add_prompt(Prompt.from_function(function, name=name))
+        case _:
+            server.resource(name, name=f"item{number}")(function)
+    if over:
+        say(function)
+
+
+def made_server(kind: str) -> Any:
+    roots = [TRUST.owner.public_key]
+    if kind == "fastmcp":
+        guard = accredit.server.fastmcp.ProofGuard(roots, "mail-gateway", default_tool_scope="mcp:tool")
+        return FastMCP("mail", middleware=[guard])
+    return MCPServer("mail", extensions=[ProofGuard(roots, "mail-gateway", default_tool_scope="mcp:tool")])
+
+
+@functools.cache
+def granted(scopes: frozenset[str]) -> tuple[DelegationCert, ...]:
+    return TRUST.chain(*sorted(scopes), known=SCOPES)
+
+
+async def used(client: Client, way: str, name: str, scopes: frozenset[str]) -> int | None:
+    """Uses what has this name, on a proof for these scopes; the code of a refusal."""
+    params: dict[str, Any] = {"uri": name} if way == "resources/read" else {"name": name, "arguments": {}}
+    meta = types.RequestParamsMeta(ratify_proof=TRUST.proof(granted(scopes), way, params, UNBOUND))
+    try:
+        match way:
+            case "tools/call":
+                await client.call_tool(name, {}, meta=meta)
+            case "prompts/get":
+                await client.get_prompt(name, {}, meta=meta)
+            case _:
+                await client.read_resource(name, meta=meta)
+    except MCPError as error:
+        return error.error.code
+    return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=8)
+@given(items=st.lists(ITEMS, min_size=1, max_size=4))
+def test_every_call_that_runs_was_judged_under_the_scope_that_its_author_wrote(kind: str, items: list[Item]) -> None:
+    check(kind, [item for item in items if is_possible(kind, item)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("where", sorted(DEFAULTS))
+def test_no_requirement_is_lost__whatever_it_is_written_beside(kind: str, where: str) -> None:
+    shapes = (*SHAPES, with_context)
+    items = [Item(where, shape, SCOPES[0], over) for shape in shapes for over in (False, True)]
+    check(kind, [item for item in items if is_possible(kind, item)])
+
+
+def check(kind: str, items: list[Item]) -> None:
+    server, ran = made_server(kind), list[int]()
+
+    def run(number: int) -> Run:
+        return lambda: ran.append(number) or "done"
+
+    for number, item in enumerate(items):
+        added(server, item, number, run(number))
+
+    async def case(client: Client) -> None:
+        for number, item in enumerate(items):
+            written = item.scope or DEFAULTS[item.method]
+            before = len(ran)
+            name = target(item, number)
+            assert await used(client, item.method, name, ALL - {written}) == -31003, item
+            assert len(ran) == before, f"{item} ran on nobody's word"
+            assert await used(client, item.method, name, frozenset({written})) is None, item
+            assert ran[before:] == [number], item
+
+    in_memory(server, case)
+
+
+@pytest.mark.holds("server/requirements", 3)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("where", sorted(DEFAULTS))
+def test_a_requirement_that_a_decorator_hides_stops_the_start__and_what_came_later_does_not_run(
+    kind: str, where: str
+) -> None:
+    ran: list[str] = []
+
+    def hiding(function: Any) -> Any:
+        def around() -> str:
+            return str(function())
+
+        return around
+
+    def secret() -> str:
+        ran.append("secret")
+        return "private"
+
+    def hidden(run: Run, say: Say) -> Any:
+        return hiding(require("guarded:one")(secret))
+
+    item = Item(where, hidden, "", over=False)
+    server = made_server(kind)
+
+    async def case(client: Client) -> None:
+        added(server, item, 0, lambda: "")
+        assert await used(client, where, target(item, 0), ALL) == -32602
+
+    in_memory(server, case)
+    assert ran == []
+    assert "holds one with a requirement" in start_refused(server)
+
+
+def test_what_a_mounted_server_asks_for_is_not_lost__its_resources_and_prompts_do_not_run() -> None:
+    child: FastMCP[Any] = FastMCP("child")
+
+    def fail() -> str:
+        raise AssertionError("ran")
+
+    child.resource("mail://secret")(require("guarded:one")(fail))
+    child.add_prompt(FastMCPPrompt.from_function(fail, name="secret"))
+    server = made_server("fastmcp")
+    server.mount(child)
+
+    async def case(client: Client) -> None:
+        assert await used(client, "resources/read", "mail://secret", ALL) == -32602
+        assert await used(client, "prompts/get", "secret", ALL) == -32602
+        assert (await client.list_resources()).resources == []
+        assert (await client.list_prompts()).prompts == []
+
+    in_memory(server, case)
