@@ -974,6 +974,10 @@ place make a new worker refuse rather than forget."""
 MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
 """Bytes of a file of known gateways: some 8,000 of them."""
 
+KNOWN_GATEWAYS_SECONDS = 0.5
+"""How long a client waits for another process that reads and changes this file: it takes a millisecond or two, and one
+that is stopped would stop all others."""
+
 MAX_KNOWN_TARGETS = 4_096
 """Tools, resources and prompts whose scope a client remembers; the one learned longest ago is forgotten first, and
 costs one refused call more."""

@@ -25,6 +25,7 @@ import fcntl
 import json
 import logging
 import os
+import time
 from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,7 +36,12 @@ from accredit.base.addresses import without_slash
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import read_file, write_file
-from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KNOWN_GATEWAYS_BYTES, MAX_TOLD_URL_CHARS
+from accredit.limits import (
+    KNOWN_GATEWAYS_SECONDS,
+    MAX_IDENTIFIER_LENGTH_BYTES,
+    MAX_KNOWN_GATEWAYS_BYTES,
+    MAX_TOLD_URL_CHARS,
+)
 from accredit.ratify.strict_json import parse
 from accredit.refusals import GATEWAY_CHANGED
 
@@ -44,6 +50,9 @@ _PORTS = {"http": 80, "https": 443}
 
 _NO_PLACE = "a server without a URL is signed for by name: gateway_id of ProofPresenter, or known_as of the client"
 _SILENT = "the gateway asks for a proof and does not say who it is"
+
+# How often it is looked whether the other process has let go.
+_LOOK_SECONDS = 0.002
 
 _log = logging.getLogger("accredit.client")
 
@@ -78,7 +87,9 @@ class GatewayPin:
         if not (self.id or self.url or self.unbound):
             return
         if not self.id and claimed.isprintable() and 0 < len(claimed.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
-            with _alone(self._file):
+            with _alone(self._file) as alone:
+                if not alone:
+                    raise self.unknown(f"another process holds {_lock_of(self._file)}" if self._file else "")
                 self._meet_first(claimed)
         if claimed != self.id:
             text = f"this gateway was {self.id or 'nobody'}, and now says that it is {excerpt(claimed)}"
@@ -180,20 +191,32 @@ def check_name(name: str) -> None:
 
 
 @contextmanager
-def _alone(file: Path | None) -> Generator[None]:
-    """Let one process at a time read and change the file, if there is a folder for it."""
+def _alone(file: Path | None) -> Generator[bool]:
+    """Let one process at a time read and change the file, if there is a folder for it. False: another one does not let
+    go of it."""
     try:
         lock = None if file is None else os.open(_lock_of(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         lock = None  # nothing can be remembered there, and `_remember` says so
     if lock is None:
-        yield
+        yield True
         return
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield _locked(lock)
     finally:
         os.close(lock)
+
+
+def _locked(lock: int) -> bool:
+    until = time.monotonic() + KNOWN_GATEWAYS_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+        time.sleep(_LOOK_SECONDS)
 
 
 def _lock_of(file: Path) -> str:

@@ -1,5 +1,6 @@
 """Which gateway is signed for: the one that was named, or the first that was met, and no other."""
 
+import fcntl
 import json
 import logging
 from pathlib import Path
@@ -190,6 +191,18 @@ def test_of_two_processes_that_meet_one_id_at_once_one_is_refused(tmp_path: Path
     with pytest.raises(ProofRefused, match="gateway_changed"):
         late.meet("evil")
     assert late.id == "mail"
+
+
+def test_a_process_that_is_stopped_while_it_meets_a_gateway_does_not_stop_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "known.json"
+    with (tmp_path / ".known.json.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = pin(file)
+        with pytest.raises(ProofRefused, match=r"gateway_unknown: another process holds .*\.known\.json\.lock"):
+            waiting.meet("mail")
+        assert waiting.id == ""
+    waiting.meet("mail")
+    assert waiting.id == "mail"
 
 
 def test_a_file_that_breaks_while_we_run_lets_nobody_in(tmp_path: Path) -> None:
