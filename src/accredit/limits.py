@@ -1133,6 +1133,10 @@ MAX_LEFT_WRITERS = 1_000
 """Dead writers of a log that a process remembers as left, since what the log holds of them does not verify; when they
 are as many, it looks at no other."""
 
+MAX_VERIFIED_OPEN_CALLS = 100_000
+"""Rows of the list of open calls that `log verify` looks at: more than any number of gateways has open at once. Each
+costs a signature's check and 100 bytes of memory; a list that is longer is a fault."""
+
 MAX_UNVERIFIED_CALLS = 1_000
 """Open calls of one writer that do not verify, after which its others are left unseen: each costs a signature's
 check."""

@@ -86,7 +86,7 @@ class Head(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """The first fault: "writer/sequence", and the reason."""
+    """The first fault: "writer/sequence", or what else it is in, and the reason."""
 
     place: str
     reason: str

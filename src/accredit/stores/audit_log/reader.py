@@ -9,6 +9,7 @@ Closing the log ends all its cursors, so that none keeps the file in an old stat
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -26,9 +27,11 @@ from accredit.stores.audit_log.reading import (
     head_in,
     key_range,
     numbered,
+    open_call,
     windows,
 )
 from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL
+from accredit.stores.audit_log.tables import OpenCall
 from accredit.stores.sqlite.database import check_regular
 
 _READ = (
@@ -36,6 +39,12 @@ _READ = (
     " FROM log_entries LEFT JOIN log_writers USING (writer) LEFT JOIN log_keys USING (key)"
 )
 _IS_OPEN = "WHERE entry IN (SELECT entry FROM log_open)"
+# More of a call's id than there can be is not read.
+_OPEN_ROWS = (
+    "SELECT substr(o.call, 1, 33), e.entry, w.name, e.number, k.id, payload, ed25519, ml_dsa_65, digest, {members}"
+    " FROM log_open o LEFT JOIN log_entries e ON e.entry = o.entry LEFT JOIN log_writers w ON w.writer = e.writer"
+    " LEFT JOIN log_keys k ON k.key = e.key ORDER BY o.call LIMIT ?"
+)
 # Two looks into the index; of both at once SQLite would read every row.
 _ENDS = "SELECT coalesce((SELECT min(entry) FROM log_entries), 1), coalesce((SELECT max(entry) FROM log_entries), 0)"
 # Each run is found by one look into the index, whatever numbers the entries of a damaged file have.
@@ -101,7 +110,8 @@ class LogFile(LogReader):
             raise StoreUnavailable(f"can't read {self._path}: {error}") from None
         if self.identity() != self.file:
             raise LogAway(f"can't read {self._path}: it is being replaced")
-        self._read = _READ.format(members="members" if has_members else "NULL")
+        members = "members" if has_members else "NULL"
+        self._read, self._open_rows = _READ.format(members=members), _OPEN_ROWS.format(members=members)
 
     def release(self) -> None:
         """Close the file."""
@@ -190,6 +200,11 @@ class LogFile(LogReader):
         """Yield the decisions on calls that have no outcome yet."""
         for row in self._rows(f"{self._read} {_IS_OPEN} ORDER BY entry"):
             yield _numbered(row)
+
+    def open_rows(self, most: int) -> Iterator[OpenCall]:
+        """Yield what the list of open calls says."""
+        for call, *row in self._rows(self._open_rows, most):
+            yield open_call(call, partial(_numbered, tuple(row)))
 
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
         """Yield the entries that hold a text, the newest first; with `since`, those from there on, in order."""

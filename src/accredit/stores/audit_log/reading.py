@@ -28,10 +28,13 @@ from accredit.attest import (
     decode_statement,
     verify_log,
 )
+from accredit.attest.calls import MarksInMemory
 from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.members import restored
+from accredit.stores.audit_log.open_rows import OpenRows
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS
+from accredit.stores.audit_log.tables import OpenCall
 
 _FIRST_WINDOW = 256
 NO_PLACE = "the next entry has no writer or number"
@@ -128,6 +131,11 @@ class LogReader(ABC):
         """Yield the decisions on calls that have no outcome yet."""
 
     @abstractmethod
+    def open_rows(self, most: int) -> Iterator[OpenCall]:
+        """Yield what the list of open calls says, in the order of their ids, at most so many: rows without a decision
+        as well."""
+
+    @abstractmethod
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
         """Yield the entries that hold a text, such as a part of a call's id: the newest first. With `since`, those that
         are that record or came after it, in order; of its writer's chain at least."""
@@ -188,15 +196,17 @@ class LogReader(ABC):
         examiner: Examiner | None = None,
         marks: Marks | None = None,
     ) -> LogReport:
-        """Verify the whole log. `watch` is given the entries and yields them on, to show progress; the others are
-        those of `attest.verify_log`."""
+        """Verify the whole log and, where all else is good, its list of open calls. `watch` is given the entries and
+        yields them on, to show progress; the others are those of `attest.verify_log`."""
         try:
             heads = self.heads()
         except AttestationError as error:
             return LogReport(0, (), Fault("the writers", str(error)))
         entries = (each.entry for each in watch(self.entries()))
-        report = verify_log(entries, keys, [*kept, *heads], examiner, has_digests=True, marks=marks)
-        return report if report.fault is not None else report._replace(fault=_uncounted(report, heads))
+        trusted = tuple(keys)
+        rows = OpenRows(MarksInMemory() if marks is None else marks, self.open_rows, trusted)
+        report = verify_log(entries, trusted, [*kept, *heads], examiner, has_digests=True, marks=rows)
+        return report if report.fault is not None else report._replace(fault=_uncounted(report, heads) or rows.fault)
 
 
 def _uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
@@ -256,6 +266,16 @@ def numbered(
         raise damaged(place)
     second = () if ml_dsa_65 is None else (Signature((key_id or "") + ML_DSA_65_SUFFIX, ml_dsa_65),)
     return Numbered(order, Stored(Envelope(payload, (first, *second)), place, kind))
+
+
+def open_call(call: object, read: Callable[[], Numbered]) -> OpenCall:
+    """Return what a row of the list of open calls says. `read` returns the entry that it is filed with, or raises
+    `AttestationError`."""
+    try:
+        entry = read().entry
+    except AttestationError:
+        entry = None
+    return OpenCall(call if isinstance(call, str) else "", entry if isinstance(entry, Stored) else None)
 
 
 def damaged(place: str) -> AttestationError:

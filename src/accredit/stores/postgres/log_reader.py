@@ -15,6 +15,7 @@ import datetime
 import heapq
 import itertools
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from accredit.attest import Digest, Head
@@ -30,8 +31,10 @@ from accredit.stores.audit_log.reading import (
     head_in,
     key_range,
     numbered,
+    open_call,
     windows,
 )
+from accredit.stores.audit_log.tables import OpenCall
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Row
 from accredit.stores.postgres.schema import CALL_KEY
@@ -81,6 +84,12 @@ _NEW = f"{_READ} WHERE e.writer = $1 AND e.kind = {RECORD} AND e.number > $2 ORD
 _OPEN = (
     f"{_SELECT} FROM log_open o CROSS JOIN LATERAL (SELECT * FROM log_entries WHERE writer = o.decided_by"
     f" AND kind = {RECORD} AND number = o.number AND day = o.day LIMIT 1) e {_SIZED}"
+)
+# More of a call's id than there can be is not read.
+_OPEN_ROWS = (
+    f"{_SELECT}, left(o.call, 33) FROM log_open o LEFT JOIN LATERAL (SELECT * FROM log_entries"
+    f" WHERE writer = o.decided_by AND kind = {RECORD} AND number = o.number AND day = o.day LIMIT 1) e ON true"
+    f" {_SIZED} ORDER BY o.call LIMIT $1"
 )
 _LATEST = (
     f"{_SELECT} FROM log_writers w CROSS JOIN LATERAL (SELECT * FROM log_entries WHERE writer = w.writer"
@@ -254,6 +263,11 @@ class LogDatabase(LogReader):
     def open_calls(self) -> Iterator[Numbered]:
         """Yield the decisions on calls that have no outcome yet."""
         return map(self._numbered, self._snapshot.rows(_OPEN))
+
+    def open_rows(self, most: int) -> Iterator[OpenCall]:
+        """Yield what the list of open calls says."""
+        for *row, call in self._snapshot.rows(_OPEN_ROWS, most):
+            yield open_call(call, partial(self._numbered, tuple(row)))
 
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
         """Yield the entries that hold a text, day by day; with `since`, those of its writer from there on."""

@@ -175,6 +175,14 @@ def test_a_good_log_verifies(run: Run) -> None:
     assert (report["valid"], report["records"], report["not_in_a_checkpoint"]) == (True, 7, 0)
 
 
+def test_an_open_call_that_does_not_verify_is_bad__with_its_id_and_the_reason(run: Run, folder: Folder) -> None:
+    with closing(sqlite3.connect("accredit.db")) as connection, connection:
+        connection.execute("INSERT INTO log_open (call, writer, entry) VALUES (?, 1, 1)", (folder.done.call.id,))
+    done = run(*WRITTEN)
+    assert done.code == 1
+    assert done.out.startswith(f"BAD: open call {folder.done.call.id}: what came of it is on record already\n")
+
+
 def test_the_first_bad_record_is_named_by_writer_and_sequence(run: Run) -> None:
     writer = run(*WRITTEN, "--json").json["writers"][0]["writer"]
     with closing(sqlite3.connect("accredit.db")) as connection, connection:

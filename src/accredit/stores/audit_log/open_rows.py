@@ -1,0 +1,70 @@
+"""Verifying what a log's list of open calls says, by the log's own records. No I/O of its own.
+
+A gateway closes what this list names, and leaves what does not verify (`author`, rule 3). Here the same is told to
+whoever verifies the log: each row is held against the record that it is filed with, and against what came of the call.
+
+It is a place for marks (`attest.Marks`) around another one. When all chains have been read to their ends, the marks are
+asked for, once: then the list is read, and the outcomes of its calls are noted as the marks go by.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from accredit.attest import Fault, Mark, Marks
+from accredit.attest.calls import OUTCOME
+from accredit.errors import AttestationError
+from accredit.limits import MAX_VERIFIED_OPEN_CALLS
+from accredit.stores.audit_log.author import Keys, decision_on
+from accredit.stores.audit_log.tables import OpenCall
+
+_CALL_ID = re.compile("[0-9a-f]{32}")
+_THE_LIST = "the list of open calls"
+
+
+class OpenRows:
+    """For one verification. `fault` is the first row that does not verify, or None, as soon as the marks were asked
+    for."""
+
+    def __init__(self, marks: Marks, read: Callable[[int], Iterable[OpenCall]], keys: Keys) -> None:
+        """`read` yields the open calls, at most so many. `keys` are those that are trusted."""
+        self.fault: Fault | None = None
+        self._marks = marks
+        self._read = read
+        self._keys = keys
+        self._open: set[str] = set()
+
+    def add(self, mark: Mark) -> None:
+        """Keep a mark."""
+        self._marks.add(mark)
+
+    def by_call(self) -> Iterator[Mark]:
+        """Yield all of them; the rows are judged meanwhile. Raises `StoreUnavailable`."""
+        try:
+            self._judge()
+        except AttestationError as error:
+            self._note(_THE_LIST, str(error))
+        for mark in self._marks.by_call():
+            if mark.says == OUTCOME and mark.call in self._open:
+                self._note(_place(mark.call), "what came of it is on record already")
+            yield mark
+
+    def _judge(self) -> None:
+        for place, each in enumerate(self._read(MAX_VERIFIED_OPEN_CALLS + 1)):
+            if place == MAX_VERIFIED_OPEN_CALLS:
+                raise AttestationError(f"it has more than {MAX_VERIFIED_OPEN_CALLS} calls: no more are looked at")
+            try:
+                decision_on(each, self._keys)
+            except AttestationError as error:
+                self._note(_place(each.call), str(error))
+                continue
+            if each.call in self._open:
+                self._note(_place(each.call), "it is there twice")
+            self._open.add(each.call)
+
+    def _note(self, place: str, reason: str) -> None:
+        self.fault = self.fault or Fault(place, reason)
+
+
+def _place(call: str) -> str:
+    """Return where a row is, for people: what is no call's id is not repeated."""
+    return f"open call {call}" if _CALL_ID.fullmatch(call) else f"{_THE_LIST}, a row without a call's id"
