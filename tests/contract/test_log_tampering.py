@@ -167,6 +167,8 @@ FOUND: dict[str, tuple[str | tuple[str, ...], str]] = {
     "the note gone": ("DELETE FROM log_entries WHERE kind = 2", "3: the note of the pruning is missing"),
     "a record in the place of what was pruned": (
         "UPDATE log_entries SET writer = 1, number = 2 " + record(2), "2: "),
+    "the day of the decision on an open call, where gateways look for it": (
+        f"UPDATE log_entries SET day = {TOMORROW}", "the record of its decision is not there"),
 }  # fmt: skip
 
 
@@ -235,7 +237,10 @@ def test_a_row_that_a_superuser_put_in_is_listed_nowhere_as_true(database: Postg
 
 NOT_LOOKED_AT: dict[str, str] = {
     "a record's day": f"UPDATE log_entries SET day = {TOMORROW} {record(2)}",
-    "the days of all": f"UPDATE log_entries SET day = {TOMORROW}",
+    "the days of all whose calls have ended": (
+        f"UPDATE log_entries SET day = {TOMORROW}"
+        " WHERE (writer, number) NOT IN (SELECT decided_by, number FROM log_open)"
+    ),
     "the order for people": "UPDATE log_entries SET entry = -entry",
     "which calls are open": "DELETE FROM log_open",
     "when a writer was alive": "UPDATE log_writers SET beat = 'epoch', over = true, turn = 0, checkpointed = 0",
