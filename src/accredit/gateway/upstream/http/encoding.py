@@ -39,9 +39,9 @@ class Decoder(Protocol):
         """Raise `AnswerError` if the body is incomplete."""
         ...
 
-    @property
-    def window(self) -> int:
-        """How many bytes of what came out are kept, for what still comes to refer to; 0 where it is 32 KiB at most."""
+    def window(self, data: bytes = b"") -> int:
+        """Return how many bytes are kept of what comes out, once `data` is fed: at once, before any of it has come out.
+        0 where it is 32 KiB at most."""
         ...
 
     def coding_of(self, raw: bytes) -> bytes:
@@ -127,12 +127,13 @@ def _weight(parameters: bytes) -> float:
 class _Inflater:
     """Decodes gzip, with any number of members, or deflate, in zlib's frame as it should be, or without."""
 
-    window = 0
-
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
         self._members = 0
         self._stream = zlib.decompressobj()
+
+    def window(self, data: bytes = b"") -> int:
+        return 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         try:
@@ -182,20 +183,20 @@ class _BrotliDecoder:
     def __init__(self) -> None:
         self._begun = False
         self._stream = brotli.Decompressor()
-        self._largest = self._decoded = 0
+        self._window = 0
 
-    @property
-    def window(self) -> int:
-        return min(self._decoded, self._largest)
+    def window(self, data: bytes = b"") -> int:
+        if data and not self._window:
+            self._window = _brotli_window(data[0])
+        return self._window
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        if data and not self._begun:
-            self._begun, self._largest = True, _brotli_window(data[0])
+        self._begun = self._begun or bool(data)
+        self.window(data)
         try:
             for start in range(0, len(data), _SLICE_BYTES):
                 piece = self._stream.process(data[start : start + _SLICE_BYTES], output_buffer_limit=_BROTLI_BYTES)
                 while piece:
-                    self._decoded += len(piece)
                     yield piece
                     piece = self._stream.process(b"", output_buffer_limit=_BROTLI_BYTES)
         except brotli.error:

@@ -170,6 +170,8 @@ class EventRelay:
                 if self._decoder is not None:
                     self._decoder.finish()
                 return
+            if self._room is not None and self._decoder is not None and self._decoder.window(chunk):
+                await self._room.fit(self._parser.size, self._beside)
             for piece in (
                 pieces(chunk) if self._decoder is None else chain.from_iterable(map(pieces, self._decoder.feed(chunk)))
             ):
@@ -185,7 +187,7 @@ class EventRelay:
     def _beside(self) -> int:
         """How many bytes are held beside the event: what waits for the head, and what the decoder keeps."""
         waiting = 0 if self._held is None else len(self._held)
-        return waiting if self._decoder is None else waiting + self._decoder.window
+        return waiting if self._decoder is None else waiting + self._decoder.window()
 
     async def _next_chunk(self) -> bytes | None:
         """Return the next bytes, b"" at the end, or None when the head or a comment is due. Raises
