@@ -40,8 +40,8 @@ class Decoder(Protocol):
         ...
 
     def window(self, data: bytes = b"") -> int:
-        """Return how many bytes are kept of what comes out, once `data` is fed: at once, before any of it has come out.
-        0 where it is 32 KiB at most."""
+        """Return how many bytes are kept of what came out, or, with the `data` that is fed next, may be kept while that
+        is decoded: a few bytes can fill it all before any come out. 0 where it is 32 KiB at most."""
         ...
 
     def coding_of(self, raw: bytes) -> bytes:
@@ -77,11 +77,30 @@ class Decoded(Struct, frozen=True):
 
 
 def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Generator[int, None, Decoded]:
-    """Return a whole body, decoded in steps of some milliseconds, each of which gives its size so far. Raises
-    `AnswerError` as soon as that exceeds `limit` bytes."""
+    """Return a whole body, decoded in steps of some milliseconds, each of which gives how much it keeps so far: its
+    bytes, or the decoder's window if that is larger. Raises `AnswerError` as soon as its bytes exceed `limit`.
+
+    A body of more than one step is begun anew after the first if the window is large: while it waits for room, it has
+    no window. One of a single step needs none: nobody else has a turn before its window is gone.
+    """
     decoder = open_decoder(coding)
     if decoder is None:
         return Decoded(raw)
+    window = decoder.window(raw[:1])
+    steps = _decode(decoder, raw, limit)
+    while True:
+        try:
+            size = next(steps)
+        except StopIteration as last:
+            return last.value
+        if decoder is not None and window > DECODED_STEP_BYTES:  # only Brotli's is
+            decoder = None
+            steps.close()
+            steps = _decode(_BrotliDecoder(), raw, limit)
+        yield max(window, size)
+
+
+def _decode(decoder: Decoder, raw: bytes, limit: int) -> Generator[int, None, Decoded]:
     body, step_ends = BytesIO(), DECODED_STEP_BYTES
     for start in range(0, len(raw), ENCODED_STEP_BYTES):
         if start:
@@ -183,22 +202,28 @@ class _BrotliDecoder:
     def __init__(self) -> None:
         self._begun = False
         self._stream = brotli.Decompressor()
-        self._window = 0
+        self._largest = self._decoded = 0
+        self._full = False
 
     def window(self, data: bytes = b"") -> int:
-        if data and not self._window:
-            self._window = _brotli_window(data[0])
-        return self._window
+        if data and not self._begun:
+            return _brotli_window(data[0])
+        return self._largest if data or self._full else min(self._decoded, self._largest)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        self._begun = self._begun or bool(data)
-        self.window(data)
+        if data and not self._begun:
+            self._begun, self._largest = True, _brotli_window(data[0])
         try:
             for start in range(0, len(data), _SLICE_BYTES):
+                last = start + _SLICE_BYTES >= len(data)
                 piece = self._stream.process(data[start : start + _SLICE_BYTES], output_buffer_limit=_BROTLI_BYTES)
                 while piece:
+                    self._decoded += len(piece)
+                    after = self._stream.process(b"", output_buffer_limit=_BROTLI_BYTES)
+                    self._full = bool(after) or not last
                     yield piece
-                    piece = self._stream.process(b"", output_buffer_limit=_BROTLI_BYTES)
+                    piece = after
+            self._full = False
         except brotli.error:
             raise AnswerError("a compressed body that is damaged") from None
 

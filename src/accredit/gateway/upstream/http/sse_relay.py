@@ -21,7 +21,6 @@ import codecs
 import contextlib
 import math
 from collections.abc import Callable, Iterable
-from itertools import chain
 
 from accredit.errors import AccreditError, AnswerError, FrameError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
@@ -170,24 +169,34 @@ class EventRelay:
                 if self._decoder is not None:
                     self._decoder.finish()
                 return
-            if self._room is not None and self._decoder is not None and self._decoder.window(chunk):
-                await self._room.fit(self._parser.size, self._beside)
-            for piece in (
-                pieces(chunk) if self._decoder is None else chain.from_iterable(map(pieces, self._decoder.feed(chunk)))
-            ):
-                self._since_turn += len(piece) + PIECE_COSTS_BYTES
-                if self._since_turn > EVENTS_AT_ONCE_BYTES:  # this may be a flood of tiny events
-                    self._since_turn = 0
-                    await next_turn()
-                await self._relay(self._parser.feed(piece))
-                if self._room is not None:
-                    await self._room.fit(self._parser.size, self._beside)
+            await self._decode(chunk)
 
-    @property
-    def _beside(self) -> int:
-        """How many bytes are held beside the event: what waits for the head, and what the decoder keeps."""
-        waiting = 0 if self._held is None else len(self._held)
-        return waiting if self._decoder is None else waiting + self._decoder.window()
+    async def _decode(self, chunk: bytes) -> None:
+        if self._decoder is None:
+            await self._feed(chunk)
+            return
+        await self._have_room(chunk)
+        for decoded in self._decoder.feed(chunk):
+            await self._have_room()  # of a short chunk nothing more comes, and it keeps no room while it is judged
+            await self._feed(decoded)
+        await self._have_room()
+
+    async def _feed(self, decoded: bytes) -> None:
+        for piece in pieces(decoded):
+            self._since_turn += len(piece) + PIECE_COSTS_BYTES
+            if self._since_turn > EVENTS_AT_ONCE_BYTES:  # this may be a flood of tiny events
+                self._since_turn = 0
+                await next_turn()
+            await self._relay(self._parser.feed(piece))
+            await self._have_room()
+
+    async def _have_room(self, encoded: bytes = b"") -> None:
+        """Have room for what is held: the event, what waits for the head, and what the decoder keeps, or may keep while
+        it decodes `encoded`."""
+        if self._room is not None:
+            waiting = 0 if self._held is None else len(self._held)
+            window = 0 if self._decoder is None else self._decoder.window(encoded)
+            await self._room.fit(self._parser.size, waiting + window)
 
     async def _next_chunk(self) -> bytes | None:
         """Return the next bytes, b"" at the end, or None when the head or a comment is due. Raises

@@ -2,11 +2,12 @@
 
 import asyncio
 import gzip
+from collections.abc import Callable
 
 import brotli
 import pytest
 from tests.world.asgi import Told
-from tests.world.calls import STREAM_HEAD, chunk, event, http, initialize, log_message, post, response
+from tests.world.calls import LAST_CHUNK, STREAM_HEAD, chunk, event, http, initialize, log_message, post, response
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import RunningGateway, run
@@ -44,6 +45,16 @@ BESIDE_KINDS = {
     "an event of HTTP+SSE": ("GET", (STREAM_HEAD, chunk(b"data: " + HALF))),
 }
 """Who asks, and what the server says before it stands still."""
+
+
+def _packed_whole(text: bytes, *, stream: bool) -> bytes:
+    return brotli.compress(event(text) if stream else text)
+
+
+PACKED_KINDS: dict[str, Callable[[bytes], tuple[bytes, ...]]] = {
+    "a body": lambda packed: (http(packed, headers=(("Content-Encoding", "br"),)),),
+    "a stream": lambda packed: (_PACKED_HEAD, chunk(packed), LAST_CHUNK),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +180,68 @@ def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320
                 assert 0 < room_of(app).taken <= 2 * LIMIT
                 for client in clients:
                     await client.close()
+                await until(lambda: room_of(app).taken == 0)
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+@pytest.mark.parametrize("kind", PACKED_KINDS)
+def test_a_hundred_short_answers_in_brotli_at_once_are_answered__their_windows_take_room_for_a_moment(
+    kind: str,
+) -> None:
+    async def main() -> None:
+        come: list[Connection] = []
+
+        async def all_at_once(connection: Connection) -> None:
+            await connection.request()
+            come.append(connection)
+            await until(lambda: len(come) == 100)
+            await connection.send(*PACKED_KINDS[kind](_packed_whole(response(text="short"), stream=kind == "a stream")))
+            await connection.peer_closed()
+
+        async with RawServer(all_at_once) as server:
+            app = create_app(settings(HttpUpstream(server.url)))
+            async with RunningGateway(app) as gateway:
+
+                async def ask() -> tuple[int, bytes]:
+                    async with RawClient(gateway.port) as client:
+                        posted = post(Era.LEGACY)
+                        await client.ask("POST", "/mcp", posted.headers, posted.body)
+                        answer = await client.answer()
+                        return answer.status, answer.body
+
+                answers = await asyncio.gather(*(ask() for _ in range(100)))
+                assert {status for status, _ in answers} == {200}
+                assert not any(app.refused.values())
+                assert room_of(app).taken == 0
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+@pytest.mark.parametrize(("kind", "long", "status"), [("a body", 1, 200), ("a body", 3, 502), ("a stream", 1, 502)])
+def test_a_short_body_alone_is_decoded_without_room_for_the_window__a_stream_is_not(
+    kind: str, long: int, status: int
+) -> None:
+    text = response(text="x" * (long * LARGE_ANSWER_BYTES // 2))
+    whole = PACKED_KINDS[kind](_packed_whole(text, stream=kind == "a stream"))
+
+    async def answers(connection: Connection) -> None:
+        while await connection.request() is not None:
+            await connection.send(*whole)
+
+    async def main() -> None:
+        async with RawServer(answers) as server:
+            app = create_app(settings(HttpUpstream(server.url)))
+            async with RunningGateway(app) as gateway:
+                others = room_of(app).take(Told().exchange, 2 * LIMIT)
+                for expected in (status, 200):
+                    async with RawClient(gateway.port) as client:
+                        posted = post(Era.LEGACY)
+                        await client.ask("POST", "/mcp", posted.headers, posted.body)
+                        assert (await client.answer()).status == expected
+                    others.leave()
                 await until(lambda: room_of(app).taken == 0)
 
     run(main())

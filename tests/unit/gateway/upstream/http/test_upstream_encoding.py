@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import itertools
 import tracemalloc
+import weakref
 import zlib
 from collections.abc import Callable
 
@@ -297,17 +298,47 @@ def test_a_body_is_decoded_in_steps__everybody_else_would_wait_for_its_end(packe
 
 
 @pytest.mark.parametrize("bits", [10, 16, 17, 18, 22, 24])
-def test_what_a_decoder_keeps_of_what_came_out_is_known__a_stream_that_stands_still_would_keep_it_unseen(
-    bits: int,
-) -> None:
+def test_what_a_decoder_may_keep_is_known_before_anything_is_fed__a_few_bytes_can_fill_all_of_it(bits: int) -> None:
     encoder = brotli.Compressor(quality=5, lgwin=bits)
     decoder = open_decoder(b"br")
     assert decoder is not None
     assert decoder.window() == 0
     for size in (100, 20_000_000):
-        came = sum(map(len, decoder.feed(encoder.process(bytes(size)) + encoder.flush())))
+        packed = encoder.process(bytes(size)) + encoder.flush()
+        assert decoder.window(packed) == 1 << bits
+        pieces = decoder.feed(packed)
+        came = len(next(pieces))
+        assert decoder.window() == (size if size == 100 else 1 << bits)
+        came += sum(map(len, pieces))
         assert came == size
-        assert decoder.window() == 1 << bits
+        assert decoder.window() == min(size, 1 << bits)
     gzip = open_decoder(b"gzip")
     assert gzip is not None
     assert gzip.window(b"x") == 0
+
+
+@pytest.mark.parametrize("bits", [22, 24])
+def test_a_body_that_waits_for_room_has_no_window_yet__and_what_it_asks_for_holds_one(
+    bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched: weakref.WeakSet[encoding.Decoder] = weakref.WeakSet()
+
+    class Watched(encoding._BrotliDecoder):
+        def __init__(self) -> None:
+            super().__init__()
+            watched.add(self)
+
+    monkeypatch.setattr(encoding, "_BrotliDecoder", Watched)
+    data = bytes(20_000_000)
+    encoder = brotli.Compressor(quality=5, lgwin=bits)
+    packed = encoder.process(data) + encoder.finish()
+    steps = decode_answer(packed, b"br", len(data))
+    assert next(steps) == 1 << bits
+    assert [each.window() for each in watched] == [0]
+    assert max(steps) > 19_000_000
+    assert at_one_go(decode_answer(packed, b"br", len(data))).text == data
+
+
+def test_a_short_body_in_brotli_is_decoded_at_once__it_needs_no_room() -> None:
+    short = brotli.compress(bytes(DECODED_STEP_BYTES - 1))
+    assert list(decode_answer(short, b"br", LIMIT)) == []
