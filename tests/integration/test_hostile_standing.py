@@ -145,12 +145,17 @@ def test_a_bad_event_ends_a_resumed_stream(bad: bytes) -> None:
         http(b"<html>", "text/html", headers=LEAKS),
         http(b"", None, headers=LEAKS),
         http(b"", None, status="202 Accepted"),
-        http(b"", None, status="302 Found", headers=(("Location", "/x"),)),
         STREAM_HEAD.replace(b"200 OK", b"201 Created") + chunk(NEWS) + LAST_CHUNK,
     ],
 )
 def test_what_is_no_stream_does_not_answer_a_get(sent: bytes) -> None:
     run(stands(sends(sent), refused("neither an event stream nor an error in answer to GET"), status=502))
+
+
+def test_nor_does_a_redirect__and_whoever_reads_it_is_told_where_to() -> None:
+    sent = http(b"", None, status="302 Found", headers=(("Location", "/x"),))
+    told = "status 302 to /* (upstream.url has to name it): a redirect to another path of the server"
+    run(stands(sends(sent), refused(told), status=502))
 
 
 @pytest.mark.parametrize("status", ["405 Method Not Allowed", "404 Not Found", "400 Bad Request", "409 Conflict"])
