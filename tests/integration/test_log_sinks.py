@@ -28,10 +28,10 @@ from tests.world.running import run
 from tests.world.small_disk import SmallDisk
 from tests.world.warm import Warm
 
-from accredit.attest import timestamp, verify_log
+from accredit.attest import LogSigner, timestamp, verify_log
 from accredit.cli.actions import log_sinks
 from accredit.errors import CollectorError
-from accredit.keys import make_key, write_key
+from accredit.keys import log_signer, make_key, write_key
 from accredit.stores import InMemory, PostgresDatabase, open_log, parse_store_url
 
 pytestmark = [
@@ -65,9 +65,9 @@ class Store:
         to = arguments or ("--format", "jsonl", "--to", str(self.file))
         return [sys.executable, "-m", "accredit", "log", "follow", "--sink", sink, "--store", self.url, *to]
 
-    def calls(self, number: int) -> None:
+    def calls(self, number: int, signer: LogSigner | None = None) -> None:
         async def main() -> None:
-            async with Log(self.path) as log:
+            async with Log(self.path, signer=signer) as log:
                 for _ in range(number):
                     await log.call()
 
@@ -302,11 +302,12 @@ def bodies(collector: Any) -> set[bytes]:
 
 
 def test_records_that_were_pruned_before_they_were_sent_are_counted(store: Store) -> None:
-    store.calls(3)
-    write_key(store.folder / "gateway.key", make_key("gateway", "Mail gateway", 1_800_000_000))
+    key = make_key("gateway", "Mail gateway", 1_800_000_000)
+    write_key(store.folder / "gateway.key", key)
+    store.calls(3, log_signer(key))
     prune = ("--before", timestamp(NOW_MS + 1_000), "--key", "gateway.key")
     accredit("log", "prune", *prune, "--store", store.url, folder=store.folder)
-    store.calls(1)
+    store.calls(1, log_signer(key))
     process = store.follow()
     wait_until(store.has_all)
     code, said = ended(process)
