@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.world import listing_server
-from tests.world.command import Serving, accredit, environment, wait_until
+from tests.world.command import Serving, accredit, environment, wait_until, with_nobody_to_ask
 from tests.world.mail import MAIL, mail_server
 from tests.world.raw_server import PATIENCE
 from tests.world.running import run
@@ -39,7 +39,7 @@ FILES = ("accredit.toml", "gateway.key", "gateway.key.pub", "accredit.lock")
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A line as a person would copy it into a shell."""
     return subprocess.run(
-        ["sh", "-c", command], check=True, capture_output=True, text=True, cwd=folder,
+        ["sh", "-c", with_nobody_to_ask(command)], check=True, capture_output=True, text=True, cwd=folder,
         env=environment({"PATH": path()}), timeout=PATIENCE, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -307,7 +307,7 @@ def test_a_hostile_server_writes_nothing_but_comments_and_names(tmp_path: Path) 
         ([tools("a", "a")], "twice"),
         ([tools("a", nextCursor="1"), tools("a")], "twice"),
         ([tools(nextCursor="0")], "pages"),
-        ([tools(*map(str, range(5_000)))], "more than 4096 tools"),
+        ([tools(*map(str, range(5_000)))], "more than 4096 elements"),
         ([{"tools": [{}]}], "without a name"),
         ([{"tools": [{"name": "a", "description": "x" * 5_000_000, "inputSchema": {}}]}], "Invalid upstream"),
         ([[]], "did not list its tools"),
