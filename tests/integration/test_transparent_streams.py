@@ -197,7 +197,7 @@ def test_a_client_that_never_reads_is_given_up__it_would_hold_its_answer_in_memo
 
     async def script(connection: Connection, request: RawRequest) -> None:
         if answer == "json":
-            await connection.send(http(response(text="a" * 32 * MIB)))
+            await connection.send(http(response(text="a" * 15 * MIB)))
             return
         await connection.send(STREAM_HEAD)
         while True:
