@@ -5,6 +5,7 @@ transport; and no public place between the wire and its models. Each of these is
 the SDK that changes one affects only this file, and its test, which says what is missing.
 """
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -13,18 +14,6 @@ import anyio
 import anyio.lowlevel
 import httpx2
 from mcp.client._transport import ReadStream, Transport, TransportStreams, WriteStream
-from mcp.client.stdio import (
-    _create_platform_compatible_process as open_child,  # pyright: ignore[reportPrivateUsage]
-)
-from mcp.client.stdio import (
-    _drain_stdout as drain_child,  # pyright: ignore[reportPrivateUsage]
-)
-from mcp.client.stdio import (
-    _stop_server_process as stop_child,  # pyright: ignore[reportPrivateUsage]
-)
-from mcp.client.stdio import (
-    get_default_environment,
-)
 from mcp.client.streamable_http import StreamableHTTPTransport
 from mcp.shared._context_streams import ContextReceiveStream, ContextSendStream, create_context_streams
 from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT, sse_within_origin
@@ -38,11 +27,16 @@ from accredit.jsonrpc.arrays import check_values
 from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MAX_ANSWER_BYTES, MAX_ANSWER_VALUES
 
 if TYPE_CHECKING:
+    from anyio.abc import Process
+    from mcp import StdioServerParameters
     from mcp.client import ClientSession, _memory
+    from mcp.client import stdio as _stdio
+    from mcp.os.win32.utilities import FallbackProcess
     from mcp.server import Server
     from mcp.server.mcpserver import MCPServer
 else:
     _memory = Deferred("mcp.client._memory")
+    _stdio = Deferred("mcp.client.stdio")
 
 __all__ = [
     "BROKEN",
@@ -57,7 +51,6 @@ __all__ = [
     "check_message",
     "create_context_streams",
     "drain_child",
-    "get_default_environment",
     "in_memory",
     "open_child",
     "open_to_the_end",
@@ -157,6 +150,23 @@ def open_to_the_end() -> tuple[ContextSendStream[Incoming], ContextReceiveStream
 def in_memory(server: "Server[Any] | MCPServer") -> Transport:
     """Return a transport to a server of this process."""
     return _memory.InMemoryTransport(server)
+
+
+async def open_child(server: "StdioServerParameters") -> "Process | FallbackProcess":
+    """Start a stdio server, with pipes. Raises `OSError`."""
+    environment = _stdio.get_default_environment() | (server.env or {})
+    start = _stdio._create_platform_compatible_process  # pyright: ignore[reportPrivateUsage]
+    return await start(server.command, server.args, environment, sys.stderr, server.cwd)
+
+
+async def drain_child(child: "Process | FallbackProcess") -> None:
+    """Read what a stdio server writes, and drop it, until it ends."""
+    await _stdio._drain_stdout(child)  # pyright: ignore[reportPrivateUsage]
+
+
+async def stop_child(child: "Process | FallbackProcess") -> None:
+    """End a stdio server, as the specification has it."""
+    await _stdio._stop_server_process(child)  # pyright: ignore[reportPrivateUsage]
 
 
 def read_results_with(session: "ClientSession", reading: Callable[[Dispatcher[Any]], Dispatcher[Any]]) -> None:

@@ -5,7 +5,6 @@ too long, or has too many values, is the answer to nothing: then the connection 
 """
 
 import logging
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
@@ -21,7 +20,6 @@ from accredit.client.sdk import (
     TransportStreams,
     check_message,
     drain_child,
-    get_default_environment,
     open_child,
     stop_child,
 )
@@ -37,8 +35,7 @@ _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError
 @asynccontextmanager
 async def over_stdio(server: StdioServerParameters) -> AsyncGenerator[TransportStreams]:
     """Start the server, and stop it at the end. Raises `OSError` if it can't be started."""
-    environment = get_default_environment() | (server.env or {})
-    child = await open_child(server.command, server.args, environment, sys.stderr, server.cwd)
+    child = await open_child(server)
     assert child.stdin is not None  # noqa: S101 - the SDK opens pipes
     assert child.stdout is not None  # noqa: S101
     # Between the start and the group nothing is awaited: who is cancelled there would leave a process.
