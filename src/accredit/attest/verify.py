@@ -19,7 +19,7 @@ the right ones, and whether what the records say is true.
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from accredit.attest.calls import Mark, Marks, MarksInMemory, Step, first_fault, step_of
 from accredit.attest.chains import Chain
@@ -69,6 +69,10 @@ class Examined(NamedTuple):
     opened: bool = True
     step: Step | None = None
 
+    def __bool__(self) -> NoReturn:
+        """Raise `TypeError`: a tuple of many is always true, also for an entry that is forged."""
+        raise TypeError("an Examined entry is neither true nor false: ask for found.fault, which is None if it is good")
+
 
 Examiner = Callable[[Iterable[Entry | Envelope | bytes | str]], Iterable[Examined | Digest]]
 """`examine` for many entries: yields a result for each, in their order."""
@@ -104,11 +108,15 @@ class WriterReport(NamedTuple):
 
 
 class LogReport(NamedTuple):
-    """The verdict on a log: valid if there is no `fault`."""
+    """The verdict on a log: valid if there is no `fault`. A log without any `records` is valid as well."""
 
     records: int
     writers: tuple[WriterReport, ...]
     fault: Fault | None
+
+    def __bool__(self) -> NoReturn:
+        """Raise `TypeError`: a tuple of three is always true, and `if not verify_log(...)` let changed logs pass."""
+        raise TypeError("a LogReport is neither true nor false: ask for report.valid")
 
     @property
     def valid(self) -> bool:
@@ -171,9 +179,11 @@ def verify_log(
     `kept` are checkpoints that were put aside before, and heads; a bad one is a fault as well. `examiner` is in place
     of `examine` with these keys. `has_digests` says that those of pruned records must be there, as they are in a store.
     `marks` keeps what is to be known of each call to the end: by default the memory. Raises nothing that depends on the
-    log.
+    log, and `ValueError` for no keys: with none a log that says nothing would be valid.
     """
     known = {key.id: key for key in keys}
+    if not known:
+        raise ValueError("no keys: nothing of a log verifies without one; give keys=[log_key(load_public_key(path))]")
     log = _Log(known, MarksInMemory() if marks is None else marks, has_digests=has_digests)
     try:
         for each in kept:

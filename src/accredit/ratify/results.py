@@ -1,6 +1,7 @@
 """What a verifier returns (Ratify section 2). No I/O."""
 
 from enum import StrEnum
+from typing import NoReturn
 
 from msgspec import Struct
 
@@ -31,7 +32,7 @@ class VerifyResult(Struct, frozen=True, kw_only=True):
 
     `granted_scope` is sorted, and empty unless `valid`. `human_id` and `agent_id` are set if the proof is valid,
     expired or revoked. `root_checked` says that the chain was checked to end in a root that the caller trusts; without
-    it, `human_id` is whoever signed, which proves nothing about who that is.
+    it, `human_id` is whoever signed, which proves nothing about who that is. A result is neither true nor false.
     """
 
     valid: bool
@@ -41,6 +42,10 @@ class VerifyResult(Struct, frozen=True, kw_only=True):
     granted_scope: list[str] = []
     error_reason: str = ""
     root_checked: bool = False
+
+    def __bool__(self) -> NoReturn:
+        """Raise `TypeError`: an object is always true, and `if not verify_bundle(...)` let refused bundles pass."""
+        raise TypeError("a VerifyResult is neither true nor false: ask for result.valid")
 
     @property
     def principal_id(self) -> str:

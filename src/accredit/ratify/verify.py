@@ -137,9 +137,17 @@ def verify_bundle(
     `now` is in unix seconds (default: this machine's clock). `vocabulary` is what the deployment adds to the canonical
     scopes. With `roots`, the chain must end in one of these keys; without, the result's `root_checked` is False, and
     its `human_id` is whoever signed. `is_revoked(cert_id)` is asked about every certificate. `stream` is not advanced
-    here: the caller does that, after success. See `Evaluator` and `ChallengeStore` for the others. An empty
-    `required_scope` requires none, which a gateway never should.
+    here: the caller does that, after success. Without `session_context` and
+    `challenge_store` a proof is good for any call, and again and again until its challenge is 300 seconds old. See
+    `Evaluator` and `ChallengeStore` for the others. An empty `required_scope` requires none, which a gateway never
+    should. Raises `TypeError` for a `required_scope` or a `vocabulary` of another type, such as the None of a lookup
+    that found nothing.
     """
+    if not isinstance(required_scope, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        found = type(required_scope).__name__
+        raise TypeError(f"required_scope is {found}, not a text: refuse a tool that is not known before its proof")
+    if isinstance(vocabulary, str):
+        raise TypeError(f"vocabulary is one text, and several are asked for: write vocabulary=[{vocabulary!r}]")
     moment = unix_seconds() if now is None else now
     terms = Terms(
         now=moment,

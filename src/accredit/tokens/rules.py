@@ -45,8 +45,11 @@ def check_present(token: VerifiedToken | None) -> None:
 def check_tool(token: VerifiedToken | None, tool: str, token_scope: str = "") -> None:
     """Check that a call may be made of a tool, which may require a scope; without a token it must not require one.
 
-    Raises `InsufficientScope`, or `MissingToken`.
+    An empty `token_scope` requires none. Raises `InsufficientScope`, or `MissingToken`; and `TypeError` for a scope
+    that is no text, such as the None of a lookup that found nothing.
     """
+    if not isinstance(token_scope, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"token_scope is {type(token_scope).__name__}, not a text: refuse an unknown tool first")
     if token is None:
         if token_scope:
             raise MissingToken("no token for a tool that asks for its scope", "this tool needs a bearer token")

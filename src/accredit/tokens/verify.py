@@ -19,7 +19,7 @@ Not checked: whether the token was revoked, its `typ`, and what it may do with a
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Struct
 
@@ -78,6 +78,10 @@ class Presented(Struct, frozen=True):
     text: str
     compact: Compact | None = None
     """Its parts; None for a token that is known already."""
+
+    def __bool__(self) -> NoReturn:
+        """Raise `TypeError`: an object is always true, also for a token that is forged."""
+        raise TypeError("a Presented token is neither true nor false: give it to TokenVerifier.verify, which raises")
 
     def __repr__(self) -> str:
         return f"<Presented of {self.issuer.issuer!a}>"

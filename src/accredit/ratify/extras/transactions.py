@@ -5,7 +5,7 @@ there are; then for each party that the bundle is its own, that it verifies, and
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from msgspec import Struct
 
@@ -58,6 +58,10 @@ class ReceiptResult(NamedTuple):
     valid: bool
     error_reason: str
     party_results: tuple[VerifyResult, ...]
+
+    def __bool__(self) -> NoReturn:
+        """Raise `TypeError`: a tuple of three is always true, also for a receipt that does not hold."""
+        raise TypeError("a ReceiptResult is neither true nor false: ask for result.valid")
 
 
 def transaction_receipt_sign_bytes(receipt: TransactionReceipt) -> bytes:

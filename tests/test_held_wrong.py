@@ -1,0 +1,142 @@
+"""The library in the hands of somebody in a hurry: misuse is refused, and the examples are the safe ones."""
+
+import operator
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.ratify.world import AGENT, HUMAN, NOW, STRANGER, certificate, proof
+from tests.world.records import Chained, gateway
+
+from accredit.attest import Examined, LogReport, encode_envelope, examine, verify_log
+from accredit.base.clock import unix_seconds
+from accredit.ratify import DelegationCert, VerifyResult, encode_proof_bundle, present, verify_bundle, verify_chain
+from accredit.ratify.extras.transactions import ReceiptResult
+from accredit.tokens import Issuer, Presented, VerifiedToken, check_tool
+
+REFERENCE = Path(__file__).parents[1] / "docs/reference"
+SCOPE = "comms:email:send"
+MAIL = b"Dear Sir"
+KEY = gateway()[1]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        verify_bundle(proof(), "files:read", now=NOW),
+        verify_bundle(proof(), "files:write", now=NOW),
+        verify_chain((), now=NOW),
+        ReceiptResult(valid=False, error_reason="no_parties", party_results=()),
+        verify_log([], [KEY]),
+        verify_log([b"rubbish"], [KEY]),
+        examine(b"rubbish", {}),
+        Presented(Issuer("https://issuer.example", "mail"), None, "forged"),
+    ],
+    ids=repr,
+)
+def test_a_result_is_never_taken_for_a_boolean__a_refused_one_would_be_true(
+    result: VerifyResult | ReceiptResult | LogReport | Examined | Presented,
+) -> None:
+    with pytest.raises(TypeError, match="neither true nor false"):
+        bool(result)
+    with pytest.raises(TypeError, match="neither true nor false"):
+        operator.not_(result)
+
+
+@pytest.mark.parametrize("scope", [None, 0, False, b"files:read", ["files:read"]])
+def test_a_scope_that_a_lookup_did_not_find_is_refused__it_asked_for_nothing(scope: Any) -> None:
+    with pytest.raises(TypeError, match="required_scope is "):
+        verify_bundle(proof(), scope, now=NOW)
+    with pytest.raises(TypeError, match="token_scope is "):
+        check_tool(VerifiedToken("i", "s", NOW, "ab"), "pay", scope)
+    with pytest.raises(TypeError, match="token_scope is "):
+        check_tool(None, "pay", scope)
+
+
+def test_a_vocabulary_of_one_text_is_refused__its_letters_are_no_scopes() -> None:
+    with pytest.raises(TypeError, match="write vocabulary="):
+        verify_bundle(proof(), "files:read", now=NOW, vocabulary="files:read")
+
+
+@pytest.mark.parametrize("entries", [[], [b"rubbish"]])
+def test_without_keys_no_log_is_judged__an_empty_one_was_valid(entries: list[bytes]) -> None:
+    with pytest.raises(ValueError, match="no keys"):
+        verify_log(entries, [])
+
+
+def example_of(page: str) -> str:
+    text = (REFERENCE / page).read_text("utf-8")
+    (code,) = re.findall(r"```python\n((?:import|from) .*?)```", text, re.DOTALL)
+    return code
+
+
+class Verifier:
+    """The verifier of `ratify.md`, as it stands there, and an agent that was allowed to send mail."""
+
+    def __init__(self, change: Callable[[str], str] = str) -> None:
+        self.revoked: set[str] = set()
+        self.names: dict[str, Any] = {"owner_key": HUMAN.public_key, "revoked": self.revoked}
+        exec(change(example_of("ratify.md")), self.names)
+        self.now = unix_seconds()
+
+    def text(self, mail: bytes = MAIL, cert: DelegationCert | None = None) -> bytes:
+        """What the agent sends with this mail, over a challenge for it."""
+        challenge = self.names["challenge_for"](AGENT.id, mail, self.now)
+        context = self.names["context_of"](AGENT.id, mail)
+        return encode_proof_bundle(present([cert or self.cert()], AGENT, challenge, self.now, session_context=context))
+
+    def cert(self, **changes: Any) -> DelegationCert:
+        members: dict[str, Any] = {"scope": (SCOPE,), "issued_at": self.now - 5, "expires_at": self.now + 600}
+        return certificate(changes.pop("issuer", HUMAN), **members | changes)
+
+    def judge(self, text: bytes, mail: bytes = MAIL) -> VerifyResult:
+        return self.names["judge"](text, AGENT.id, mail)
+
+
+def test_the_verifier_of_the_reference_lets_a_good_call_pass_once__and_nothing_else() -> None:
+    verifier = Verifier()
+    text = verifier.text()
+    assert "session_context_mismatch" in verifier.judge(text, b"Dear Thief").error_reason
+    assert verifier.judge(text).valid
+    assert "unknown_challenge" in verifier.judge(text).error_reason
+    assert "scope_denied" in verifier.judge(verifier.text(cert=verifier.cert(scope=("files:read",)))).error_reason
+    assert "untrusted_root" in verifier.judge(verifier.text(cert=verifier.cert(issuer=STRANGER))).error_reason
+    text = verifier.text(cert=verifier.cert(cert_id="lost"))
+    verifier.revoked.add("lost")
+    assert verifier.judge(text).identity_status == "revoked"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("session_context=context_of(agent_id, mail), ", ""), "session_context_unverifiable"),
+        (("is_revoked=revoked.__contains__", "is_revoked=revoked"), "revocation_error"),
+        (("roots=[owner_key]", "roots=[owner_key.id]"), "untrusted_root"),
+        (("roots=[owner_key]", "roots=[]"), "untrusted_root"),
+    ],
+)
+def test_the_verifier_of_the_reference_with_a_slip_lets_nothing_pass(change: tuple[str, str], reason: str) -> None:
+    verifier = Verifier(lambda code: code.replace(*change))
+    result = verifier.judge(verifier.text())
+    assert (result.valid, result.error_reason.split(":")[0]) == (False, reason)
+
+
+@pytest.mark.parametrize("damage", ["none", "a record is missing", "no key", "nothing is there"])
+def test_the_auditor_of_the_reference_stops_at_a_log_that_is_not_good__or_not_there(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [encode_envelope(each) for each in Chained(writer="0f" * 16).calls(2)]
+    left = {"a record is missing": lines[1:], "nothing is there": []}.get(damage, lines)
+    (tmp_path / "calls.jsonl").write_bytes(b"".join(line + b"\n" for line in left))
+    before = 'keys = [log_key(load_public_key(Path("gateway.key.pub")))]'
+    code = example_of("attestation.md")
+    assert before in code
+    names: dict[str, Any] = {"known": [] if damage == "no key" else [KEY]}
+    if damage == "none":
+        exec(code.replace(before, "keys = known"), names)
+        return
+    with pytest.raises((SystemExit, ValueError), match=r"BAD|no keys"):
+        exec(code.replace(before, "keys = known"), names)
