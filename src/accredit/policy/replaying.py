@@ -346,7 +346,8 @@ class _PastCase(Case):
         if not result.valid:
             return result
         yield from self._definition(bundle)
-        return constraints_fault([self._past.judged(cert) for cert in bundle.delegations], terms) or result
+        fault = constraints_fault([self._past.judged(cert) for cert in bundle.delegations], terms)
+        return result if fault is None else fault
 
 
 def _call(record: CallRecord, digest: bytes) -> GuardedCall:
