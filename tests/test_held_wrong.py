@@ -111,7 +111,7 @@ def test_the_verifier_of_the_reference_lets_a_good_call_pass_once__and_nothing_e
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (("session_context=context_of(agent_id, mail), ", ""), "session_context_unverifiable"),
+        (("session_context=context_of(agent_id, mail),", ""), "session_context_unverifiable"),
         (("is_revoked=revoked.__contains__", "is_revoked=revoked"), "revocation_error"),
         (("roots=[owner_key]", "roots=[owner_key.id]"), "untrusted_root"),
         (("roots=[owner_key]", "roots=[]"), "untrusted_root"),
