@@ -446,7 +446,7 @@ def test_what_hostile_gateways_and_files_say_steers_no_terminal__and_keeps_nobod
             assert "\x1b]" not in terminal.seen
             assert "\x1b[2J" not in terminal.seen
             assert "\u202e" not in terminal.seen
-            assert "is stale" in terminal.seen.replace("\n", " ")
+            assert "is stale" in terminal.unfolded()
         found = patient.found("is stale")
         assert found["command"] == ""  # it would not show as it is
         with stand_in(patient, hangs=True):

@@ -60,6 +60,10 @@ class Terminal:
             assert time.monotonic() < deadline, f"waited in vain for {pattern!r}: {self.seen!r}"
             assert self._read(), f"it has ended without {pattern!r}: {self.seen!r}"
 
+    def unfolded(self) -> str:
+        """What was written, its rows joined where the command went on after its margin: a path's length decides where."""
+        return re.sub(r"\s*\n(?:\s*\| )?\s*", " ", self.seen)
+
     def types(self, text: str) -> None:
         """Types a text, which is echoed unless the command says otherwise."""
         self._start = len(self.seen)
