@@ -3,7 +3,7 @@ and with ours, as without the gateway."""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,16 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.client.sse import sse_client
-from starlette.applications import Starlette
-from starlette.routing import Mount
 from tests.world.calls import LAST_CHUNK, STREAM_HEAD, chunk, compact, error, event, http, notification, stream
 from tests.world.connected import Connected
 from tests.world.hostile import World, sends_and_hangs
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawServer, until
+from tests.world.roads import ROADS, plain, several
 from tests.world.running import RunningGateway, run
 
 from accredit.client import AccreditedClient
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
-from accredit.gateway.settings import MergedUpstream
 from accredit.jsonrpc.methods import Era
 from accredit.limits import MAX_ANSWER_TO_NOTHING
 
@@ -88,27 +86,7 @@ class Chatty:
         return compact({"jsonrpc": "2.0", "id": message["id"], "result": results.get(message["method"], {})})
 
 
-def plain(url: str) -> Any:
-    return create_app(url)
-
-
-def mounted(url: str) -> Any:
-    return Starlette(routes=[Mount("/tools", create_app(url))])
-
-
-def several(url: str) -> Any:
-    each = {name: GatewaySettings(HttpUpstream(url), name, f"/mcp/{name}") for name in ("mail", "files")}
-    return create_app([*each.values(), GatewaySettings(MergedUpstream(each))])
-
-
-ROADS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "plain": (plain, "/mcp"),
-    "mounted": (mounted, "/tools/mcp"),
-    "one_of_several": (several, "/mcp/mail"),
-    "merged": (several, "/mcp"),
-    "http_sse": (plain, "/sse"),
-    "http_sse_of_several": (several, "/mcp/mail/sse"),
-}
+EACH_ROAD = {**ROADS, "http_sse": (plain, "/sse"), "http_sse_of_several": (several, "/mcp/mail/sse")}
 
 
 @asynccontextmanager
@@ -118,10 +96,10 @@ async def client_of(url: str) -> AsyncGenerator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("road", EACH_ROAD)
 @pytest.mark.parametrize("receipt", RECEIPTS)
 def test_a_session_begins_whatever_a_server_says_to_initialized(receipt: str, road: str) -> None:
-    make, path = ROADS[road]
+    make, path = EACH_ROAD[road]
 
     async def main() -> None:
         server = Chatty(*RECEIPTS[receipt])

@@ -61,7 +61,7 @@ class Terminal:
             assert self._read(), f"it has ended without {pattern!r}: {self.seen!r}"
 
     def unfolded(self) -> str:
-        """What was written, its rows joined where the command went on after its margin: a path's length decides where."""
+        """What was written, rows that go on after their margin joined: a path's length decides which."""
         return re.sub(r"\s*\n(?:\s*\| )?\s*", " ", self.seen)
 
     def types(self, text: str) -> None:
