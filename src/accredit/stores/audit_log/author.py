@@ -7,7 +7,8 @@ The tables are written by more than the gateways: what they say is looked at bef
 2. Another's chain ends where its last entry says so, which a key that is trusted has signed: a row only counts.
 3. A call is open if a record of a trusted key says so, of this gateway, at the place where it lies and of the call that
    it is filed under, whose decision goes on; and if no record says what came of it.
-4. A turn was written before if this process remembers that, or if the last record of the chain is of one of its calls.
+4. A turn that may have been written before, in this chain or in one that was ended meanwhile, was if the decision that
+   it begins with is on record. One without a decision needs no look: what it ends is open no more.
 
 Not found here: that a chain was cut at its end, together with its row. Whoever kept a checkpoint finds it.
 """
@@ -40,12 +41,10 @@ Said = tuple[str, str]
 
 
 class Proved(NamedTuple):
-    """A chain's end, as its row has it, and what is known of it beside: how many of its records an entry covers, and
-    what its last record is about (None if its last entry is none)."""
+    """A chain's end, as its row has it, and how many of its records an entry covers."""
 
     end: ChainEnd
     covered: int
-    said: Said | None = None
 
 
 class Author:
@@ -60,8 +59,6 @@ class Author:
         self._known: Proved | None = None
         self._pending: ChainEnd | None = None
         self._written: ChainEnd | None = None
-        self._last: Said | None = None
-        """What the last record was about when the chain was read: on it depends whether its turn is believed."""
 
     @property
     def turn_records(self) -> int:
@@ -71,7 +68,7 @@ class Author:
     def remembered(self, end: ChainEnd) -> Proved | None:
         """Return the end of its own chain if it is where it left it (rule 1)."""
         if end.name != self._name:
-            self._name, self._known, self._pending, self._last = end.name, None, None, None
+            self._name, self._known, self._pending = end.name, None, None
         if self._pending is not None and end == self._pending:
             return Proved(self._pending, self._pending.checkpointed)
         return self._known if self._known is not None and end == self._known.end else None
@@ -85,18 +82,12 @@ class Author:
             raise ChainTaken(end.name) from None
         if known is not None and (known.end.records > end.records or known.end.writer != end.writer):
             raise ChainTaken(end.name)
-        self._known, self._pending, self._last = proved, None, proved.said or ("", "")
+        self._known, self._pending = proved, None
         return proved
 
-    def was_written(self, end: ChainEnd, number: int, said: Iterable[Said]) -> bool:
-        """Return whether a turn of these records was written before (rule 4)."""
-        return end.turn >= number and (self._last is None or self._last in said)
-
-    def wrote(self, end: ChainEnd, *, turn: bool) -> None:
+    def wrote(self, end: ChainEnd) -> None:
         """Note where its own chain ends, if what was written is committed."""
         self._pending = self._written = end
-        if turn:
-            self._last = None
 
     def take_written(self) -> ChainEnd | None:
         """Return what was noted since it was asked last."""
@@ -157,27 +148,27 @@ def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
             raise AttestationError("it has no record that can be found, and its row counts some")
         return Proved(end, 0)
     statement = verify_envelope(newest.envelope, keys)
-    said, covered = None, end.records
+    covered = end.records
     match statement.predicate:
         case CallRecord() as record:
             place, head = (record.log.writer, record.log.sequence), sha256_hex(newest.envelope.payload)
-            said, covered = (record.call.id, record.phase), min(max(end.checkpointed, 0), end.records - 1)
+            covered = min(max(end.checkpointed, 0), end.records - 1)
         case Checkpoint() as checkpoint:
             place, head = (checkpoint.writer, checkpoint.count), statement.sha256
         case Pruning() as note:
             place, head = (note.writer, note.last), statement.sha256
     if newest.place != f"{place[0]}/{place[1]}" or (*place, head) != (end.name, end.records, end.head):
         raise AttestationError("its last entry is not the one that its row counts")
-    return Proved(end, covered, said)
+    return Proved(end, covered)
 
 
-def ended_in(payloads: Iterable[bytes]) -> set[str]:
-    """Return the calls of which one of these says what came of them, whoever has signed it: in doubt nothing is
-    closed (rule 3)."""
-    found: set[str] = set()
+def said_in(payloads: Iterable[bytes]) -> set[Said]:
+    """Return what these are about, whoever has signed them: in doubt nothing is closed (rule 3), and the id of a call
+    that was never written nobody knows (rule 4)."""
+    found: set[Said] = set()
     for payload in payloads:
         with contextlib.suppress(AttestationError):  # what is no statement says nothing
             record = decode_statement(payload).predicate
-            if isinstance(record, CallRecord) and record.phase == "outcome":
-                found.add(record.call.id)
+            if isinstance(record, CallRecord):
+                found.add((record.call.id, record.phase))
     return found

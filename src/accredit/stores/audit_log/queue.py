@@ -336,10 +336,16 @@ class QueuedRecords:
     async def _append(self, events: list[Raw]) -> list[AttestationError | None]:
         """Append records. If that fails, raise `StoreUnavailable` for a durable log; otherwise retry until it
         succeeds."""
+        asked = set[str]()
+
+        def turn(writer: str) -> Turn:
+            asked.add(writer)
+            return Turn(writer, self._turn, events, len(asked) > 1)
+
         while True:
             began = time.monotonic()
             try:
-                texts = await self._as_writer(lambda writer: Turn(writer, self._turn, events))
+                texts = await self._as_writer(turn)
             except StoreUnavailable:
                 self._unready_until = time.monotonic() + UNREADY_SECONDS
                 if self._durable:

@@ -132,17 +132,20 @@ class Touch(_OfWriter, frozen=True):
 
 
 class Turn(_OfWriter, frozen=True):
-    """Append events, each from `encoded`. Turns are numbered from 1; one that was written before is skipped."""
+    """Append events, each from `encoded`. Turns are numbered from 1; one that was written before is skipped, in the
+    chain of another writer, if one was asked for it (`elsewhere`), as well."""
 
     ANSWER: ClassVar[Any] = list[str | None]
 
     number: int
     events: list[Raw]
+    elsewhere: bool = False
 
     async def run(self, tables: LogTables, author: Author) -> list[str | None]:
         """Return, for each event, why it was not recorded, or None."""
         chain = Chain(self.writer, author)
-        return await chain.turn(tables, self.number, [_decode_event(event) for event in self.events])
+        events = [_decode_event(event) for event in self.events]
+        return await chain.turn(tables, self.number, events, elsewhere=self.elsewhere)
 
 
 class Claim(_OfWriter, frozen=True):

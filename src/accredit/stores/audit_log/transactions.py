@@ -21,7 +21,7 @@ from accredit.attest import (
 from accredit.errors import AttestationError
 from accredit.limits import CLOSED_AT_ONCE, RECORDS_OF_A_CALL
 from accredit.stores.audit_log.appender import Tail
-from accredit.stores.audit_log.author import Author, Proved, Said, check_end, ended_in
+from accredit.stores.audit_log.author import Author, Proved, check_end, said_in
 from accredit.stores.audit_log.tables import ChainEnded, ChainTaken, Change, LogTables, OpenCall
 
 CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
@@ -69,21 +69,24 @@ class Chain(NamedTuple):
     name: str
     author: Author
 
-    async def turn(self, tables: LogTables, number: int, events: Sequence[Event]) -> list[str | None]:
-        """Append events; return, for each, why it was not recorded, or None. Turns are numbered from 1.
+    async def turn(
+        self, tables: LogTables, number: int, events: Sequence[Event], *, elsewhere: bool = False
+    ) -> list[str | None]:
+        """Append events; return, for each, why it was not recorded, or None. Turns are numbered from 1. `elsewhere`
+        says that another chain was asked for this one before.
 
-        Of a turn that was written before nothing is appended: a store that did not answer in time may still have
-        written it. Something else is written then, for what is only read may be on one machine alone.
+        Of a turn that was written before (`author`, rule 4) nothing is appended: a store that did not answer in time
+        may still have written it. Something else is written then, for what is only read may be on one machine alone.
         """
         proved = await self._end(tables)
-        if self.author.was_written(proved.end, number, map(_about, events)):
+        if (elsewhere or proved.end.turn >= number) and await self._is_on_record(tables, events):
             await tables.touch(self.name)
             return [None] * len(events)
         outcomes = [each.decided.call.id for each in events if each.outcome is not None]
         is_open = await tables.open_among(self.name, outcomes) if outcomes else set[str]()
         turn = _Turn(Tail(proved, self.author.signer), is_open)
         errors = [turn.append(event) for event in events]
-        await self._write(tables, turn.change(number, events), turn=True)
+        await self._write(tables, turn.change(number, events))
         return errors
 
     async def close_calls(self, tables: LogTables, name: str, after: str, now_ms: int, policy_digest: str) -> Closed:
@@ -155,7 +158,7 @@ class Chain(NamedTuple):
                 judged[each.call] = str(error)
         for call in [call for call, decided in judged.items() if not isinstance(decided, str)]:
             payloads = await tables.payloads_of(call, RECORDS_OF_A_CALL)
-            if call in ended_in(payloads):
+            if (call, "outcome") in said_in(payloads):
                 judged[call] = "what came of it is on record already"
             elif len(payloads) >= RECORDS_OF_A_CALL:
                 judged[call] = "more records name it than a call has"
@@ -175,10 +178,15 @@ class Chain(NamedTuple):
             raise ChainTaken(self.name) from None
         return self.author.go_on(end, newest)
 
-    async def _write(self, tables: LogTables, change: Change, *, turn: bool = False) -> None:
+    async def _is_on_record(self, tables: LogTables, events: Sequence[Event]) -> bool:
+        """Return whether a turn is, which is there as a whole or not at all, by its first decision."""
+        first = next((each.decided.call.id for each in events if each.outcome is None), None)
+        return first is not None and (first, "decision") in said_in(await tables.payloads_of(first, RECORDS_OF_A_CALL))
+
+    async def _write(self, tables: LogTables, change: Change) -> None:
         await tables.write(change)
         if change.after.name == self.name:
-            self.author.wrote(change.after, turn=turn)
+            self.author.wrote(change.after)
 
 
 class _Turn:
@@ -225,10 +233,6 @@ class _Turn:
         return self._tail.change(
             number, opened=self._opened, resumes=resumes, closed=self._closed, certificates=certificates
         )
-
-
-def _about(event: Event) -> Said:
-    return event.decided.call.id, "decision" if event.outcome is None else "outcome"
 
 
 def _unknown(decision: Statement, record: CallRecord, place: Place, *, now_ms: int, policy_digest: str) -> bytes:

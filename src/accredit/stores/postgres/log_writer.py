@@ -3,7 +3,7 @@
 1. A request that finds the chain elsewhere than it was read (`ChainMoved`) has written nothing. It is run once more, on
    what is read anew.
 2. Whatever else goes wrong is a `StoreUnavailable`, after which the connection is closed: what was asked may have been
-   done. The same turn is never written twice, as turns have numbers.
+   done. No turn is written twice (`author`, rule 4).
 3. A new connection takes the lock of its writer before anything else: it lives.
 """
 
