@@ -2,8 +2,9 @@
 
 For each writer, in the order of its chain:
 
-1. records from before the given time are removed, up to the first that is newer or whose call is still open. Each must
-   follow the one before it, and what was pruned before be what its note says: a new note is signed for all of it, so
+1. records from before the given time are removed, up to the first that is newer, whose call is still open, or that is
+   an outcome whose decision stays, in another chain: by the log that call would be open again. Each must follow the
+   one before it, and what was pruned before be what its note says: a new note is signed for all of it, so
    a key that is trusted must have signed the last one, which vouches for those before it, and the earlier note;
 2. each is replaced by its SHA-256, and the last one by a note signed for all of them;
 3. checkpoints that the note covers are removed as well, except for the log's newest entry: its number would be used
@@ -34,9 +35,10 @@ from accredit.attest import (
 )
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
-from accredit.limits import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, STORE_RETRY_SECONDS
-from accredit.stores.audit_log.author import Keys, check_pruned
-from accredit.stores.audit_log.file_tables import key_number, stored_at
+from accredit.limits import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, RECORDS_OF_A_CALL, STORE_RETRY_SECONDS
+from accredit.stores.audit_log.author import Keys, check_pruned, said_in
+from accredit.stores.audit_log.file_tables import FileTables, key_number, stored_at
+from accredit.stores.audit_log.tables import at_once
 from accredit.stores.sqlite.database import Database
 
 _TAKE_OUT = "DELETE FROM log_entries WHERE entry = ? AND entry < (SELECT max(entry) FROM log_entries)"
@@ -117,6 +119,7 @@ class _Pruner:
         self._after = 0
         self._pruned: dict[int, _Pruned] = {}
         self._ended: frozenset[int] = frozenset()
+        self._going: set[str] = set()
         self.count = 0
         self.done = False
 
@@ -124,7 +127,7 @@ class _Pruner:
         """Handle the next entries and return the state after them. May be rolled back and repeated."""
         connection.execute("PRAGMA secure_delete = ON")
         following = _Pruner(self._signer, self._keys, self._before, self._now)
-        following._pruned, following._ended = dict(self._pruned), self._ended
+        following._pruned, following._ended, following._going = dict(self._pruned), self._ended, set(self._going)
         rows = connection.execute(
             "SELECT entry, writer, number, payload FROM log_entries WHERE entry > ? AND payload IS NOT NULL"
             " ORDER BY entry LIMIT ?",
@@ -149,7 +152,7 @@ class _Pruner:
         statement = decode_statement(payload)
         match statement.predicate:
             case CallRecord() as record:
-                if is_newer(record, self._before) or _is_open(connection, record):
+                if is_newer(record, self._before) or _is_open(connection, record) or self._outlives(connection, record):
                     self._ended |= {writer}
                     return
                 last, head = self._end(old, writer)
@@ -162,6 +165,13 @@ class _Pruner:
             case Pruning() as note:
                 check_pruned(stored_at(connection, entry), self._keys)
                 self._pruned[writer] = _earlier(connection, writer, entry, note, statement.sha256)
+
+    def _outlives(self, connection: sqlite3.Connection, record: CallRecord) -> bool:
+        """Return whether a record is an outcome whose decision stays. A decision comes before it, in any chain."""
+        if not comes_alone(record, self._going):
+            return False
+        payloads = at_once(FileTables(connection).payloads_of(record.call.id, RECORDS_OF_A_CALL))
+        return (record.call.id, "decision") in said_in(payloads)
 
     def _end(self, old: dict[int, list[_Old]], writer: int) -> tuple[int, str]:
         """Return the number and the digest of the last record that is pruned of a chain so far."""
@@ -208,6 +218,19 @@ def is_newer(record: CallRecord, before: str) -> bool:
     """Return whether a record, or its call, says that it is not from before that time. The call counts as well: by its
     time an outcome is good whose decision was pruned, and a clock may be set back between both."""
     return max(record.times.recorded, record.times.received) >= before
+
+
+def comes_alone(record: CallRecord, going: set[str]) -> bool:
+    """Return whether a record that is to go is an outcome of none of the calls `going`, whose decisions go: they are
+    noted there until their outcomes go."""
+    call = record.call.id
+    if record.decision is not None:
+        if record.decision.goes_on:
+            going.add(call)
+        return False
+    is_alone = call not in going
+    going.discard(call)
+    return is_alone
 
 
 def _earlier(connection: sqlite3.Connection, writer: int, entry: int, note: Pruning, head: str) -> _Pruned:

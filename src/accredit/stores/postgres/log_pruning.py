@@ -2,8 +2,9 @@
 
 For each writer, in the order of its chain:
 
-1. records from before the given time are removed, up to the first that is newer or whose call is still open. Each must
-   follow the one before it, and what was pruned before be what its note says: a new note is signed for all of it, so
+1. records from before the given time are removed, up to the first that is newer, whose call is still open, or that is
+   an outcome whose decision stays, in another chain (which goes, if it does, first). Each must follow the one before
+   it, and what was pruned before be what its note says: a new note is signed for all of it, so
    a key that is trusted must have signed the last one, which vouches for those before it, and the earlier note;
 2. the SHA-256 of all but the last go into `log_pruned`, and a note signed for all of them takes the last one's place;
 3. checkpoints that the note covers are removed as well.
@@ -25,13 +26,13 @@ from typing import Any, NamedTuple
 from accredit.attest import CallRecord, LogSigner, Pruning, decode_statement, pruning_payload, timestamp
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.limits import EMPTY_LOG_SECONDS, LOG_LOCK_SECONDS, LOG_ROW_BYTES, PRUNE_ENTRIES
-from accredit.stores.audit_log.author import Keys, check_pruned
-from accredit.stores.audit_log.pruning import PruneReport, is_newer
+from accredit.limits import EMPTY_LOG_SECONDS, LOG_LOCK_SECONDS, LOG_ROW_BYTES, PRUNE_ENTRIES, RECORDS_OF_A_CALL
+from accredit.stores.audit_log.author import Keys, check_pruned, said_in
+from accredit.stores.audit_log.pruning import PruneReport, comes_alone, is_newer
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
 from accredit.stores.postgres.log_reader import DAYS, NOTE, RECORD
-from accredit.stores.postgres.log_tables import stored_at
+from accredit.stores.postgres.log_tables import payloads_of, stored_at
 from accredit.stores.postgres.snapshot import Blocking
 
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -96,13 +97,18 @@ def prune(
     link = Blocking(database)
     records, days = 0, set[datetime.date]()
     try:
-        for writer in link.run(_begin):
-            chain = _Chain(writer, signer, (*trusted, *signer.keys), timestamp(before_ms), timestamp(now_ms))
-            while not chain.done:
-                chain = link.run(chain.step)
-                on_progress(records + chain.count)
-            records += chain.count
-            days |= chain.days
+        writers = link.run(_begin)
+        while writers:
+            begun, held = records, list[_Writer]()
+            for writer in writers:
+                chain = _Chain(writer, signer, (*trusted, *signer.keys), timestamp(before_ms), timestamp(now_ms))
+                while not chain.done:
+                    chain = link.run(chain.step)
+                    on_progress(records + chain.count)
+                records += chain.count
+                days |= chain.days
+                held += [writer] if chain.is_held else []
+            writers = held if records > begun else []  # what held them may have gone meanwhile
         deadline = time.monotonic() + EMPTY_LOG_SECONDS
         cleared = [_cleared(link, day, deadline) for day in sorted(days.union(link.run(_unclean)))]
     finally:
@@ -155,12 +161,17 @@ class _Chain:
         self._writer, self._signer, self._keys = writer, signer, keys
         self._before, self._now = before, now
         self._pruned: _Pruned | None = None
+        self._going: set[str] = set()
+        self.is_held = False
+        """Whether it ends before an outcome whose decision is still there."""
         self.count = 0
         self.days: frozenset[datetime.date] = frozenset()
         self.done = False
 
     async def step(self, connection: Connection) -> "_Chain":
         """Prune the next records, in one transaction."""
+        following = _Chain(self._writer, self._signer, self._keys, self._before, self._now)
+        following._going = set(self._going)
         async with connection.transaction():
             pruned = self._pruned or await self._earlier(connection)
             rows = await connection.fetch(_RECORDS, self._writer.number, pruned.last, PRUNE_ENTRIES)
@@ -168,12 +179,11 @@ class _Chain:
             old: list[_Old] = []
             head = pruned.head
             for row in rows:
-                found = await self._old(connection, row, pruned.last + len(old) + 1, head)
+                found = await following._old(connection, row, pruned.last + len(old) + 1, head)
                 if found is None or found.number == first_open:
                     break
                 old.append(found)
                 head = found.sha256
-            following = _Chain(self._writer, self._signer, self._keys, self._before, self._now)
             following._pruned = await self._replace(connection, pruned, old) if old else pruned
         following.count = self.count + len(old)
         following.days = self.days.union(each.day for each in old)
@@ -213,7 +223,17 @@ class _Chain:
             raise self._damaged(number)
         if (record.log.writer, record.log.sequence, record.log.previous) != (self._writer.name, number, head):
             raise self._damaged(number)
-        return None if is_newer(record, self._before) else _Old(number, day, hashlib.sha256(payload).hexdigest())
+        if is_newer(record, self._before) or await self._outlives(connection, record):
+            return None
+        return _Old(number, day, hashlib.sha256(payload).hexdigest())
+
+    async def _outlives(self, connection: Connection, record: CallRecord) -> bool:
+        """Return whether a record is an outcome whose decision is still there."""
+        call = record.call.id
+        if comes_alone(record, self._going):
+            payloads = await payloads_of(connection, call, RECORDS_OF_A_CALL)
+            self.is_held = (call, "decision") in said_in(payloads)
+        return self.is_held
 
     async def _replace(self, connection: Connection, pruned: _Pruned, old: Sequence[_Old]) -> _Pruned:
         writer, last = self._writer.number, old[-1]

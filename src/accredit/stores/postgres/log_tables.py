@@ -187,7 +187,7 @@ class DatabaseTables:
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
         """Return them by the index of each day: under which one lies somebody may have chosen."""
-        return [row[0] for row in await self.connection.fetch(_OF_CALL, key_range(call)[0], most)]
+        return await payloads_of(self.connection, call, most)
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
         """Return some of them."""
@@ -269,6 +269,11 @@ class DatabaseTables:
         if name in self._locked:
             self._locked.discard(name)
             await self.connection.fetch(_UNLOCK, name)
+
+
+async def payloads_of(connection: Connection, call: str, most: int) -> list[bytes]:
+    """Return what is recorded of a call, as `LogTables.payloads_of` does."""
+    return [row[0] for row in await connection.fetch(_OF_CALL, key_range(call)[0], most)]
 
 
 async def stored_at(connection: Connection, writer: int, kind: int, number: int) -> Stored:
