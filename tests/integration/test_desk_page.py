@@ -72,7 +72,7 @@ def exchange(
     assert answer.getheader("content-security-policy", "").startswith("default-src 'none'")
     assert answer.getheader("cache-control") == "no-store"
     assert answer.getheader("set-cookie") is None
-    return answer.status, json.loads(data) if answer.getheader("content-type") == "application/json" else data
+    return answer.status, json.loads(data or "null") if answer.getheader("content-type") == "application/json" else data
 
 
 def pending(desk: Desk, agent: Agent | None = None) -> tuple[Line, str, str]:
@@ -185,11 +185,22 @@ def test_a_link_signs_in_once(desk: Desk) -> None:
     [
         *("/static/../desk.py", "/static/%2e%2e/desk.py", "/static/", "/static/desk.toml", "/a/", "/a/x/y", "/a/%00"),
         *("/etc/passwd", "//", "/api", "/api/", "/api/asks", "/api/unlock", "/api/asks/x/../../lock", "/favicon.ico"),
+        *("/api/people/", "/api/health/", "/api/health%0A", "/%0A"),  # which a router may take for others
     ],
 )
 @pytest.mark.holds("console/admission", 2)
 def test_there_is_nothing_but_the_page(desk: Desk, path: str) -> None:
     assert Page(desk).signed_in().get(path)[0] == 404
+
+
+@pytest.mark.holds("console/admission", 2)
+def test_what_is_asked_with_another_method_is_not_known(desk: Desk) -> None:
+    page = Page(desk).signed_in()
+    assert page.request("HEAD", "/api/health", None)[0] == 404
+    assert (
+        page.get("/api/lock") == page.post("/api/health", {}) == page.post("/other", {}) == (404, {"error": "unknown"})
+    )
+    assert page.post("/", {}) == page.post("/static/main.js", {}) == (405, {"error": "method"})
 
 
 @pytest.mark.holds("console/admission", 3)

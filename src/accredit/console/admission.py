@@ -12,13 +12,12 @@ Other users, other ports and other sites reach 127.0.0.1 as well as the person's
 Cookies are neither set nor read. Not checked here: an ask's nonce (`desk`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from msgspec import Struct
+from starlette.datastructures import Headers
 
 from accredit.limits import MAX_PAGE_BODY_BYTES
-
-RawHeaders = Iterable[tuple[bytes, bytes]]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none';"
@@ -38,28 +37,6 @@ SIGNED_IN = "signed_in"
 """What a request's state says once all rules hold, and somebody is signed in: its connection is not cut off."""
 
 
-class PageRequest(Struct, frozen=True):
-    """The head of a request."""
-
-    method: str
-    path: str
-    headers: tuple[tuple[bytes, bytes], ...]
-
-    def all(self, name: bytes) -> list[bytes]:
-        """Return the values of a header, whose name is in lower case."""
-        return [value for found, value in self.headers if found.lower() == name]
-
-    def only(self, name: bytes) -> bytes | None:
-        """Return the value of a header that came exactly once, else None."""
-        values = self.all(name)
-        return values[0] if len(values) == 1 else None
-
-    def bearer(self) -> str:
-        """Return the bearer, or "" if there is none, or more than one."""
-        scheme, _, token = (self.only(b"authorization") or b"").partition(b" ")
-        return token.decode("latin-1") if scheme.lower() == b"bearer" else ""
-
-
 class PageRefusal(Struct, frozen=True):
     """A request that is not answered: the HTTP status, and a word for the page."""
 
@@ -67,33 +44,45 @@ class PageRefusal(Struct, frozen=True):
     error: str
 
 
-def host_fault(request: PageRequest, address: str) -> PageRefusal | None:
+def only(headers: Headers, name: str) -> str | None:
+    """Return the value of a header that came exactly once, else None."""
+    values = headers.getlist(name)
+    return values[0] if len(values) == 1 else None
+
+
+def bearer_in(headers: Headers) -> str:
+    """Return the bearer, or "" if there is none, or more than one."""
+    scheme, _, token = (only(headers, "authorization") or "").partition(" ")
+    return token if scheme.lower() == "bearer" else ""
+
+
+def host_fault(headers: Headers, address: str) -> PageRefusal | None:
     """Check rule 1; `address` is `127.0.0.1:PORT`."""
-    return None if request.only(b"host") == address.encode() else PageRefusal(421, "other_host")
+    return None if only(headers, "host") == address else PageRefusal(421, "other_host")
 
 
 def api_fault(
-    request: PageRequest, address: str, signed_in: Callable[[str], bool], *, login: bool
+    method: str, headers: Headers, address: str, signed_in: Callable[[str], bool], *, login: bool
 ) -> PageRefusal | None:
     """Check rules 4 to 6 for what is no page. `login` is for the request that signs in."""
     return (
-        _site_fault(request)
-        or (_write_fault(request, address) if request.method != "GET" else None)
-        or (None if login or signed_in(request.bearer()) else PageRefusal(401, "signed_out"))
+        _site_fault(headers)
+        or (_write_fault(headers, address) if method != "GET" else None)
+        or (None if login or signed_in(bearer_in(headers)) else PageRefusal(401, "signed_out"))
     )
 
 
-def _site_fault(request: PageRequest) -> PageRefusal | None:
-    sites = request.all(b"sec-fetch-site")
-    return None if sites in ([], [b"same-origin"]) else PageRefusal(403, "other_site")
+def _site_fault(headers: Headers) -> PageRefusal | None:
+    sites = headers.getlist("sec-fetch-site")
+    return None if sites in ([], ["same-origin"]) else PageRefusal(403, "other_site")
 
 
-def _write_fault(request: PageRequest, address: str) -> PageRefusal | None:
-    if request.only(b"origin") != b"http://" + address.encode() or request.only(b"sec-fetch-site") != b"same-origin":
+def _write_fault(headers: Headers, address: str) -> PageRefusal | None:
+    if only(headers, "origin") != f"http://{address}" or only(headers, "sec-fetch-site") != "same-origin":
         return PageRefusal(403, "other_site")
-    if request.only(b"content-type") != b"application/json":
+    if only(headers, "content-type") != "application/json":
         return PageRefusal(415, "not_json")
-    length = request.only(b"content-length")
-    if length is None or not length.isdigit():
+    length = only(headers, "content-length")
+    if length is None or not (length.isascii() and length.isdigit()):
         return PageRefusal(411, "no_length")
     return PageRefusal(413, "too_long") if int(length[:20]) > MAX_PAGE_BODY_BYTES else None

@@ -7,13 +7,18 @@ goes out. The page is never asked for the passphrase, and is never given a key.
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 from urllib.parse import parse_qsl
 
-from accredit.console.admission import EVERY_ANSWER, SIGNED_IN, PageRefusal, PageRequest, api_fault, host_fault
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Match, Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from accredit.console.admission import EVERY_ANSWER, SIGNED_IN, PageRefusal, api_fault, bearer_in, host_fault, only
 from accredit.console.live import Changes
 from accredit.console.sessions import Sessions
 from accredit.errors import DeskError
@@ -25,22 +30,23 @@ from accredit.limits import (
     PAGE_STREAM_SECONDS,
 )
 
-_Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[_Message]]
-Send = Callable[[_Message], Awaitable[None]]
 Said = Mapping[str, Any]
+Work = Callable[..., Awaitable[Said]]
+"""Does what is asked for, given the object or the query that came with it, and the parts of the path by their names."""
+
+_Respond = Callable[[Request], Awaitable[ASGIApp]]
+"""Answers a request that was admitted. Raises `DeskError`."""
 
 _TYPES = {
-    "html": b"text/html; charset=utf-8",
-    "css": b"text/css; charset=utf-8",
-    "js": b"text/javascript",
-    "svg": b"image/svg+xml",
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
 }
 _SHELL = "index.html"
 _PAGES = re.compile(r"/|/a/[0-9A-Za-z-]{1,16}|/calls|/calls/[0-9a-f]{1,64}|/people|/people/[0-9a-f]{32}|/health")
-_LOGIN, _LOGOUT, _EVENTS = "/api/login", "/api/logout", ("GET", "/api/events")
-_NUMBER = re.compile(rb"[0-9]{1,16}")
+_LOGIN = "/api/login"
+_NUMBER = re.compile(r"[0-9]{1,16}", re.ASCII)
 _STATUS = {
     "unknown": 404,
     "over": 409,
@@ -53,35 +59,37 @@ _STATUS = {
 """HTTP status of a `DeskError`, else 400."""
 
 
-class _File(NamedTuple):
-    type: bytes
-    body: bytes
-
-
-def read_files() -> Mapping[str, _File]:
+def _read_files() -> Mapping[str, Response]:
     """Return the shell and its modules by their names; nothing else can be asked for."""
     folder = files("accredit.console") / "static"
     return {
-        each.name: _File(_TYPES[each.name.rpartition(".")[2]], each.read_bytes())
+        each.name: Response(each.read_bytes(), headers={"content-type": _TYPES[each.name.rpartition(".")[2]]})
         for each in folder.iterdir()
         if each.name.rpartition(".")[2] in _TYPES
     }
-
-
-Route = Callable[[Said], Awaitable[Said]]
 
 
 class Part(Protocol):
     """A part of what the page can do: it has answers for some paths below `/api/`, and members of the state that pages
     are told."""
 
-    def route(self, method: str, steps: tuple[str, ...]) -> Route | None:
-        """Return what answers a request, or None."""
+    def routes(self) -> Mapping[str, Work]:
+        """Return what answers each method and path, such as `GET /api/calls/{call_id}`."""
         ...
 
     def state(self) -> dict[str, Any]:
         """Return what pages are told of it."""
         ...
+
+
+class _Route(Route):
+    """A method and a path, exactly: HEAD is no GET, a line's end is no end of the path, and what is asked with another
+    method is not known."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, found = super().matches(scope)
+        is_exact = match is Match.FULL and scope["method"] != "HEAD" and "\n" not in scope["path"]
+        return (match, found) if is_exact else (Match.NONE, {})
 
 
 class Page:
@@ -95,155 +103,131 @@ class Page:
         self._changes = changes
         self._address = address
         self._clock = clock
-        self._files = read_files()
+        self._files = _read_files()
+        responses: dict[str, _Respond] = {
+            f"POST {_LOGIN}": self._log_in,
+            "POST /api/logout": self._log_out,
+            "GET /api/events": self._stream,
+        }
+        for part in parts:
+            responses |= {route: partial(_respond, work) for route, work in part.routes().items()}
+        routes: list[BaseRoute] = []
+        for route, respond in responses.items():
+            method, path = route.split()
+            routes.append(_Route(path, partial(self._admit, respond), methods=[method]))
+        self._router = Router(routes, redirect_slashes=False, default=self._serve_file)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http":
-            return
-        request = PageRequest(scope["method"], scope["path"], tuple(scope["headers"]))
-        answer = _Answer(send)
-        fault = host_fault(request, self._address)
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*EVERY_ANSWER, *message["headers"]]
+            await send(message)
+
+        if scope["type"] == "http":
+            fault = host_fault(Request(scope).headers, self._address)
+            await (self._router if fault is None else _refusal(fault))(scope, receive, answer)
+
+    async def _serve_file(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        name = _SHELL if _PAGES.fullmatch(path) else path.removeprefix("/static/")
+        answer = self._files.get(name) if name == _SHELL or path.startswith("/static/") else None
+        if answer is None:
+            answer = _refusal(PageRefusal(404, "unknown"))
+        elif scope["method"] not in ("GET", "HEAD"):
+            answer = _refusal(PageRefusal(405, "method"))
+        await answer(scope, receive, send)
+
+    async def _admit(self, respond: _Respond, request: Request) -> ASGIApp:
+        now, is_login = self._clock(), request.scope["path"] == _LOGIN
+
+        def signed_in(bearer: str) -> bool:
+            return self._sessions.knows(bearer, now)
+
+        fault = api_fault(request.method, request.headers, self._address, signed_in, login=is_login)
         if fault is not None:
-            await answer.refuse(fault)
-        elif not request.path.startswith("/api/"):
-            await self._serve_file(request, answer)
-        else:
-            await self._serve_api(request, scope, receive, answer)
+            return _refusal(fault)
+        request.scope["state"][SIGNED_IN] = not is_login
+        try:
+            return await respond(request)
+        except DeskError as error:
+            return _json(_STATUS.get(error.error, 400), {"error": error.error, "reason": error.reason})
 
-    async def _serve_file(self, request: PageRequest, answer: "_Answer") -> None:
-        name = _SHELL if _PAGES.fullmatch(request.path) else request.path.removeprefix("/static/")
-        file = self._files.get(name) if name == _SHELL or request.path.startswith("/static/") else None
-        if file is None:
-            await answer.refuse(PageRefusal(404, "unknown"))
-        elif request.method not in ("GET", "HEAD"):
-            await answer.refuse(PageRefusal(405, "method"))
-        else:
-            await answer.send(200, file.type, b"" if request.method == "HEAD" else file.body, len(file.body))
-
-    async def _serve_api(self, request: PageRequest, scope: Scope, receive: Receive, answer: "_Answer") -> None:
-        now = self._clock()
-        route = self._route(request)
-        if route is None and (request.method, request.path) != _EVENTS:
-            await answer.refuse(PageRefusal(404, "unknown"))
-            return
-        is_login = request.path == _LOGIN
-        fault = api_fault(request, self._address, lambda bearer: self._sessions.knows(bearer, now), login=is_login)
-        if fault is not None:
-            await answer.refuse(fault)
-            return
-        scope["state"][SIGNED_IN] = not is_login
-        if route is None:
-            await self._stream(request, receive, answer)
-        else:
-            try:
-                said = await _body(receive) if request.method == "POST" else _query(scope)
-                await answer.json(200, await route(said))
-            except DeskError as error:
-                status = _STATUS.get(error.error, 400)
-                await answer.json(status, {"error": error.error, "reason": error.reason})
-
-    def _route(self, request: PageRequest) -> Route | None:
-        if (request.method, request.path) == ("POST", _LOGIN):
-            return self._log_in
-        if (request.method, request.path) == ("POST", _LOGOUT):
-            return partial(self._log_out, request.bearer())
-        steps = tuple(request.path.split("/")[2:])
-        return next((route for part in self._parts if (route := part.route(request.method, steps))), None)
-
-    async def _log_in(self, said: Said) -> Said:
-        bearer = self._sessions.log_in(text_in(said, "key"), self._clock())
+    async def _log_in(self, request: Request) -> ASGIApp:
+        bearer = self._sessions.log_in(text_in(await _body(request), "key"), self._clock())
         if bearer is None:
             raise DeskError("link", "this link has been used, or is older than a minute")
-        return {"bearer": bearer, "seconds": PAGE_SESSION_SECONDS}
+        return _json(200, {"bearer": bearer, "seconds": PAGE_SESSION_SECONDS})
 
-    async def _log_out(self, bearer: str, _said: Said) -> Said:
-        self._sessions.log_out(bearer, self._clock())
+    async def _log_out(self, request: Request) -> ASGIApp:
+        await _body(request)
+        self._sessions.log_out(bearer_in(request.headers), self._clock())
         self._changes.note()
-        return {}
+        return _json(200, {})
 
-    def _state(self) -> Said:
-        return {name: value for part in self._parts for name, value in part.state().items()}
-
-    async def _stream(self, request: PageRequest, receive: Receive, answer: "_Answer") -> None:
-        """Tell a page the state whenever it is another one, until it is gone or signed out."""
+    async def _stream(self, request: Request) -> ASGIApp:
         if self._changes.watched >= MAX_PAGE_STREAMS:
-            await answer.refuse(PageRefusal(503, "busy"))
-            return
-        seen = request.only(b"last-event-id") or b""
-        number = int(seen) if _NUMBER.fullmatch(seen) else -1
-        self._changes.watched += 1
-        gone = asyncio.ensure_future(_gone(receive))
-        try:
-            await answer.begin(200, b"text/event-stream")
-            while not gone.done() and not self._changes.is_over:
-                if not self._sessions.knows(request.bearer(), self._clock()):
-                    break
-                state = self._state()
-                if self._changes.number != number:
-                    number = self._changes.number
-                    await answer.write(f"id: {number}\ndata: {json.dumps(state)}\n\n".encode())
-                waiting = asyncio.ensure_future(self._changes.after(number, PAGE_STREAM_SECONDS))
-                await asyncio.wait([gone, waiting], return_when=asyncio.FIRST_COMPLETED)
-                if waiting.done() and not waiting.result():
-                    await answer.write(b":\n\n")
-                waiting.cancel()
-            await answer.write(b"", more=False)
-        except OSError:
-            pass  # the page has gone
-        finally:
-            gone.cancel()
-            self._changes.watched -= 1
+            return _refusal(PageRefusal(503, "busy"))
+        seen = only(request.headers, "last-event-id") or ""
+        states = self._states(bearer_in(request.headers), int(seen) if _NUMBER.fullmatch(seen) else -1)
+
+        async def tell(scope: Scope, receive: Receive, send: Send) -> None:
+            self._changes.watched += 1
+            try:
+                await StreamingResponse(states, headers={"content-type": "text/event-stream"})(scope, receive, send)
+            finally:
+                self._changes.watched -= 1
+
+        return tell
+
+    async def _states(self, bearer: str, number: int) -> AsyncIterator[str]:
+        """Tell a page the state whenever it is another one than `number`, until it is signed out."""
+        while not self._changes.is_over and self._sessions.knows(bearer, self._clock()):
+            state = {name: value for part in self._parts for name, value in part.state().items()}
+            if self._changes.number != number:
+                number = self._changes.number
+                yield f"id: {number}\ndata: {json.dumps(state)}\n\n"
+            if not await self._changes.after(number, PAGE_STREAM_SECONDS):
+                yield ":\n\n"
 
 
-class _Answer:
-    """One answer; every one has the headers of `admission`."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-
-    async def begin(self, status: int, type: bytes, *more: tuple[bytes, bytes]) -> None:
-        headers = [*EVERY_ANSWER, (b"content-type", type), *more]
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
-
-    async def write(self, body: bytes, *, more: bool = True) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
-
-    async def send(self, status: int, type: bytes, body: bytes, length: int | None = None) -> None:
-        size = len(body) if length is None else length
-        await self.begin(status, type, (b"content-length", str(size).encode()))
-        await self.write(body, more=False)
-
-    async def json(self, status: int, value: Said) -> None:
-        await self.send(status, b"application/json", json.dumps(value).encode())
-
-    async def refuse(self, fault: PageRefusal) -> None:
-        await self.json(fault.status, {"error": fault.error})
+def _json(status: int, value: Said) -> Response:
+    return Response(json.dumps(value), status, media_type="application/json")  # the library's takes no lone surrogate
 
 
-async def _body(receive: Receive) -> Said:
+def _refusal(fault: PageRefusal) -> Response:
+    return _json(fault.status, {"error": fault.error})
+
+
+async def _respond(work: Work, request: Request) -> Response:
+    said = await _body(request) if request.method == "POST" else _query(request)
+    return _json(200, await work(said, **request.path_params))
+
+
+async def _body(request: Request) -> Said:
     """Return the object that a page sent. Raises `DeskError`."""
-    body, more = b"", True
+    body, value = b"", None
     try:
         async with asyncio.timeout(PAGE_BODY_SECONDS):
-            while more and len(body) <= MAX_PAGE_BODY_BYTES:
-                message = await receive()
-                body += message.get("body", b"")
-                more = message["type"] == "http.request" and message.get("more_body", False)
-        value: object = json.loads(body) if len(body) <= MAX_PAGE_BODY_BYTES else None
-    except (TimeoutError, ValueError, RecursionError):
-        value = None
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_PAGE_BODY_BYTES:
+                    raise ValueError
+        value = json.loads(body)
+    except (TimeoutError, ClientDisconnect, ValueError, RecursionError):
+        pass
     if not isinstance(value, dict):
         raise DeskError("not_json", "a page sends one JSON object")
     return cast("dict[str, Any]", value)
 
 
-def _query(scope: Scope) -> Said:
+def _query(request: Request) -> Said:
     try:
-        pairs = parse_qsl(scope["query_string"].decode("ascii"), max_num_fields=8)
+        pairs = parse_qsl(request.scope["query_string"].decode("ascii"), max_num_fields=8)
     except ValueError:
         raise DeskError("query", "the query can't be read") from None
-    return {name: int(value) if _NUMBER.fullmatch(value.encode()) else value for name, value in pairs}
+    return {name: int(value) if _NUMBER.fullmatch(value) else value for name, value in pairs}
 
 
 def text_in(said: Said, name: str) -> str:
@@ -252,8 +236,3 @@ def text_in(said: Said, name: str) -> str:
     if not isinstance(value, str):
         raise DeskError("not_json", f"{name} is missing")
     return value
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -18,7 +18,7 @@ from msgspec import to_builtins
 
 from accredit.attest import Checkpoint, LogKey, RecordKey, Stored, timestamp, verify_envelope
 from accredit.base.clock import unix_ms, unix_seconds
-from accredit.console.api import Route, Said
+from accredit.console.api import Said, Work
 from accredit.console.gateways import GatewayHealth, Gateways
 from accredit.console.lists import SeenList
 from accredit.console.log_pages import LogPages
@@ -48,17 +48,10 @@ class HealthPart:
         self._names = names
         self._log = log
 
-    def route(self, method: str, steps: tuple[str, ...]) -> Route | None:
-        """Return what answers a request, or None."""
-        match (method, *steps):
-            case ("GET", "health"):
-                return self._health
-            case ("GET", "health", "gateways"):
-                return self._asked
-            case ("GET", "health", "verify") if self._log is not None:
-                return self._verify
-            case _:
-                return None
+    def routes(self) -> Mapping[str, Work]:
+        """Return what answers which requests."""
+        routes: dict[str, Work] = {"GET /api/health": self._health, "GET /api/health/gateways": self._asked}
+        return routes if self._log is None else {**routes, "GET /api/health/verify": self._verify}
 
     def state(self) -> dict[str, Any]:
         """Return that there is such a page."""

@@ -12,7 +12,6 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,7 +31,7 @@ from accredit.attest import (
 from accredit.attest import timestamp as timestamp_ms
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
-from accredit.console.api import Route, Said
+from accredit.console.api import Said, Work
 from accredit.console.call_filter import CallFilter, Glimpse, glimpse, read_filter, values_of
 from accredit.console.views import timestamp
 from accredit.errors import AttestationError, DeskError, StoreUnavailable, WireError
@@ -119,19 +118,14 @@ class CallsPart:
     def __init__(self, pages: LogPages) -> None:
         self._pages = pages
 
-    def route(self, method: str, steps: tuple[str, ...]) -> Route | None:
-        """Return what answers a request, or None."""
-        match (method, *steps):
-            case ("GET", "calls"):
-                return self._calls
-            case ("GET", "calls", "rate"):
-                return self._rate
-            case ("GET", "calls", call_id):
-                return partial(self._story, call_id)
-            case ("GET", "calls", call_id, "bundle"):
-                return partial(self._bundle, call_id)
-            case _:
-                return None
+    def routes(self) -> Mapping[str, Work]:
+        """Return what answers which requests."""
+        return {
+            "GET /api/calls": self._calls,
+            "GET /api/calls/rate": self._rate,
+            "GET /api/calls/{call_id}": self._story,
+            "GET /api/calls/{call_id}/bundle": self._bundle,
+        }
 
     def state(self) -> dict[str, Any]:
         """Return that there is a log."""
@@ -146,10 +140,10 @@ class CallsPart:
     async def _rate(self, said: Said) -> Said:
         return await self._pages.rate(str(said.get("q", "")))
 
-    async def _story(self, call_id: str, _said: Said) -> Said:
+    async def _story(self, _said: Said, call_id: str) -> Said:
         return await self._pages.story(call_id)
 
-    async def _bundle(self, call_id: str, _said: Said) -> Said:
+    async def _bundle(self, _said: Said, call_id: str) -> Said:
         return await self._pages.bundle(call_id)
 
 

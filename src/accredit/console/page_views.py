@@ -1,14 +1,14 @@
 """Asks on the page: the state that all pages share, one ask with its nonce, and what is decided. Reads the person's
 names."""
 
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
 from accredit.consent.shown import in_quotes, one_word
-from accredit.console.api import Route, Said, text_in
+from accredit.console.api import Said, Work, text_in
 from accredit.console.book import Asked
 from accredit.console.desk import Choice, Desk
 from accredit.console.log_pages import LogPages
@@ -108,19 +108,14 @@ class AskedPart:
         self._views = views
         self._log = log
 
-    def route(self, method: str, steps: tuple[str, ...]) -> Route | None:
-        """Return what answers a request, or None."""
-        match (method, *steps):
-            case ("POST", "lock"):
-                return self._lock
-            case ("GET", "asks", code):
-                return partial(self._show, code)
-            case ("GET", "asks", code, "signs"):
-                return partial(self._preview, code)
-            case ("POST", "asks", code):
-                return partial(self._decide, code)
-            case _:
-                return None
+    def routes(self) -> Mapping[str, Work]:
+        """Return what answers which requests."""
+        return {
+            "POST /api/lock": self._lock,
+            "GET /api/asks/{code}": self._show,
+            "GET /api/asks/{code}/signs": self._preview,
+            "POST /api/asks/{code}": self._decide,
+        }
 
     def state(self) -> dict[str, Any]:
         """Return who asks, and whether the key is open."""
@@ -131,15 +126,15 @@ class AskedPart:
         self._desk.keys.lock()
         return {"key": self._desk.keys.state}
 
-    async def _show(self, code: str, _said: Said) -> Said:
+    async def _show(self, _said: Said, code: str) -> Said:
         asked = self._desk.find(code)
         chain = asked.answer.certificates if asked.answer is not None else ()
         return {**self._views.ask(asked), "use": await use_of(chain, self._log) if chain else None}
 
-    async def _preview(self, code: str, said: Said) -> Said:
+    async def _preview(self, said: Said, code: str) -> Said:
         return {"signs": self._views.signs(self._desk.find(code), _choice(said))}
 
-    async def _decide(self, code: str, said: Said) -> Said:
+    async def _decide(self, said: Said, code: str) -> Said:
         asked = self._desk.find(code, text_in(said, "ask"))
         nonce = text_in(said, "nonce")
         match said.get("decision"):

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accredit.console.api import Route, Said, text_in
+from accredit.console.api import Said, Work, text_in
 from accredit.console.delegations import Link, Placed
 from accredit.console.desk import Desk
 from accredit.console.gateways import GatewayHealth, Gateways
@@ -166,17 +166,12 @@ class PeoplePart:
         self._names = names
         self._taking = taking
 
-    def route(self, method: str, steps: tuple[str, ...]) -> Route | None:
-        """Return what answers a request, or None."""
-        match (method, *steps):
-            case ("GET", "people"):
-                return self._page
-            case ("GET", "people", handle):
-                return partial(self._one, handle)
-            case ("POST", "people", handle) if self._taking is not None:
-                return partial(self._take_back, self._taking, handle)
-            case _:
-                return None
+    def routes(self) -> Mapping[str, Work]:
+        """Return what answers which requests."""
+        routes: dict[str, Work] = {"GET /api/people": self._page, "GET /api/people/{handle}": self._one}
+        if self._taking is not None:
+            routes["POST /api/people/{handle}"] = partial(self._take_back, self._taking)
+        return routes
 
     def state(self) -> dict[str, Any]:
         """Return that there is such a page."""
@@ -193,7 +188,7 @@ class PeoplePart:
         views = await self._views(await self._people.known())
         return await asyncio.to_thread(views.page, text, begin, all_states=said.get("all") == 1)
 
-    async def _one(self, handle: str, _said: Said) -> Said:
+    async def _one(self, _said: Said, handle: str) -> Said:
         known = await self._people.known()
         views = await self._views(known)
         placed = await asyncio.to_thread(views.find, handle)
@@ -211,7 +206,7 @@ class PeoplePart:
             "nonce": "" if why_not else self._taking.nonce(placed),
         }
 
-    async def _take_back(self, taking: TakingBack, handle: str, said: Said) -> Said:
+    async def _take_back(self, taking: TakingBack, said: Said, handle: str) -> Said:
         known = await self._people.known()
         views = await self._views(known)
         placed = await asyncio.to_thread(views.find, handle)

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
-from accredit.console.admission import EVERY_ANSWER, PageRequest, api_fault, host_fault
+from accredit.console.admission import EVERY_ANSWER, api_fault, host_fault
 from accredit.limits import MAX_PAGE_BODY_BYTES
 
 pytestmark = pytest.mark.holds("console/admission")
@@ -19,14 +20,17 @@ GOOD = {
 }
 
 
-def request(method: str = "POST", more: tuple[tuple[str, str], ...] = (), **changes: str | None) -> PageRequest:
+def request(method: str = "POST", more: tuple[tuple[str, str], ...] = (), **changes: str | None) -> Request:
     headers = {**GOOD, **{name.replace("_", "-"): value for name, value in changes.items()}}
-    pairs = [(name, value) for name, value in headers.items() if value is not None]
-    return PageRequest(method, "/api/lock", tuple((name.encode(), value.encode()) for name, value in (*pairs, *more)))
+    pairs = [*((name, value) for name, value in headers.items() if value is not None), *more]
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
+    return Request({"type": "http", "method": method, "path": "/api/lock", "headers": raw})
 
 
-def fault(asked: PageRequest, *, login: bool = False) -> tuple[int, str] | None:
-    found = host_fault(asked, ADDRESS) or api_fault(asked, ADDRESS, lambda bearer: bearer == "good", login=login)
+def fault(asked: Request, *, login: bool = False) -> tuple[int, str] | None:
+    found = host_fault(asked.headers, ADDRESS) or api_fault(
+        asked.method, asked.headers, ADDRESS, lambda bearer: bearer == "good", login=login
+    )
     return None if found is None else (found.status, found.error)
 
 
@@ -72,6 +76,7 @@ def test_what_another_site_or_port_has_a_browser_ask_is_not_answered(site: str) 
         ({"content_type": None}, (415, "not_json")),
         ({"content_length": None}, (411, "no_length")),
         ({"content_length": "-1"}, (411, "no_length")),
+        ({"content_length": "\xb2"}, (411, "no_length")),
         ({"content_length": str(MAX_PAGE_BODY_BYTES + 1)}, (413, "too_long")),
         ({"content_length": "9" * 5_000}, (413, "too_long")),
     ],

@@ -37,10 +37,9 @@ def part_in(folder: Path, *places: Path | SqliteFile) -> tuple[PeoplePart, Journ
     return PeoplePart(people, dict, TakingBack(desk, lists, gateways, people)), journal
 
 
-async def asked(part: PeoplePart, method: str, said: dict[str, object], *steps: str) -> dict[str, object]:
-    route = part.route(method, ("people", *steps))
-    assert route is not None
-    return dict(await route(said))
+async def asked(part: PeoplePart, method: str, said: dict[str, object], *handle: str) -> dict[str, object]:
+    work = part.routes()[f"{method} /api/people{'/{handle}' if handle else ''}"]
+    return dict(await work(said, **dict(zip(("handle",), handle, strict=False))))
 
 
 async def taken(part: PeoplePart) -> dict[str, object]:
