@@ -718,6 +718,10 @@ MIN_SIGNED_MAGNITUDE = 1e-4
 """Numbers nearer to zero than this, and not zero, print differently in other implementations: an issuer refuses
 them (Ratify section 3)."""
 
+MAX_REMEMBERED_SIGNATURES = 1_024
+"""Functions of a guarded server whose parameters are remembered with what reads them, some 10 KiB each: more tools than
+a model is offered."""
+
 # --- tokens -----------------------------------------------------------------------------------------
 
 MAX_TOKEN_BYTES = 16_384

@@ -32,7 +32,7 @@ from accredit.policy.guarded_call import (
     proofs_in,
 )
 from accredit.policy.needs import drive
-from accredit.policy.within import check_within
+from accredit.policy.within import check_given, check_within
 
 __all__ = [
     "CONSTRAINT_REFUSALS",
@@ -53,6 +53,7 @@ __all__ = [
     "Flow",
     "GuardedCall",
     "Policy",
+    "check_given",
     "check_within",
     "decide",
     "drive",

@@ -60,6 +60,12 @@ class Facts(Struct, frozen=True):
         taken = {name: _taken(source, arguments) for name, source in self.sources.items()}
         return {name: value for name, fact in taken.items() if (value := _sound(name, fact)) is not None}
 
+    def arguments(self) -> set[str]:
+        """Return the names of the arguments that facts are in."""
+        texts = [source for source in self.sources.values() if isinstance(source, str)]
+        names = [pointer.split("/")[1] for text in texts for pointer in _pointers(text)]
+        return {name.replace("~1", "/").replace("~0", "~") for name in names}
+
 
 NO_FACTS = Facts()
 

@@ -1,5 +1,7 @@
 """A call that a running call makes by itself, inside of a server: judged on the authority of the running one. No I/O.
 
+An allowed call whose arguments a server reads as others is judged in the same way, by rule 3 alone (`check_given`).
+
 1. The target is in the catalog, and needs no challenge of its own: nobody is there to sign one.
 2. What all certificates grant covers the target.
 3. The constraints of every certificate hold for the facts of this call, its own name and arguments among them: what an
@@ -30,6 +32,15 @@ def check_within(call: GuardedCall, authority: Authority | None, policy: Policy,
         reason = f'scope_denied: required scope "{entry.scope}" not in effective delegation scope'
         result = _result(authority, IdentityStatus.SCOPE_DENIED, reason)
         raise refusals.denied(call, entry, result, granted=authority.granted_scope)
+    _Within(call, entry, policy, now, None, ONE_SERVER, None, None).check(authority)
+
+
+def check_given(call: GuardedCall, authority: Authority, policy: Policy, now: int) -> None:
+    """Check rule 3 for an allowed call with the arguments as they are given on. `now` is in unix seconds.
+
+    Raises `ProofRefused`.
+    """
+    entry = policy.catalog.find(call.method, call.target)
     _Within(call, entry, policy, now, None, ONE_SERVER, None, None).check(authority)
 
 

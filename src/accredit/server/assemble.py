@@ -19,6 +19,7 @@ from accredit.net import IssuerKeys
 from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault, with_own
 from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, derive_id, zone_names
+from accredit.server.arguments import Read
 from accredit.server.judge import Found, Judge, Proofs, found_plain
 from accredit.server.requirements import entry_of, hides_requirement
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
@@ -94,13 +95,13 @@ class Guard:
         self._owned_store = opened if isinstance(store, str) else None
         self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _named(methods))
 
-    def found(self, name: str, function: object, input_schema: Mapping[str, Any]) -> Found:
+    def found(self, name: str, function: object, input_schema: Mapping[str, Any], read: Read | None) -> Found:
         """Return what a tool is and requires that is made of this function (None: of something else)."""
         entry = None
         if function is not None and not hides_requirement(function):
             entry = entry_of(function) or self._default_tool
         declares = self._tokens is not None and declares_token(msgspec.json.encode(input_schema))
-        return Found(name, entry, declares)
+        return Found(name, entry, declares, read)
 
     def found_other(self, method: str, name: str, function: object) -> Found:
         """Return what a resource or a prompt is and requires that is made of this function (None: of something
@@ -193,9 +194,19 @@ def _check_seconds(**named: int) -> None:
             raise ConfigurationError(f"{name} is {seconds}", f"write 1 to {CHALLENGE_WINDOW_SECONDS}")
 
 
-def check_requirements(functions: Iterable[tuple[str, object]]) -> None:
-    """Check that none of these functions, each under a name, hides a requirement. Raises `ConfigurationError`."""
-    for name, function in functions:
+def check_requirements(functions: Iterable[tuple[str, object, Mapping[str, Any] | None]]) -> None:
+    """Check that none of these functions, each under a name, hides a requirement, and that a tool lists the arguments
+    that its facts are in; each comes with a tool's schema. Raises `ConfigurationError`."""
+    for name, function, schema in functions:
+        entry = entry_of(function)
+        missing = (
+            entry.facts.arguments().difference(schema.get("properties", ())) if entry and schema is not None else None
+        )
+        if missing:
+            raise ConfigurationError(
+                f"{name!a} takes a fact from {min(missing)!a}, which is none of the arguments that it lists",
+                "point facts at an argument by the name that clients see",
+            )
         if hides_requirement(function):
             raise ConfigurationError(
                 f"{name!a} is made of a function that holds one with a requirement, and has none itself",

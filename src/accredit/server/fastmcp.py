@@ -28,6 +28,7 @@ from accredit.base.deferred import install_extra
 from accredit.errors import ConfigurationError, ProofRefused, TokenError
 from accredit.policy import GUARDED
 from accredit.server.answers import current_dropped_keys
+from accredit.server.arguments import reading_of
 from accredit.server.assemble import Guard, check_requirements
 from accredit.server.gate import Gate, is_judged, refused, undecided
 from accredit.server.judge import Allowed, Found, current_authority, current_token, found_plain
@@ -43,7 +44,7 @@ try:
     from fastmcp.resources.function_resource import FunctionResource
     from fastmcp.resources.template import FunctionResourceTemplate
     from fastmcp.server.context import Context as FastMCPContext
-    from fastmcp.server.dependencies import bind_request_context, extract_version_spec
+    from fastmcp.server.dependencies import bind_request_context, extract_version_spec, without_injected_parameters
     from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
     from fastmcp.server.providers.addressing import parse_hashed_backend_name
     from fastmcp.tools import FunctionTool, Tool
@@ -153,7 +154,10 @@ class ProofGuard(Guard, Middleware):
         hashed = parse_hashed_backend_name(name) if tool is None else None
         if hashed is not None:
             tool = await server.get_tool_by_hash(*hashed)
-        return self.found(tool.name, _function(tool), tool.parameters) if tool is not None else Found()
+        if tool is None:
+            return Found()
+        read = reading_of(tool.fn, without_injected_parameters) if isinstance(tool, FunctionTool) else None
+        return self.found(tool.name, _function(tool), tool.parameters, read)
 
 
 def _function(item: Tool | Resource | ResourceTemplate | Prompt) -> object:
@@ -167,14 +171,14 @@ def _function(item: Tool | Resource | ResourceTemplate | Prompt) -> object:
             return None
 
 
-async def _functions(server: FastMCP[Any]) -> list[tuple[str, object]]:
-    """Return the function of everything that is registered at a server itself, with its name."""
+async def _functions(server: FastMCP[Any]) -> list[tuple[str, object, dict[str, Any] | None]]:
+    """Return the function of everything that is registered at a server itself, with its name and a tool's schema."""
     own = server.local_provider
-    named: list[tuple[str, Any]] = [(each.name, each) for each in await own.list_tools()]
-    named += [(each.name, each) for each in await own.list_prompts()]
-    named += [(str(each.uri), each) for each in await own.list_resources()]
-    named += [(each.uri_template, each) for each in await own.list_resource_templates()]
-    return [(name, _function(each)) for name, each in named]
+    tools = [(each.name, _function(each), each.parameters) for each in await own.list_tools()]
+    others: list[tuple[str, Any]] = [(each.name, each) for each in await own.list_prompts()]
+    others += [(str(each.uri), each) for each in await own.list_resources()]
+    others += [(each.uri_template, each) for each in await own.list_resource_templates()]
+    return [*tools, *((name, _function(each), None) for name, each in others)]
 
 
 def _below(server: FastMCP[Any]) -> list[Any]:

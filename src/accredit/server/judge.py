@@ -6,10 +6,10 @@ was verified before (`tokens`).
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from accredit.policy import (
     Entry,
     GuardedCall,
     Policy,
+    check_given,
     check_within,
     decide,
     drive,
@@ -30,6 +31,7 @@ from accredit.policy import (
 )
 from accredit.policy.lists import ListView
 from accredit.ports import ProofStore, Revocations
+from accredit.server.arguments import Read
 from accredit.server.requirements import named_scopes
 from accredit.server.tokens import Tokens
 from accredit.tokens import VerifiedToken
@@ -50,11 +52,12 @@ class Proofs(NamedTuple):
 
 class Found(NamedTuple):
     """What a server has under a name: the name by which it lists it ("": it has nothing), what that requires (None if
-    no proof could allow it), and whether it declares `_token` itself."""
+    no proof could allow it), whether it declares `_token` itself, and how arguments reach it (None: as they are)."""
 
     name: str = ""
     entry: Entry | None = None
     takes_token: bool = False
+    read: Read | None = None
 
 
 def found_plain(method: str, target: str) -> Found:
@@ -109,9 +112,8 @@ class Judge:
         if self._proofs is None:
             return Allowed(call, None, token)
         now = self._clock()
-        policy, store, revocations, _ = self._proofs
-        vocabulary = named_scopes().union(policy.vocabulary)
-        policy = replace(policy, catalog=_catalog(policy, call, found.entry), vocabulary=vocabulary)
+        _, store, revocations, _ = self._proofs
+        policy = _policy(self._proofs, call, found)
         decision = await drive(decide(call, policy, now, token), store, revocations, now)
         if isinstance(decision.fault, FrameError):  # the params have no digest
             raise decision.fault
@@ -119,6 +121,7 @@ class Judge:
             _log.warning("a call was refused: %s", _named(decision.fault))
         if decision.refusal is not None:
             raise decision.refusal
+        _check_given(call, found, decision.authority, policy, now)
         return Allowed(call, decision.authority, token)
 
     def enters(self, method: str, target: str, arguments: object) -> bool:
@@ -140,10 +143,9 @@ class Judge:
         self._check_found(call, found, allowed.token)
         if self._proofs is None:
             return
-        policy = self._proofs.policy
-        vocabulary = named_scopes().union(policy.vocabulary)
-        policy = replace(policy, catalog=_catalog(policy, call, found.entry), vocabulary=vocabulary)
-        check_within(call, allowed.authority, policy, self._clock())
+        now, policy = self._clock(), _policy(self._proofs, call, found)
+        check_within(call, allowed.authority, policy, now)
+        _check_given(call, found, allowed.authority, policy, now)
 
     def view(self, allowed: Allowed) -> ListView:
         """Return how the sender of a list request sees it."""
@@ -214,6 +216,21 @@ def current_token() -> VerifiedToken | None:
     """
     standing = _standing.get()
     return standing.allowed.token if standing is not None and standing.allowed is not None else None
+
+
+def _policy(proofs: Proofs, call: GuardedCall, found: Found) -> Policy:
+    policy = proofs.policy
+    vocabulary = named_scopes().union(policy.vocabulary)
+    return replace(policy, catalog=_catalog(policy, call, found.entry), vocabulary=vocabulary)
+
+
+def _check_given(call: GuardedCall, found: Found, authority: Authority | None, policy: Policy, now: int) -> None:
+    """Check the constraints on an allowed call for the arguments as what was found gets them (`arguments`)."""
+    if found.read is None or authority is None or not any(cert.constraints for cert in authority.chain):
+        return
+    given = found.read(cast("Mapping[str, object]", call.arguments or {}))
+    if given is not None:
+        check_given(replace(call, arguments=given), authority, policy, now)
 
 
 def _catalog(policy: Policy, call: GuardedCall, entry: Entry | None) -> Catalog:

@@ -23,9 +23,11 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import FunctionResource, Resource, ResourceTemplate
 from mcp.server.mcpserver.resources.templates import ResourceSecurityError
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolRequestParams
 
 from accredit.errors import ConfigurationError, ProofRefused, TokenError
+from accredit.server.arguments import Read, given
 from accredit.server.assemble import Guard, check_requirements
 from accredit.server.gate import Find, Gate, refused, undecided
 from accredit.server.judge import Found, found_plain
@@ -90,7 +92,7 @@ class ProofGuard(Guard, Extension):
         if method == "tools/call":
             # The SDK has no public way from a name to a function.
             tool = server._tool_manager.get_tool(target)  # pyright: ignore[reportPrivateUsage]
-            return self.found(tool.name, tool.fn, tool.parameters) if tool is not None else Found()
+            return self.found(tool.name, tool.fn, tool.parameters, _reading(tool)) if tool is not None else Found()
         if method == "prompts/get":
             prompt = server._prompt_manager.get_prompt(target)  # pyright: ignore[reportPrivateUsage]
             return self.found_other(method, target, prompt.fn) if prompt is not None else found_plain(method, target)
@@ -159,18 +161,24 @@ def _resource(server: MCPServer[Any], uri: str, *, by_text: bool) -> Resource | 
     return None
 
 
+def _reading(tool: Tool) -> Read:
+    """Return how arguments reach a tool: the SDK makes JSON's values of some texts, and a model of all."""
+    by = tool.fn_metadata
+    return lambda written: given(written, lambda: by.arg_model.model_validate(by.pre_parse_json(dict(written))))
+
+
 def _function(resource: Resource | ResourceTemplate) -> object:
     return resource.fn if isinstance(resource, FunctionResource | ResourceTemplate) else resource.read
 
 
-def _functions(server: MCPServer[Any]) -> Iterator[tuple[str, object]]:
-    """Yield the function of everything that a server has, with its name."""
+def _functions(server: MCPServer[Any]) -> Iterator[tuple[str, object, dict[str, Any] | None]]:
+    """Yield the function of everything that a server has, with its name and a tool's schema."""
     tools, prompts = server._tool_manager, server._prompt_manager  # pyright: ignore[reportPrivateUsage]
     manager = server._resource_manager  # pyright: ignore[reportPrivateUsage]
-    yield from ((tool.name, tool.fn) for tool in tools.list_tools())
-    yield from ((prompt.name, prompt.fn) for prompt in prompts.list_prompts())
-    yield from ((str(each.uri), _function(each)) for each in manager.list_resources())
-    yield from ((each.uri_template, _function(each)) for each in manager.list_templates())
+    yield from ((tool.name, tool.fn, tool.parameters) for tool in tools.list_tools())
+    yield from ((prompt.name, prompt.fn, None) for prompt in prompts.list_prompts())
+    yield from ((str(each.uri), _function(each), None) for each in manager.list_resources())
+    yield from ((each.uri_template, _function(each), None) for each in manager.list_templates())
 
 
 def _applying(frame: FrameType | None) -> MCPServer[Any]:

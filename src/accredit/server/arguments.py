@@ -1,0 +1,188 @@
+"""Arguments as a tool gets them. No I/O, but what the validators of the tool's own types do.
+
+Constraints are held against what a client wrote. A tool's types may take an argument by another name (aliases), or make
+something else of it: a second name of `amount` paid 5,000 on a delegation of 10. So what is constrained is read here by
+the same types, and named as the tool lists it:
+
+1. What is written is what the tool gets if each member stands under a listed name, and reaches the tool with its value,
+   be it of another type (`"5"` for 5).
+2. If anything does not, the arguments as the tool gets them are judged as well.
+3. What can't be written as JSON is left out: no constraint on it can be verified.
+4. What the types refuse never reaches the tool.
+
+Not checked: defaults, which no client has written; types that read the same arguments in two ways; what the tool itself
+makes of them.
+"""
+
+import dataclasses
+import datetime
+import inspect
+import uuid
+from collections.abc import Callable, Mapping, Set
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache, partial
+from pathlib import PosixPath, PurePosixPath
+from typing import Any, NamedTuple, cast, get_type_hints
+
+from pydantic import AliasChoices, AliasPath, BaseModel, RootModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from accredit.limits import MAX_REMEMBERED_SIGNATURES
+
+Read = Callable[[Mapping[str, object]], Mapping[str, object] | None]
+"""Returns written arguments as the tool gets them, in JSON's types; None if they are as they were written, or get
+nowhere. What validators raise else is raised."""
+
+_PLAIN = (bool, int, float, Decimal, str, bytes, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
+_READERS: dict[type, TypeAdapter[Any]] = {
+    each: TypeAdapter[Any](each) for each in (*_PLAIN, uuid.UUID, PurePosixPath, PosixPath)
+}
+"""The types that read a text or a number as anybody would. Types of the author's own could change it."""
+
+
+class _Parameters(NamedTuple):
+    fields: Mapping[str, FieldInfo]
+    adapter: TypeAdapter[Any]
+
+
+class _Call(NamedTuple):
+    """What a function is called with."""
+
+    fields: Mapping[str, FieldInfo]
+    values: Mapping[str, object]
+
+
+def given(written: Mapping[str, object], read: Callable[[], object]) -> Mapping[str, object] | None:
+    """Return what `read` gives, which reads the written arguments, as `Read` does."""
+    try:
+        value = read()
+    except ValidationError:
+        return None  # rule 4
+    return None if _is_as_written(written, value) else cast("Mapping[str, object]", _json(value))
+
+
+def reading_of(function: Callable[..., Any], bared: Callable[..., Callable[..., Any]]) -> Read:
+    """Return how arguments reach a function, whose parameters pydantic reads once `bared` has taken those away that
+    come from the server."""
+    return lambda written: given(written, lambda: _called(_parameters(function, bared), written))
+
+
+def _called(parameters: _Parameters, written: Mapping[str, object]) -> _Call:
+    return _Call(parameters.fields, parameters.adapter.validate_python(written))
+
+
+@lru_cache(MAX_REMEMBERED_SIGNATURES)
+def _parameters(function: Callable[..., Any], bared: Callable[..., Callable[..., Any]]) -> _Parameters:
+    def called(**values: object) -> Mapping[str, object]:
+        return values
+
+    function = bared(function)
+    signature = inspect.signature(function, eval_str=True)
+    hints = {} if isinstance(function, partial) else get_type_hints(function, include_extras=True)
+    types = {
+        name: hints.get(name, Any if each.annotation is each.empty else each.annotation)
+        for name, each in signature.parameters.items()
+    }
+    vars(called).update(__signature__=signature)
+    called.__annotations__ = types
+    fields = {name: _field(types[name], each.default) for name, each in signature.parameters.items()}
+    return _Parameters(fields, TypeAdapter(cast("Any", called)))
+
+
+def _field(annotation: Any, default: Any) -> FieldInfo:
+    if default is inspect.Parameter.empty:
+        return FieldInfo.from_annotation(annotation)
+    return FieldInfo.from_annotated_attribute(annotation, default)
+
+
+def _is_as_written(written: object, value: object) -> bool:
+    """Check rule 1."""
+    if isinstance(value, RootModel):
+        return _is_as_written(written, cast("RootModel[object]", value).root)
+    members = _members(value)
+    if members is not None:
+        return isinstance(written, dict) and all(
+            name in members and _is_as_written(inner, members[name])
+            for name, inner in cast("dict[str, object]", written).items()
+        )
+    if isinstance(value, list | tuple):
+        items = cast("list[object] | tuple[object, ...]", value)
+        return (
+            isinstance(written, list)
+            and len(cast("list[object]", written)) == len(items)
+            and all(map(_is_as_written, cast("list[object]", written), items))
+        )
+    if isinstance(value, Enum):
+        return _is_as_written(written, value.value)
+    return value is written is None or _is_read_as(written, value)
+
+
+def _is_read_as(written: object, value: object) -> bool:
+    reader = _READERS.get(type(value))
+    try:
+        return reader is not None and reader.validate_python(written) == value
+    except ValidationError:
+        return False
+
+
+def _members(value: object) -> Mapping[str, object] | None:
+    """Return what an object holds, by the names that are listed; None for what is no object."""
+    match value:
+        case _Call(fields, values):
+            # Of a function's parameters the schema lists one with several aliases by its own name.
+            return {_alias(fields[name].validation_alias) or name: inner for name, inner in values.items()}
+        case BaseModel():
+            values = {**value.__dict__, **(value.model_extra or {})}
+            return _by_listed_names(type(value).model_fields, values)
+        case Mapping():
+            return {str(name): inner for name, inner in cast("Mapping[object, object]", value).items()}
+        case _ if dataclasses.is_dataclass(value):
+            values = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+            return _by_listed_names(getattr(value, "__pydantic_fields__", {}), values)
+        case _:
+            return None
+
+
+def _by_listed_names(fields: Mapping[str, FieldInfo], values: Mapping[str, object]) -> Mapping[str, object]:
+    return {_listed(name, fields[name]) if name in fields else name: value for name, value in values.items()}
+
+
+def _listed(name: str, field: FieldInfo) -> str:
+    """Return the name under which a schema lists a field: of its aliases the first that is one name."""
+    alias = field.validation_alias
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    return next((found for each in choices if (found := _alias(each))), name)
+
+
+def _alias(alias: str | AliasPath | AliasChoices | None) -> str:
+    if isinstance(alias, AliasPath) and len(alias.path) == 1:
+        return str(alias.path[0])
+    return alias if isinstance(alias, str) else ""
+
+
+_ANYTHING = TypeAdapter[Any](Any)
+_NOTHING = object()
+
+
+def _json(value: object) -> object:
+    """Return a value in JSON's types; `_NOTHING` for one that has no such form (rule 3)."""
+    if isinstance(value, RootModel):
+        return _json(cast("RootModel[object]", value).root)
+    members = _members(value)
+    if members is not None:
+        made = {name: _json(inner) for name, inner in members.items()}
+        return {name: inner for name, inner in made.items() if inner is not _NOTHING}
+    if isinstance(value, list | tuple | Set):
+        items = map(_json, cast("list[object]", value))
+        return [None if each is _NOTHING else each for each in items]
+    match value:
+        case Enum():
+            return _json(value.value)
+        case Decimal():
+            return float(value)
+        case _:
+            try:
+                return _ANYTHING.dump_python(value, mode="json")
+            except ValueError:
+                return _NOTHING
