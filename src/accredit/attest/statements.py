@@ -2,8 +2,8 @@
 
 They are a call's record (`urn:accredit:tool-call:v2`, `tool-call.v2.schema.json` beside this file), a checkpoint of a
 writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that stands for pruned records
-(`urn:accredit:log-pruning:v1`). Records of version 1 are always read, and no longer written. A payload is accepted only
-if:
+(`urn:accredit:log-pruning:v1`). Records of version 1 are always read, and no longer written; those of version 3 are
+read already. A payload is accepted only if:
 
 1. it is one JSON object with the members that in-toto names, the right `_type`, and one subject with a SHA-256;
 2. its predicate has the members of its type and version, and nothing else;
@@ -24,8 +24,10 @@ from accredit.errors import AttestationError
 from accredit.limits import MAX_RECORDED_TEXT, MAX_SAFE_INTEGER
 
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-CALL_TYPE = "urn:accredit:tool-call:v2"
-CALL_TYPE_V1 = "urn:accredit:tool-call:v1"
+CALL_TYPES = {version: f"urn:accredit:tool-call:v{version}" for version in (1, 2, 3)}
+WRITTEN = 2
+"""The version of calls' records that are written."""
+CALL_TYPE, CALL_TYPE_V1 = CALL_TYPES[WRITTEN], CALL_TYPES[1]
 _CHECKPOINT_TYPE = "urn:accredit:log-checkpoint:v1"
 _PRUNING_TYPE = "urn:accredit:log-pruning:v1"
 
@@ -44,6 +46,9 @@ OutcomeStatus = Literal[
 
 NO_PARAMS = Raw()
 """The `params` of a call whose arguments are not recorded in full."""
+
+OF_PROOF = ("proof", "proof_sha256", "verifier_id", "request_sha256", "call_sha256", "granted_scope")
+"""What version 3 added to `authority`."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
@@ -98,7 +103,12 @@ class RecordedDecision(_Part, frozen=True):
 class RecordedAuthority(_Part, frozen=True):
     """On whose authority: the ids of principal, agent and certificates (leaf first), the SHA-256 of the chain (the RFC
     8785 form of the array of certificates), the scope that the call needed, and whether the proof was bound to the
-    call."""
+    call.
+
+    Version 3 added the rest: whether the proof is kept, and the SHA-256 of its text (`proofs`); of a bound one whom it
+    was made for, and the SHA-256 of the request and of its params in it; and which of the scopes that the call accepts
+    the chain covers.
+    """
 
     principal_id: str
     agent_id: str
@@ -107,6 +117,12 @@ class RecordedAuthority(_Part, frozen=True):
     scope: str
     bound: bool
     principal_name: str | None = None
+    proof: Literal["kept", "digest"] | None = None
+    proof_sha256: _Sha256 | None = None
+    verifier_id: str | None = None
+    request_sha256: _Sha256 | None = None
+    call_sha256: _Sha256 | None = None
+    granted_scope: str | None = None
 
 
 class RecordedToken(_Part, frozen=True):
@@ -191,10 +207,11 @@ _Kind = TypeVar("_Kind", CallRecord, Checkpoint, Pruning)
 
 
 class Statement(Struct, frozen=True):
-    """A statement: its predicate, and the SHA-256 of its subject."""
+    """A statement: its predicate, and the SHA-256 of its subject. `version` is that of a call's predicate."""
 
     predicate: Predicate
     sha256: str
+    version: int = WRITTEN
 
 
 class _Digests(Struct, frozen=True, forbid_unknown_fields=True):
@@ -221,8 +238,7 @@ _encode = msgspec.json.Encoder().encode
 _decode_wire = msgspec.json.Decoder(_RawWire).decode
 _decoder_of_calls = msgspec.json.Decoder(CallRecord)
 _DECODERS = {
-    CALL_TYPE: _decoder_of_calls,
-    CALL_TYPE_V1: _decoder_of_calls,
+    **dict.fromkeys(CALL_TYPES.values(), _decoder_of_calls),
     _CHECKPOINT_TYPE: msgspec.json.Decoder(Checkpoint),
     _PRUNING_TYPE: msgspec.json.Decoder(Pruning),
 }
@@ -251,7 +267,7 @@ def encode_statement(statement: Statement) -> bytes:
     wire = _Wire(
         _STATEMENT_TYPE,
         (_Subject(_subject_name(predicate), _Digests(statement.sha256)),),
-        _type_of(predicate),
+        _type_of(statement),
         predicate,
     )
     try:
@@ -275,11 +291,13 @@ def decode_statement(payload: bytes) -> Statement:
     (subject,) = wire.subject
     if subject.name != _subject_name(predicate):
         raise AttestationError("the subject is not what the predicate is about")
+    version = WRITTEN
     if isinstance(predicate, CallRecord):
         _check_phase(predicate)
-        if not (_is_version_1 if wire.predicate_type == CALL_TYPE_V1 else _is_version_2)(predicate):
+        version = int(wire.predicate_type[-1])
+        if not _IS_OF_VERSION[version](predicate):
             raise AttestationError("the record has not the members of its version")
-    return Statement(predicate, subject.digest.sha256)
+    return Statement(predicate, subject.digest.sha256, version)
 
 
 def _check_phase(record: CallRecord) -> None:
@@ -289,23 +307,48 @@ def _check_phase(record: CallRecord) -> None:
 
 
 def _is_version_1(record: CallRecord) -> bool:
-    """Return whether nothing that version 2 added is there."""
+    """Return whether nothing that later versions added is there."""
     call, decision, outcome = record.call, record.decision, record.outcome
     added = (record.policy, call.definition, call.trace, call.server, decision and decision.enforced)
-    if any(member is not None for member in added):
+    if any(member is not None for member in added) or _says_of_proof(record.authority):
         return False
     return not (decision and decision.verdict == "challenge") and not (outcome and outcome.status == "task")
 
 
 def _is_version_2(record: CallRecord) -> bool:
-    """Return whether the members that version 2 requires are there."""
+    """Return whether the members that version 2 requires are there, and none that version 3 added."""
+    return _has_policy(record) and not _says_of_proof(record.authority)
+
+
+def _is_version_3(record: CallRecord) -> bool:
+    """Return whether the members that version 3 requires are there. A proof that is bound to no call is not kept."""
+    authority = record.authority
+    if not _has_policy(record) or authority is None:
+        return _has_policy(record)
+    if authority.proof is None or authority.proof_sha256 is None:
+        return False
+    if authority.bound:
+        return None not in (authority.verifier_id, authority.request_sha256)
+    of_call = (authority.verifier_id, authority.request_sha256, authority.call_sha256)
+    return authority.proof == "digest" and not any(of_call)
+
+
+def _has_policy(record: CallRecord) -> bool:
     return record.policy is not None and (record.decision is None or record.decision.enforced is not None)
 
 
-def _type_of(predicate: Predicate) -> str:
-    match predicate:
+def _says_of_proof(authority: RecordedAuthority | None) -> bool:
+    """Return whether a member is there that version 3 added."""
+    return authority is not None and any(getattr(authority, name) is not None for name in OF_PROOF)
+
+
+_IS_OF_VERSION = {1: _is_version_1, 2: _is_version_2, 3: _is_version_3}
+
+
+def _type_of(statement: Statement) -> str:
+    match statement.predicate:
         case CallRecord():
-            return CALL_TYPE
+            return CALL_TYPES[statement.version]
         case Checkpoint():
             return _CHECKPOINT_TYPE
         case Pruning():

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.world.records import DENY, NOW_MS, OK, SECRET, Chained, decided
+from tests.world.signed_calls import signed_call
 
 from accredit.attest import (
     Call,
@@ -34,7 +35,11 @@ from accredit.errors import AttestationError
 
 pytestmark = pytest.mark.holds("attest/records")
 
-SCHEMA: dict[str, Any] = json.loads(files("accredit.attest").joinpath("tool-call.v2.schema.json").read_text("utf-8"))
+SCHEMA, SCHEMA_V3 = (
+    json.loads(files("accredit.attest").joinpath(f"tool-call.v{version}.schema.json").read_text("utf-8"))
+    for version in (2, 3)
+)
+VERSION_3 = encode_statement(signed_call().decision)
 PLACE = Place(writer="ab" * 16, sequence=7, previous="cd" * 32)
 
 
@@ -80,10 +85,10 @@ def test_what_is_read_is_what_was_written(payload: bytes) -> None:
     ],
 )  # fmt: skip
 def test_the_schema_has_every_member_that_a_record_may_have(member: str | None, kind: type[msgspec.Struct]) -> None:
-    schema = SCHEMA["properties"][member] if member else SCHEMA
+    schema = SCHEMA_V3["properties"][member] if member else SCHEMA_V3
     fields = msgspec.structs.fields(kind)
     assert set(schema["properties"]) == {field.encode_name for field in fields}
-    always = {"decision": {"enforced"}, None: {"policy"}}.get(member, set())  # since version 2
+    always = {"decision": {"enforced"}, None: {"policy"}, "authority": {"proof", "proof_sha256"}}.get(member, set())
     assert set(schema["required"]) == {field.encode_name for field in fields if field.required} | always
 
 
@@ -147,6 +152,35 @@ def change(payload: bytes, path: str, value: object) -> bytes:
 def test_a_statement_that_is_not_one_of_ours_is_refused(path: str, value: object) -> None:
     with pytest.raises(AttestationError):
         decode_statement(change(payloads()[0], path, value))
+
+
+def test_a_record_of_version_3_is_read_as_it_was_written() -> None:
+    statement = json.loads(VERSION_3)
+    assert statement["predicateType"] == SCHEMA_V3["$id"] == "urn:accredit:tool-call:v3"
+    jsonschema.Draft202012Validator(SCHEMA_V3).validate(statement["predicate"])
+    assert encode_statement(decode_statement(VERSION_3)) == VERSION_3
+
+
+@pytest.mark.holds("attest/statements", 2, 3)
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("predicateType", "urn:accredit:tool-call:v1"),
+        ("predicateType", "urn:accredit:tool-call:v2"),
+        ("predicate.authority.proof", ...),
+        ("predicate.authority.proof", "gone"),
+        ("predicate.authority.proof_sha256", ...),
+        ("predicate.authority.verifier_id", ...),
+        ("predicate.authority.request_sha256", ...),
+        ("predicate.authority.bound", False),
+    ],
+)
+def test_a_record_of_version_3_has_what_it_says_of_its_proof__and_no_earlier_one_has(path: str, value: object) -> None:
+    with pytest.raises(AttestationError):
+        decode_statement(change(VERSION_3, path, value))
+    if path != "predicateType":
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.Draft202012Validator(SCHEMA_V3).validate(json.loads(change(VERSION_3, path, value))["predicate"])
 
 
 @pytest.mark.holds("attest/statements", 1)

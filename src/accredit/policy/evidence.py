@@ -1,0 +1,346 @@
+"""What the record of an allowed call proves by itself: who allowed it, who signed it, who recorded it. No I/O.
+
+`Auditor.judge` takes a decision's record with what was kept beside it, and the keys of people that its caller trusts.
+Nothing of what the gateway says is believed where it can be checked:
+
+1. who allowed: the chain of certificates is the one that the record names by its digest; both signatures of each are
+   good, each is issued by the subject of the next, which may delegate, and all were valid when the call came; its ends
+   are the record's principal and agent; it covers the scope that the record says it was allowed by; and its root is a
+   key that is trusted;
+2. constraints of the certificates that the record answers hold: those about the time, the gateway and the target. What
+   it does not answer (rates, arguments, facts, evaluators) is listed and fails nothing;
+3. who signed: the proof is the one that the record names by its digest, both signatures of the agent over its challenge
+   are good, with the key that the chain ends in, and the challenge was at most 300 seconds old or ahead;
+4. what was signed is this call: the session context is made of the kept context, and that is of this gateway, agent,
+   session, scope, method and target, of the params whose digest is the record's subject.
+
+A part is True if all of it holds, False if something contradicts it, and None if that can't be told: a record before
+version 3, a proof that was not kept, a root that was compared with no key. Not judged here: the record's own signature,
+revocation, the outcome, and which scopes a tool accepts: all of that is the gateway's word.
+"""
+
+import hmac
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from accredit.attest import CallRecord, RecordedAuthority, Statement, canonical, sha256_hex, timestamp
+from accredit.attest.proofs import KeptProof, SignedContext, decode_proof
+from accredit.attest.statements import milliseconds
+from accredit.base.caching import RecentlyUsed
+from accredit.consent import CALL, CallTerms
+from accredit.errors import AttestationError, WireError
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT
+from accredit.policy.evaluators import OWN_EVALUATORS
+from accredit.policy.guarded_call import TASK_CHANGES, TASK_LIST, TASKS
+from accredit.ratify import (
+    CallFacts,
+    CertificateCache,
+    Constraint,
+    DelegationCert,
+    Extension,
+    HybridPublicKey,
+    HybridSignature,
+    IdentityStatus,
+    VerifierContext,
+    VerifyResult,
+    build_session_context,
+    challenge_sign_bytes,
+    operation_context_hash,
+)
+from accredit.ratify.constraints import TimeWindow, evaluate
+from accredit.ratify.hybrid import signature_fault
+from accredit.ratify.needs import run
+from accredit.ratify.verify import Terms, chain_verification
+
+_Chain = tuple[DelegationCert, ...]
+_SESSION_DIGITS = 32
+
+
+class Part(NamedTuple):
+    """A part of what a record proves: who, when, whether it is `verified` (None if that can't be told), and why not.
+
+    `who` is a name that the caller gave to a key, else the key's id. `when` is RFC 3339.
+    """
+
+    who: str
+    when: str
+    verified: bool | None
+    why: str = ""
+
+
+class Evidence(NamedTuple):
+    """What the record of an allowed call proves: who allowed it (`when`: until then), and who signed it. `unanswered`
+    are the constraints that can't be judged by the record."""
+
+    allowed: Part
+    signed: Part
+    unanswered: tuple[str, ...] = ()
+
+
+class _Contradiction(Exception):
+    """Something that is there says otherwise."""
+
+
+class _Untold(Exception):
+    """Nothing says so, and nothing says otherwise."""
+
+
+class Auditor:
+    """Judges records. `roots` are the people's keys that are trusted, with their names; with `only_these` a chain that
+    begins with another key is a contradiction, without it that can't be told."""
+
+    def __init__(self, roots: Mapping[HybridPublicKey, str], *, only_these: bool = False) -> None:
+        self._roots = roots
+        self._only_these = only_these
+        self._chains = RecentlyUsed[bytes, tuple[_Chain, str]](MAX_RECORDED_CHAINS)
+        self._verified = CertificateCache()
+
+    def judge(self, decision: Statement, certificates: bytes | None, proof: bytes | None) -> Evidence:
+        """Judge the record of a decision that allows, with the texts of its chain (a JSON array) and of its proof, as
+        far as they were kept. Raises nothing that depends on them, and `ValueError` for another record."""
+        record = decision.predicate
+        if not isinstance(record, CallRecord) or record.decision is None or record.decision.verdict != "allow":
+            raise ValueError("not the record of an allowed call")
+        if record.authority is None:
+            untold = Part("", "", None, "nobody's authority is on record: proofs were not asked for")
+            return Evidence(untold, untold)
+        return _Case(decision, record, record.authority).judge(self, certificates, proof)
+
+    def chain_in(self, text: bytes, sha256: str) -> _Chain:
+        """Return the certificates of a text, if that has this SHA-256."""
+        known = self._chains.get(text)
+        if known is None:
+            try:
+                links = msgspec.json.decode(text, type=list[Raw])
+                chain = tuple(DelegationCert.decode(bytes(link)) for link in links)
+                known = chain, sha256_hex(canonical(text))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, WireError, AttestationError):
+                raise _Contradiction("its certificates can't be read") from None
+            self._chains.put(text, known)
+        if known[1] != sha256:
+            raise _Contradiction("its certificates are not those that the record names")
+        return known[0]
+
+    def verified(self, chain: _Chain, now: int) -> VerifyResult:
+        """Verify a chain by itself, as of a time. The scopes in it are what the gateway's catalog may have named."""
+        vocabulary = frozenset(scope for cert in chain for scope in cert.scope)
+        terms = Terms(now=now, vocabulary=vocabulary, cert_cache=self._verified)
+        return run(chain_verification(chain, terms), now)
+
+    def check_root(self, key: HybridPublicKey) -> None:
+        """Check that a chain begins with a key that is trusted."""
+        if key not in self._roots:
+            if self._only_these:
+                raise _Contradiction("the chain begins with none of the keys that were named")
+            raise _Untold("compared with no key of yours")
+
+    def name(self, key: HybridPublicKey) -> str:
+        """Return the name of a person's key, or its id."""
+        return self._roots.get(key, key.id)
+
+
+class _Case:
+    """One record, and its authority."""
+
+    def __init__(self, decision: Statement, record: CallRecord, authority: RecordedAuthority) -> None:
+        self._subject = decision.sha256
+        self._record = record
+        self._authority = authority
+        self._at = milliseconds(record.times.received) // 1000
+        self._chain: _Chain = ()
+        self._unanswered: list[str] = []
+
+    def judge(self, auditor: Auditor, certificates: bytes | None, proof: bytes | None) -> Evidence:
+        """Judge both parts. The second needs nothing of the first but, where it could be read, the leaf's key."""
+        allowed, why_not = _verdict(lambda: self._check_chain(auditor, certificates))
+        read: list[KeptProof] = []
+        signed, why_unsigned = _verdict(lambda: self._check_proof(proof, read))
+        root, until = self._authority.principal_id, ""
+        if self._chain:
+            root, end = auditor.name(self._chain[-1].issuer_pub_key), min(cert.expires_at for cert in self._chain)
+            until = timestamp(end * 1000)
+        at = timestamp(read[0].challenge_at * 1000) if read else ""
+        return Evidence(
+            Part(root, until, allowed, why_not),
+            Part(self._authority.agent_id, at, signed, why_unsigned),
+            tuple(self._unanswered),
+        )
+
+    def _check_chain(self, auditor: Auditor, certificates: bytes | None) -> None:
+        """Apply rules 1 and 2."""
+        authority = self._authority
+        if certificates is None:
+            raise _Untold("its certificates are not there")
+        self._chain = chain = auditor.chain_in(certificates, authority.chain_sha256)
+        result = auditor.verified(chain, self._at)
+        if not result.valid:
+            raise _Contradiction(f"its chain does not verify: {result.error_reason}")
+        if tuple(cert.cert_id for cert in chain) != authority.cert_ids:
+            raise _Contradiction("its certificates have other ids than the record names")
+        if (result.human_id, result.agent_id) != (authority.principal_id, authority.agent_id):
+            raise _Contradiction("its chain is from, or for, somebody else than the record names")
+        self._check_constraints()
+        self._check_scope(result.granted_scope)
+        auditor.check_root(chain[-1].issuer_pub_key)
+
+    def _check_scope(self, granted: list[str]) -> None:
+        authority = self._authority
+        if authority.granted_scope is not None:
+            if authority.granted_scope not in granted:
+                raise _Contradiction(f"its chain does not cover {authority.granted_scope}")
+        elif authority.scope not in granted and not self._only_looks():
+            if authority.proof is not None:
+                raise _Contradiction("no scope of its chain is named that covers the call")
+            raise _Untold("by which scope it was allowed is not on record")
+
+    def _check_constraints(self) -> None:
+        context = VerifierContext(call=self._facts())
+        for index, cert in enumerate(self._chain):
+            for constraint in cert.constraints:
+                what = f"certificate {index}: {constraint.type}"
+                if not self._answers(constraint):
+                    self._unanswered.append(what)
+                    continue
+                outcome = evaluate(constraint, context, cert.cert_id, self._at, OWN_EVALUATORS)
+                if outcome is not None and outcome.status is not IdentityStatus.CONSTRAINT_DENIED:
+                    self._unanswered.append(what)
+                elif outcome is not None:
+                    raise _Contradiction(f"{what}: {outcome.detail}")
+
+    def _answers(self, constraint: Constraint) -> bool:
+        """Return whether the record may answer a constraint. Of its arguments it has one digest, and of a later leg
+        another one than the certificate names."""
+        if self._record.call.method in TASKS:
+            return False
+        if not isinstance(constraint, Extension) or constraint.name != CALL:
+            return isinstance(constraint, TimeWindow)
+        try:
+            terms = CallTerms.read(constraint)
+        except WireError:
+            return True  # it refuses every call
+        return terms.params_sha256 in (UNSET, self._subject)
+
+    def _facts(self) -> CallFacts | None:
+        call, authority = self._record.call, self._authority
+        if authority.verifier_id is None or len(call.target or "") >= MAX_RECORDED_TARGET:
+            return None
+        return CallFacts(
+            verifier_id=authority.verifier_id,
+            method=call.method,
+            target=call.target or "",
+            arguments=None,
+            params_digest=lambda: bytes.fromhex(self._subject),
+            definition=call.definition,
+            argument_digests={},
+        )
+
+    def _only_looks(self) -> bool:
+        """Return whether the call is a request about tasks that needs no scope."""
+        return self._record.call.method in TASKS - TASK_CHANGES
+
+    def _check_proof(self, text: bytes | None, read: list[KeptProof]) -> None:
+        """Apply rules 3 and 4; what could be read is `read` then."""
+        proof = self._named_proof(text)
+        read.append(proof)
+        key = HybridPublicKey(proof.agent_pub_key.ed25519, proof.agent_pub_key.ml_dsa_65)
+        if key.id != self._authority.agent_id or (self._chain and key != self._chain[0].subject_pub_key):
+            raise _Contradiction("its proof is of another agent")
+        if proof.context is None:
+            raise _Contradiction("its proof is bound to no call")
+        self._check_context(proof.context, proof.session_context)
+        message = challenge_sign_bytes(proof.challenge, proof.challenge_at, proof.session_context)
+        signature = HybridSignature(proof.challenge_sig.ed25519, proof.challenge_sig.ml_dsa_65)
+        fault = signature_fault(message, signature, key)
+        if fault is not None:
+            raise _Contradiction(f"the agent's signature over the call is not good: {fault}")
+        if abs(self._at - proof.challenge_at) > CHALLENGE_WINDOW_SECONDS:
+            raise _Contradiction("its proof was made at another time")
+
+    def _named_proof(self, text: bytes | None) -> KeptProof:
+        """Return the proof that the record names."""
+        authority = self._authority
+        if authority.proof is None:
+            raise _Untold("records of this version keep no proof")
+        if not authority.bound:
+            raise _Untold("the proof was bound to no call")
+        if text is None and authority.proof == "digest":
+            raise _Untold("its proof was not kept")
+        if text is None:
+            raise _Contradiction("its proof is said to be kept, and is not there")
+        try:
+            proof = decode_proof(text)
+        except AttestationError as error:
+            raise _Contradiction(str(error)) from None
+        if sha256_hex(proof.text()) != authority.proof_sha256:
+            raise _Contradiction("its proof is not the one that the record names")
+        return proof
+
+    def _check_context(self, context: SignedContext, signed: bytes) -> None:
+        """Apply rule 4."""
+        try:
+            request = operation_context_hash(
+                context.required_scope,
+                context.operation,
+                context.resource_id,
+                context.requested_path,
+                context.payload_digest,
+            )
+            made = build_session_context(
+                context.verifier_id,
+                context.workspace_id,
+                context.agent_id,
+                context.session_id,
+                context.invocation_id,
+                request,
+            )
+        except ValueError:
+            raise _Contradiction("what its proof says of the call has no hash") from None
+        if not hmac.compare_digest(made, signed):
+            raise _Contradiction("what its proof says of the call is not what was signed")
+        other = next(self._differences(context, request), None)
+        if other is not None:
+            raise _Contradiction(f"its proof is for another {other}")
+
+    def _differences(self, context: SignedContext, request: bytes) -> Iterator[str]:
+        """Return what of a signed context is not what the record says."""
+        record, authority, call = self._record, self._authority, self._record.call
+        gateways = (record.gateway, f"{record.gateway}/{call.server}" if call.server is not None else record.gateway)
+        scope = "" if self._only_looks() else authority.scope
+        digest = "" if call.method == TASK_LIST else self._subject
+        return (
+            what
+            for what, same in (
+                ("gateway", context.verifier_id == authority.verifier_id and context.verifier_id in gateways),
+                ("agent", context.agent_id == authority.agent_id),
+                ("session", (call.session or "") in _recorded_as(context.session_id)),
+                ("scope", context.required_scope == scope),
+                ("method", context.operation == call.method),
+                ("target", context.resource_id[:MAX_RECORDED_TARGET] == (call.target or "")),
+                ("call: its params have another digest", context.payload_digest.hex() == digest),
+                ("call: the record has another digest of its params", (authority.call_sha256 or "") == digest),
+                ("protocol", not (context.workspace_id or context.invocation_id or context.requested_path)),
+                ("request", authority.request_sha256 == request.hex()),
+            )
+            if not same
+        )
+
+
+def _recorded_as(session: str) -> tuple[str, ...]:
+    """Return how a record may name a session: by how its id begins or, of a sealed one, by its digest."""
+    if not session:
+        return ("",)
+    digest = sha256_hex(session.encode("latin-1", "replace"))[:_SESSION_DIGITS]
+    return session[:MAX_RECORDED_TEXT], f"sha256:{digest}"
+
+
+def _verdict(check: Callable[[], None]) -> tuple[bool | None, str]:
+    try:
+        check()
+    except _Contradiction as contradiction:
+        return False, str(contradiction)
+    except _Untold as untold:
+        return None, str(untold)
+    return True, ""

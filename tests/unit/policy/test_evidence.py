@@ -1,0 +1,255 @@
+"""Nothing that is changed, taken away or exchanged in what is kept of a call goes unnamed, whoever changed it: also
+where the record was signed anew to match, as who has the gateway's key can do."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+from tests.unit.ratify.world import AGENT, HOLDERS, HOUR, NOW, STRANGER, certificate, chain, constraint
+from tests.world.records import DENY, GATEWAY
+from tests.world.signed_calls import PARAMS, SESSION, SignedCall, judged, lied, read_back, said, signed_call
+
+from accredit.attest import CallRecord, Statement, sha256_hex, timestamp
+from accredit.consent import CallTerms
+from accredit.policy.evidence import Auditor, Evidence, Part
+
+pytestmark = pytest.mark.holds("attest/proofs")
+
+GOOD = signed_call()
+CERTIFICATES: list[dict[str, Any]] = json.loads(GOOD.certificates or b"")
+PROOF: dict[str, Any] = json.loads(GOOD.proof or b"")
+OTHER_AGENT = HOLDERS[5]
+
+
+def verdicts(call: SignedCall, **options: Any) -> tuple[bool | None, bool | None]:
+    found = judged(call, **options)
+    return found.allowed.verified, found.signed.verified
+
+
+def changes(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """The tree with one thing changed, or taken away, for each value in it; and what was done."""
+    if isinstance(tree, dict):
+        for name, value in tree.items():
+            yield f"{(*path, name)} gone", {key: each for key, each in tree.items() if key != name}
+            for what, changed in changes(value, (*path, name)):
+                yield what, tree | {name: changed}
+    elif isinstance(tree, list):
+        for at, value in enumerate(tree):
+            yield f"{(*path, at)} gone", [*tree[:at], *tree[at + 1 :]]
+            yield f"{(*path, at)} twice", [*tree[: at + 1], *tree[at:]]
+            for what, changed in changes(value, (*path, at)):
+                yield what, [*tree[:at], changed, *tree[at + 1 :]]
+        if len(tree) > 1:
+            yield f"{path} in another order", tree[::-1]
+        if not tree:
+            yield f"{path} more", [{"type": "time_window", "start": "00:00", "end": "23:59", "tz": "UTC"}]
+    elif isinstance(tree, int):
+        yield f"{path} + 1", tree + 1
+    else:
+        last = {"A": "B"}.get(tree[:1], "A") if tree else "A"
+        yield f"{path} other", last + tree[1:]
+
+
+CHANGED_CERTIFICATES = dict(changes(CERTIFICATES))
+CHANGED_PROOFS = dict(changes(PROOF))
+
+
+def test_an_honest_call_is_proved() -> None:
+    ends = timestamp((NOW + HOUR) * 1000)
+    agent = Part(HOLDERS[2].id, timestamp(NOW * 1000), True)
+    assert judged(GOOD) == Evidence(Part("Owner", ends, True), agent)
+
+
+@pytest.mark.holds("policy/evidence", 1)
+@pytest.mark.parametrize("what", CHANGED_CERTIFICATES)
+def test_a_certificate_that_was_changed_allows_nothing(what: str) -> None:
+    changed = CHANGED_CERTIFICATES[what]
+    assert judged(GOOD._replace(certificates=json.dumps(changed).encode())).allowed.verified is False
+    found = judged(lied(GOOD, certificates=changed))
+    assert (found.allowed.verified, bool(found.allowed.why)) == (False, True)
+
+
+@pytest.mark.holds("policy/evidence", 3, 4)
+@pytest.mark.parametrize("what", CHANGED_PROOFS)
+def test_a_proof_that_was_changed_signs_nothing(what: str) -> None:
+    changed = CHANGED_PROOFS[what]
+    assert verdicts(GOOD._replace(proof=json.dumps(changed).encode())) == (True, False)
+    found = judged(lied(GOOD, proof=changed))
+    assert (found.allowed.verified, found.signed.verified, bool(found.signed.why)) == (True, False, True)
+
+
+@pytest.mark.holds("policy/evidence", 4)
+@pytest.mark.parametrize(
+    ("member", "value", "word"),
+    [
+        ("verifier_id", "other-gateway", "gateway"),
+        ("agent_id", STRANGER.id, "agent"),
+        ("session_id", "s-2", "session"),
+        ("session_id", "", "session"),
+        ("required_scope", "files:write", "scope"),
+        ("operation", "resources/read", "method"),
+        ("resource_id", "write_file", "target"),
+        ("payload_digest", bytes(32), "params"),
+        ("payload_digest", b"", "params"),
+        ("requested_path", "/", "protocol"),
+        ("workspace_id", "accredit/http/v1", "protocol"),
+        ("invocation_id", "1", "protocol"),
+    ],
+)
+def test_a_proof_that_an_agent_made_for_something_else_signs_nothing_here(member: str, value: Any, word: str) -> None:
+    elsewhere = signed_call(**{member: value})
+    found = judged(lied(GOOD, proof=json.loads(elsewhere.proof or b"")))
+    assert (found.allowed.verified, found.signed.verified) == (True, False)
+    assert word in found.signed.why
+
+
+@pytest.mark.holds("policy/evidence", 1, 3)
+def test_a_proof_of_another_agent__or_of_another_time__signs_nothing() -> None:
+    certs = (certificate(HOLDERS[1], OTHER_AGENT.public_key), chain(2)[1])
+    other = signed_call(certs, OTHER_AGENT)
+    assert verdicts(other) == (True, True)
+    assert verdicts(lied(GOOD, proof=json.loads(other.proof or b""))) == (True, False)
+    assert verdicts(lied(GOOD, certificates=json.loads(other.certificates or b""))) == (False, False)
+    for seconds, verified in ((300, True), (301, False), (-300, True), (-301, False)):
+        assert verdicts(signed_call(challenge_at=NOW - seconds)) == (True, verified), seconds
+
+
+@pytest.mark.holds("policy/evidence", 1, 3, 4)
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"gateway": "other-gateway"},
+        {"verifier_id": "other-gateway"},
+        {"gateway": "other-gateway", "verifier_id": "other-gateway"},
+        {"target": "write_file"},
+        {"method": "resources/read"},
+        {"session": "s-2"},
+        {"session": None},
+        {"scope": "files:write"},
+        {"granted_scope": "files:write"},
+        {"granted_scope": None, "scope": "files:write"},
+        {"subject": "ab" * 32},
+        {"subject": "ab" * 32, "call_sha256": "ab" * 32},
+        {"call_sha256": "ab" * 32},
+        {"call_sha256": None},
+        {"request_sha256": "ab" * 32},
+        {"principal_id": STRANGER.id},
+        {"agent_id": STRANGER.id},
+        {"cert_ids": ("cert-1",)},
+        {"chain_sha256": "ab" * 32},
+        {"proof_sha256": "ab" * 32},
+        {"received": timestamp((NOW + HOUR + 1) * 1000)},
+        {"received": timestamp((NOW - HOUR - 1) * 1000)},
+        {"received": timestamp((NOW + 301) * 1000)},
+    ],
+)
+def test_a_record_that_says_something_else_is_contradicted(members: dict[str, Any]) -> None:
+    found = judged(said(GOOD, **members))
+    assert False in (found.allowed.verified, found.signed.verified)
+    for part in (found.allowed, found.signed):
+        assert bool(part.why) is (part.verified is not True)
+
+
+@pytest.mark.holds("policy/evidence", 1)
+def test_whoever_begins_a_chain_is_no_person_that_is_trusted() -> None:
+    certs = (certificate(STRANGER, AGENT.public_key),)
+    call = signed_call(certs, AGENT)
+    assert verdicts(call) == (None, True)
+    assert judged(call).allowed[0] == STRANGER.id
+    assert "no key of yours" in judged(call).allowed.why
+    assert verdicts(call, only_these=True) == (False, True)
+    assert verdicts(GOOD, roots={}) == (None, True)
+    assert verdicts(signed_call((certificate(STRANGER, AGENT.public_key, scope=()),), AGENT)) == (False, True)
+
+
+def test_what_was_not_kept_is_not_proved__and_not_contradicted() -> None:
+    assert verdicts(GOOD._replace(certificates=None)) == (None, True)
+    assert verdicts(GOOD._replace(proof=None)) == (True, False), "it is said to be kept"
+    assert verdicts(said(GOOD._replace(proof=None), proof="digest")) == (True, None)
+    unbound = {"bound": False, "proof": "digest", "verifier_id": None, "request_sha256": None, "call_sha256": None}
+    assert verdicts(said(GOOD, **unbound)) == (True, None)
+
+
+def old(call: SignedCall, **members: Any) -> SignedCall:
+    """The call as version 2 recorded it."""
+    record = call.decision.predicate
+    assert isinstance(record, CallRecord)
+    assert record.authority is not None
+    none = dict.fromkeys(
+        ("proof", "proof_sha256", "verifier_id", "request_sha256", "call_sha256", "granted_scope"), None
+    )
+    changed = replace(record, authority=replace(record.authority, **(none | members)))
+    return call._replace(decision=read_back(Statement(changed, call.decision.sha256, 2)))
+
+
+def test_a_record_of_version_2_shows_who_allowed_it__and_not_who_signed() -> None:
+    assert verdicts(old(GOOD)) == (True, None)
+    assert verdicts(old(GOOD, scope="files:write")) == (None, None), "the tool may have accepted another one"
+    assert verdicts(old(lied(GOOD, certificates=next(iter(CHANGED_CERTIFICATES.values()))))) == (False, None)
+
+
+def test_only_allowed_calls_are_judged() -> None:
+    record = GOOD.decision.predicate
+    assert isinstance(record, CallRecord)
+    refused = Statement(replace(record, decision=replace(DENY, enforced=True)), GOOD.decision.sha256, 3)
+    with pytest.raises(ValueError, match="allowed"):
+        Auditor({}).judge(refused, None, None)
+    nobody = Statement(replace(record, authority=None), GOOD.decision.sha256, 3)
+    assert [part.verified for part in Auditor({}).judge(nobody, None, None)[:2]] == [None, None]
+
+
+def constrained(*members: Any) -> SignedCall:
+    return signed_call((certificate(constraints=tuple(members)),), AGENT)
+
+
+@pytest.mark.holds("policy/evidence", 2)
+def test_constraints_that_the_record_answers_hold__and_the_others_are_listed() -> None:
+    now = timestamp(NOW * 1000)[11:16]
+    window = constraint(type="time_window", start=now, end=now, tz="UTC")
+    here = CallTerms(gateway=GATEWAY, method="tools/call", target=("read_file",), params_sha256=PARAMS.hex())
+    held = judged(constrained(window, here.constraint()))
+    assert (held.allowed.verified, held.unanswered) == (True, ())
+    closed = constraint(type="time_window", start="00:00", end="00:01", tz="UTC")
+    wrong = [replace(here, gateway="other"), replace(here, method="prompts/get"), replace(here, target=("write_file",))]
+    for each in (closed, *(terms.constraint() for terms in wrong)):
+        assert verdicts(constrained(each)) == (False, True)
+    open_ends = (
+        constraint(type="max_rate", count=1, window_s=60),
+        constraint(type="max_amount", max_amount=5, currency="EUR"),
+        constraint(type="com.example.other"),
+        replace(here, params_sha256="ab" * 32).constraint(),
+        replace(here, params_sha256=UNSET, args={"/to": ("ab" * 32,)}).constraint(),
+        replace(here, definition="ab" * 32).constraint(),
+    )
+    found = judged(constrained(*open_ends))
+    assert (found.allowed.verified, len(found.unanswered)) == (True, len(open_ends))
+
+
+def test_sealed_sessions_and_servers_of_a_gateway_are_known_by_their_names() -> None:
+    assert verdicts(said(GOOD, session=f"sha256:{sha256_hex(SESSION.encode())[:32]}")) == (True, True)
+    call = signed_call(verifier_id=f"{GATEWAY}/mail")
+    of_server = said(call, server="mail", verifier_id=f"{GATEWAY}/mail")
+    assert verdicts(of_server) == (True, True)
+    assert verdicts(said(of_server, server="files")) == (True, False)
+    assert verdicts(said(GOOD, server="mail")) == (True, True), "at the merged endpoint"
+
+
+def test_a_request_that_only_looks_at_a_task_needs_no_scope() -> None:
+    call = signed_call(operation="tasks/get", resource_id="t-1", required_scope="")
+    assert verdicts(said(call, method="tasks/get", target="t-1", granted_scope=None)) == (True, True)
+    changes = signed_call(operation="tasks/cancel", resource_id="t-1")
+    assert verdicts(said(changes, method="tasks/cancel", target="t-1")) == (True, True)
+    assert verdicts(said(changes, method="tasks/cancel", target="t-1", granted_scope=None, scope="x:y"))[0] is False
+    listed = signed_call(operation="tasks/list", resource_id="", required_scope="", payload_digest=b"")
+    members = {"method": "tasks/list", "target": None, "scope": "", "granted_scope": None, "call_sha256": None}
+    assert verdicts(said(listed, **members)) == (True, True)
+
+
+def test_the_texts_are_read_however_they_are_laid_out() -> None:
+    loose = GOOD._replace(
+        certificates=json.dumps(CERTIFICATES, indent=1).encode(), proof=json.dumps(PROOF, indent=1).encode()
+    )
+    assert verdicts(loose) == (True, True)
