@@ -150,7 +150,7 @@ MAX_PARAM_HEADERS = 64
 
 MAX_EVENT_LINES = 100_000
 """Lines of one server-sent event. Servers write one to four; indented JSON of a megabyte makes some 40,000. Each costs
-half a microsecond, so that lines of a byte would cost more than any other input."""
+a microsecond, so that lines of a byte would cost more than any other input."""
 
 # --- logs -------------------------------------------------------------------------------------------
 

@@ -131,8 +131,8 @@ class Found(NamedTuple):
     told: list[Told]
 
 
-def answered(app: Gateway, *asked: Told) -> Found:
-    """What requests cost that are sent at once."""
+def answered(app: Gateway, *asked: Told, loop: type[MeasuredLoop] = MeasuredLoop) -> Found:
+    """What requests cost that are sent at once; their longest step as the `loop` measures it."""
 
     async def main() -> Found:
         loop = cast(MeasuredLoop, asyncio.get_running_loop())
@@ -144,7 +144,7 @@ def answered(app: Gateway, *asked: Told) -> Found:
         await app.aclose()
         return Found(step, watch.peak_mib, kept, list(asked))
 
-    with asyncio.Runner(loop_factory=MeasuredLoop) as runner:
+    with asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(main())
 
 

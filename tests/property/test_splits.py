@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accredit.errors import AnswerError, FrameError
-from accredit.jsonrpc.lines import LineSplitter, encode_line
+from accredit.jsonrpc.lines import LineSplitter, encode_line, on_one_line
 from accredit.jsonrpc.sse import Event, SseParser, encode_event
 
 ENDS = st.sampled_from([b"\n", b"\n", b"\r\n", b"\r"])
@@ -99,7 +99,7 @@ def test_an_event_that_is_written_reads_back(id: bytes, payload: bytes) -> None:
     (event,) = SseParser(1 << 20).feed(encode_event(payload, id=id))
     assert event.name == b"message"
     assert event.id == id
-    assert event.data == b"\n".join(payload.splitlines())
+    assert event.data == on_one_line(payload)
 
 
 @given(st.data(), st.lists(st.binary(max_size=12), max_size=8).map(b"\n".join))

@@ -6,15 +6,17 @@ and their `raw` bytes concatenated are the stream.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from accredit.errors import AnswerError
 from accredit.jsonrpc.lines import on_one_line
-from accredit.limits import MAX_EVENT_LINES
+from accredit.jsonrpc.text import is_utf8
+from accredit.limits import EVENTS_PIECE_BYTES, MAX_EVENT_LINES
 
 _BLANK_LINES = re.compile(rb"[\r\n]+")
+_FIELD = re.compile(rb"(data|event|id)(?:: ?|\Z)")
 _BOM = b"\xef\xbb\xbf"
 
 _USUAL = ((b"event: message\ndata: ", b"message"), (b"data: ", None))
@@ -24,28 +26,30 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Event(Struct, frozen=True):
-    """One event. `data` is None if it has no `data` field (a comment, a lone `retry` or `id`)."""
+    """One event. `data` is None if it has no `data` field (a comment, a lone `retry` or `id`). `in_utf8` is about all
+    other lines."""
 
     raw: bytes
     data: bytes | None = None
     name: bytes | None = None
     id: bytes | None = None
+    in_utf8: bool = True
 
 
 class SseParser:
     """Bytes in, events out.
 
     An event longer than `limit` bytes, or with more lines than `MAX_EVENT_LINES`, raises `AnswerError`, complete or
-    not.
+    not. Its lines are read as they come: when its end does, little is left to do, however many there are.
     """
 
-    __slots__ = ("_buffer", "_limit", "_line", "_lines", "_scanned", "_started")
+    __slots__ = ("_buffer", "_data", "_id", "_in_utf8", "_limit", "_line", "_lines", "_name", "_scanned", "_started")
 
     def __init__(self, limit: int) -> None:
         self._buffer = bytearray()
         self._limit = limit
-        self._line = self._scanned = self._lines = 0
         self._started = False
+        self._begin()
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Yield the events that `chunk` completes, in order. Read it to its end, or to the error."""
@@ -59,9 +63,11 @@ class SseParser:
         while end := self._end_of_event():
             raw = bytes(memoryview(self._buffer)[:end])
             del self._buffer[:end]
-            self._line = self._scanned = self._lines = 0
+            data = b"\n".join(self._data) if self._data else None
+            event = Event(raw, data, self._name, self._id, self._in_utf8)
+            self._begin()
             self._check(end)
-            yield Event(raw) if raw.startswith((b"\r", b"\n")) else _parse(raw)
+            yield event
         self._check(len(self._buffer))
 
     @property
@@ -73,6 +79,14 @@ class SseParser:
     def pending(self) -> bool:
         """Whether the stream is in the middle of an event."""
         return bool(self._buffer)
+
+    def _begin(self) -> None:
+        """Begin with an event, of which nothing was read."""
+        self._line = self._scanned = self._lines = 0
+        self._data: list[bytes] = []
+        self._name: bytes | None = None
+        self._id: bytes | None = None
+        self._in_utf8 = True
 
     def _usual(self, chunk: bytes) -> Event | None:
         """Return the event if a chunk is just one, of the form that most servers write: one line of data."""
@@ -113,10 +127,27 @@ class SseParser:
             if after == len(self._buffer) and self._buffer.endswith(b"\r"):
                 self._scanned = end
                 return 0
-            self._line = self._scanned = after
             self._lines += 1
             if self._lines > MAX_EVENT_LINES:
                 raise AnswerError(f"an event of more than {MAX_EVENT_LINES} lines", bound=True)
+            self._read(self._line, end)
+            self._line = self._scanned = after
+
+    def _read(self, start: int, end: int) -> None:
+        """Read one line. Unknown fields and comments mean nothing, nor does an id with a NUL."""
+        field = _FIELD.match(self._buffer, start, end)
+        with memoryview(self._buffer) as whole:
+            value = bytes(whole[field.end() if field is not None else start : end])
+        if field is not None and field[1] == b"data":
+            self._data.append(value)
+            return
+        self._in_utf8 = self._in_utf8 and is_utf8(value)
+        if field is None:
+            return
+        if field[1] == b"event":
+            self._name = value
+        elif b"\0" not in value:
+            self._id = value
 
     def _check(self, length: int) -> None:
         if length > self._limit:
@@ -132,31 +163,16 @@ def _line_end(text: bytes | bytearray, start: int) -> tuple[int, int]:
     return cr, cr + 2 if lf == cr + 1 else cr + 1
 
 
-def _parse(raw: bytes) -> Event:
-    """Read one event, up to its blank line. Unknown fields and comments are ignored, and so is an id with a NUL."""
-    data: list[bytes] = []
-    name: bytes | None = None
-    id: bytes | None = None
-    for line in raw.splitlines():
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if field == b"data":
-            data.append(value)
-        elif field == b"event":
-            name = value
-        elif field == b"id" and b"\0" not in value:
-            id = value
-    return Event(raw, b"\n".join(data) if data else None, name, id)
+def pieces(chunk: bytes) -> Iterable[bytes]:
+    """Return bytes of a stream in parts, between which others are served: they may be many tiny events."""
+    if len(chunk) <= EVENTS_PIECE_BYTES:
+        return (chunk,)
+    return (chunk[start : start + EVENTS_PIECE_BYTES] for start in range(0, len(chunk), EVENTS_PIECE_BYTES))
 
 
 def encode_event(data: bytes, *, name: bytes | None = b"message", id: bytes | None = None) -> bytes:
-    """Return one event; JSON text that spans several lines becomes as many `data` fields, or one, where they would be
-    too many."""
-    if data.count(b"\n") + data.count(b"\r") > MAX_EVENT_LINES:
-        data = on_one_line(data)
-    lines = [b"data: " + line for line in data.splitlines() or [b""]]
+    """Return one event. Line breaks between JSON tokens become spaces: a line each would cost more than the rest."""
+    fields = [b"event: ", name, b"\n"] if name is not None else []
     if id is not None:
-        lines.insert(0, b"id: " + id)
-    if name is not None:
-        lines.insert(0, b"event: " + name)
-    return b"\n".join((*lines, b"", b""))
+        fields += [b"id: ", id, b"\n"]
+    return b"".join((*fields, b"data: ", on_one_line(data), b"\n\n"))

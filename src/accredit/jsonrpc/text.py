@@ -123,17 +123,24 @@ def _within_amount(data: bytes) -> bool:
 
 def check_utf8(data: bytes) -> None:
     """Check rule 1. Raises `JsonError`."""
+    if not is_utf8(data):
+        raise JsonError("the body is not UTF-8")
+
+
+def is_utf8(data: bytes) -> bool:
+    """Return whether bytes are UTF-8."""
     if data.isascii():
-        return
+        return True
     try:
         if len(data) <= _SLICE:
             str(data, "utf-8")
-            return
+            return True
         decoder = codecs.getincrementaldecoder("utf-8")()
         for start in range(0, len(data), _SLICE):
             decoder.decode(data[start : start + _SLICE], start + _SLICE >= len(data))
     except UnicodeDecodeError:
-        raise JsonError("the body is not UTF-8") from None
+        return False
+    return True
 
 
 def _outside_strings(data: bytes, keep: bytes = b"") -> bytes:

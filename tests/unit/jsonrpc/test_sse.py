@@ -131,8 +131,8 @@ def test_an_event_is_written_with_a_name_and_perhaps_an_id() -> None:
     assert encode_event(b"", name=b"endpoint") == b"event: endpoint\ndata: \n\n"
 
 
-def test_json_of_several_lines_is_written_as_several_fields__else_its_rest_would_be_read_as_other_fields() -> None:
-    assert encode_event(b'{\r\n"a":1\n}\r', name=None) == b'data: {\ndata: "a":1\ndata: }\n\n'
+def test_json_of_several_lines_is_written_on_one__else_its_rest_would_be_read_as_other_fields() -> None:
+    assert encode_event(b'{\r\n"a":1\n}\r', name=None) == b'data: {  "a":1 } \n\n'
 
 
 @pytest.mark.parametrize(

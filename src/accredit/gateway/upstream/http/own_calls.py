@@ -13,13 +13,13 @@ from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.http.answer import Answer, Grow
 from accredit.gateway.upstream.http.heads import WITH_RESULT
 from accredit.gateway.upstream.http.representation import head_problem
-from accredit.gateway.upstream.http.sse_relay import frame_in, pieces
+from accredit.gateway.upstream.http.sse_relay import frame_in
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Failure, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.param_headers import is_param_header
 from accredit.jsonrpc.responses import Expected
-from accredit.jsonrpc.sse import Event, SseParser
+from accredit.jsonrpc.sse import Event, SseParser, pieces
 from accredit.limits import MAX_LISTED_BYTES
 
 

@@ -22,7 +22,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable
 
-from accredit.errors import AccreditError, AnswerError, FrameError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, of_unjudged
 from accredit.gateway.recording.open_calls import outcome_of_end
@@ -36,12 +36,10 @@ from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Notification
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
-from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
-from accredit.jsonrpc.text import check_utf8
+from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event, pieces
 from accredit.limits import (
     AFTERMATH_SECONDS,
     EVENTS_AT_ONCE_BYTES,
-    EVENTS_PIECE_BYTES,
     KEEP_ALIVE_SECONDS,
     PIECE_COSTS_BYTES,
     SHORT_MESSAGE_BYTES,
@@ -313,10 +311,8 @@ class EventRelay:
 
 def frame_in(event: Event, era: Era) -> bytes | None:
     """Return the text of an event's frame, or None if it has none (rule 1). Raises `AnswerError`."""
-    try:
-        check_utf8(_beside_data(event))  # at any other byte of a comment or a name, a strict reader would end
-    except FrameError as error:
-        raise AnswerError(error.detail) from None
+    if not event.in_utf8:  # at any other byte of a comment or a name, a strict reader would end
+        raise AnswerError("the body is not UTF-8")
     if event.raw.startswith(codecs.BOM_UTF8):
         # Here it makes the line an unknown field; where it is the first that a client sees, it is ignored.
         raise AnswerError("a byte order mark within the stream")
@@ -326,20 +322,6 @@ def frame_in(event: Event, era: Era) -> bytes | None:
         # Clients ignore events of other names: if one counted here, nobody would get the answer.
         raise AnswerError("an event that is no message")
     return event.data
-
-
-def _beside_data(event: Event) -> bytes:
-    """Return an event without its data, where that is long: it is judged by itself. What was around it stays apart."""
-    if event.data is None or len(event.data) <= SHORT_MESSAGE_BYTES:
-        return event.raw
-    return event.raw.replace(event.data, b"\n", 1)
-
-
-def pieces(chunk: bytes) -> Iterable[bytes]:
-    """Return bytes of a stream in parts, between which others are served: they may be a flood of tiny events."""
-    if len(chunk) <= EVENTS_PIECE_BYTES:
-        return (chunk,)
-    return (chunk[start : start + EVENTS_PIECE_BYTES] for start in range(0, len(chunk), EVENTS_PIECE_BYTES))
 
 
 class LongLivedStreams:

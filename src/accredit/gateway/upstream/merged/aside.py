@@ -9,7 +9,7 @@ from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Failure, Notification, Success, decode_error, decode_frame
-from accredit.jsonrpc.sse import SseParser
+from accredit.jsonrpc.sse import SseParser, pieces
 from accredit.limits import LONG_ANSWER_BYTES
 
 
@@ -69,9 +69,10 @@ class Aside:
     async def write(self, chunk: bytes) -> None:
         """Take a piece of a stream."""
         if self._parser is not None:
-            for event in self._parser.feed(chunk):
-                if event.data:
-                    self._take(event.data)
+            for piece in pieces(chunk):
+                for event in self._parser.feed(piece):
+                    if event.data:
+                        self._take(event.data)
 
     async def end(self) -> None:
         """Take the end of a stream."""

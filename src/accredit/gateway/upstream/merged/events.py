@@ -12,7 +12,6 @@
 
 import contextlib
 import logging
-import re
 from collections.abc import Callable
 
 from msgspec import Raw
@@ -20,18 +19,18 @@ from msgspec import Raw
 from accredit.base.log_events import log_event
 from accredit.errors import FrameError, MessageId
 from accredit.gateway.counters import Counters
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.merged.messages import Outward
-from accredit.jsonrpc.frames import MESSAGE, Failure, Notification, Request, Success, frame_of, message_id
+from accredit.jsonrpc.frames import MESSAGE, Failure, Notification, Request, Success, frame_of, message_id, opened_frame
 from accredit.jsonrpc.long_text import Steps, at_one_go, may_hold_any, members_in_steps
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.objects import unambiguous_members
-from accredit.jsonrpc.sse import Event, SseParser, encode_event
+from accredit.jsonrpc.sse import Event, SseParser, encode_event, pieces
 from accredit.limits import LONG_ANSWER_BYTES, SHORT_MESSAGE_BYTES
 
 _log = logging.getLogger("accredit.gateway.merged")
 Hears = Callable[[Notification], Notification | None]
-_ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id(?::[^\r\n]*)?(?:\r\n|\r|\n)")
+_ID_LINE = (b"id:", b"id\r", b"id\n")
 
 
 class EventMapper:
@@ -74,7 +73,11 @@ class EventMapper:
         """Do the same, in turns where the bytes are many."""
         if len(chunk) <= SHORT_MESSAGE_BYTES:
             return self.feed(chunk)
-        return b"".join([await in_turns(self._mapped(event)) for event in self._parser.feed(chunk)])
+        mapped: list[bytes] = []
+        for piece in pieces(chunk):
+            await next_turn()
+            mapped += [await in_turns(self._mapped(event)) for event in self._parser.feed(piece)]
+        return b"".join(mapped)
 
     def _mapped(self, event: Event) -> Steps[bytes]:
         if not event.data:
@@ -82,7 +85,7 @@ class EventMapper:
         found = yield from self._members(event.data)
         yield
         if "method" not in found:
-            return self._answer(event, event.data)
+            return (yield from self._answer(event, event.data))
         try:
             call = frame_of(found, event.data)
             mapped = (yield from self._call(call)) if isinstance(call, Request | Notification) else None
@@ -124,17 +127,17 @@ class EventMapper:
         named = notification.in_meta(META_SUBSCRIPTION)
         return named is not None and message_id(named) != self._subscription
 
-    def _answer(self, event: Event, text: bytes) -> bytes:
+    def _answer(self, event: Event, text: bytes) -> Steps[bytes]:
         if self._answered is None:
-            return self._with_id(event) if self._is_due(text) else self._place(event)
+            return self._with_id(event) if (yield from self._is_due(text)) else self._place(event)
         self._answered(text)
         return self._place(event)
 
-    def _is_due(self, text: bytes) -> bool:
+    def _is_due(self, text: bytes) -> Steps[bool]:
         if self._may_answer is None:
             return True
         with contextlib.suppress(FrameError):
-            response = frame_of(unambiguous_members(text, MESSAGE), text)
+            response = yield from opened_frame(text)
             if isinstance(response, Success | Failure) and response.id is not None and self._may_answer(response.id):
                 return True
         log_event(_log, logging.WARNING, "response_dropped", detail="it answers what another server was asked")
@@ -150,7 +153,8 @@ class EventMapper:
         if event.id is None:
             return event.raw
         id = self._id(event)
-        bare = _ID_LINE.sub(b"", event.raw)
+        lines = event.raw.splitlines(keepends=True)
+        bare = b"".join([line for line in lines if not line.startswith(_ID_LINE)])
         return b"id: %s\n%s" % (id, bare) if id is not None else bare
 
     def _place(self, event: Event) -> bytes:
