@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import brotli
 import pytest
@@ -15,6 +15,7 @@ from tests.world.running import RunningGateway, run
 from accredit.errors import AnswerError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.room import Parts, Room
+from accredit.gateway.upstream.http.encoding import Decoder, open_decoder
 from accredit.gateway.upstream.http.large_answers import LargeAnswers
 from accredit.jsonrpc.methods import Era
 from accredit.limits import LARGE_ANSWER_BYTES, MAX_ANSWERS_BYTES
@@ -187,9 +188,12 @@ def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320
 
 @pytest.mark.holds("gateway/upstream/http/large_answers", 4)
 @pytest.mark.parametrize("kind", PACKED_KINDS)
-def test_a_hundred_short_answers_in_brotli_at_once_are_answered__their_windows_take_room_for_a_moment(
-    kind: str,
+def test_a_hundred_short_answers_in_brotli_at_once_are_answered__none_waits_for_the_room_of_anothers_window(
+    kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.http.large_answers.BODY_ROOM_SECONDS", 0)  # whoever waits is refused
+    whole = _packed_whole(response(text="x" * 20_000), stream=kind == "a stream")  # enough for a turn of the loop
+
     async def main() -> None:
         come: list[Connection] = []
 
@@ -197,7 +201,7 @@ def test_a_hundred_short_answers_in_brotli_at_once_are_answered__their_windows_t
             await connection.request()
             come.append(connection)
             await until(lambda: len(come) == 100)
-            await connection.send(*PACKED_KINDS[kind](_packed_whole(response(text="short"), stream=kind == "a stream")))
+            await connection.send(*PACKED_KINDS[kind](whole))
             await connection.peer_closed()
 
         async with RawServer(all_at_once) as server:
@@ -243,6 +247,47 @@ def test_a_short_body_alone_is_decoded_without_room_for_the_window__a_stream_is_
                         assert (await client.answer()).status == expected
                     others.leave()
                 await until(lambda: room_of(app).taken == 0)
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+def test_nothing_of_a_stream_in_brotli_is_decoded_while_its_window_has_no_room__a_few_bytes_would_fill_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fed: list[bytes] = []
+    packed = _packed_whole(response(text="short"), stream=True)
+
+    def noted(coding: bytes | None) -> Decoder | None:
+        decoder = open_decoder(coding)
+        assert decoder is not None
+        feed = decoder.feed
+
+        def noted_feed(data: bytes) -> Iterator[bytes]:
+            fed.append(data)
+            return feed(data)
+
+        monkeypatch.setattr(decoder, "feed", noted_feed)
+        return decoder
+
+    monkeypatch.setattr("accredit.gateway.upstream.http.sse_relay.open_decoder", noted)
+
+    async def answers(connection: Connection) -> None:
+        while await connection.request() is not None:
+            await connection.send(*PACKED_KINDS["a stream"](packed))
+
+    async def main() -> None:
+        async with RawServer(answers) as server:
+            app = create_app(settings(HttpUpstream(server.url)))
+            async with RunningGateway(app) as gateway:
+                others = room_of(app).take(Told().exchange, 2 * LIMIT)
+                for status, decoded in ((502, b""), (200, packed)):
+                    async with RawClient(gateway.port) as client:
+                        posted = post(Era.LEGACY)
+                        await client.ask("POST", "/mcp", posted.headers, posted.body)
+                        assert (await client.answer()).status == status
+                    assert b"".join(fed) == decoded
+                    others.leave()
 
     run(main())
 
