@@ -12,7 +12,8 @@ from fastmcp import FastMCP
 from accredit.server.fastmcp import ProofGuard, current_authority, require
 
 guard = ProofGuard(roots=["owner.key.pub"], gateway_id="mail")
-mcp: FastMCP[Any] = FastMCP("mail", middleware=[guard])
+mcp: FastMCP[Any] = FastMCP("mail")
+guard.protect(mcp)
 
 
 @mcp.tool()

@@ -90,7 +90,8 @@ def lowlevel(owner: Trust | None) -> Asked:
 def fast(owner: Trust | None) -> Asked:
     assert owner is not None
     handler = Handler()
-    server = fastmcp.FastMCP("mail", middleware=[accredit.server.fastmcp.ProofGuard([owner.owner.public_key], GATEWAY)])
+    server = fastmcp.FastMCP("mail")
+    accredit.server.fastmcp.ProofGuard([owner.owner.public_key], GATEWAY).protect(server)
 
     @server.tool
     @require(SCOPE)

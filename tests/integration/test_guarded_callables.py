@@ -205,7 +205,9 @@ def made_server(kind: str) -> Any:
     roots = [TRUST.owner.public_key]
     if kind == "fastmcp":
         guard = accredit.server.fastmcp.ProofGuard(roots, "mail-gateway", default_tool_scope="mcp:tool")
-        return FastMCP("mail", middleware=[guard])
+        server: FastMCP[Any] = FastMCP("mail")
+        guard.protect(server)
+        return server
     return MCPServer("mail", extensions=[ProofGuard(roots, "mail-gateway", default_tool_scope="mcp:tool")])
 
 

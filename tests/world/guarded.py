@@ -45,7 +45,8 @@ class Guarded:
             self.server = MCPServer("mail", extensions=[self.guard])
         else:
             self.guard = accredit.server.fastmcp.ProofGuard(roots, gateway_id, **guard)
-            self.server = FastMCP("mail", middleware=[self.guard])
+            self.server = FastMCP("mail")
+            self.guard.protect(self.server)
         self._tools()
         self._ways_of_the_kind()
 

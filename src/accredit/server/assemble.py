@@ -20,6 +20,7 @@ from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope
 from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, derive_id, zone_names
 from accredit.server.arguments import Read
+from accredit.server.gate import Gate
 from accredit.server.judge import Found, Judge, Proofs, found_plain
 from accredit.server.requirements import entry_of, hides_requirement
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
@@ -110,6 +111,10 @@ class Guard:
             return Found(name)
         entry = entry_of(function)
         return Found(name, entry) if entry is not None else found_plain(method, name)
+
+    def gate_in(self, middleware: Iterable[object]) -> Gate | None:
+        """Return this guard's gate."""
+        return next((each for each in middleware if isinstance(each, Gate) and each.judge is self._judge), None)
 
     async def aclose(self) -> None:
         """Close the store, if it was opened from a URL, and cancel all fetches."""

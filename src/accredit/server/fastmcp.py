@@ -1,11 +1,10 @@
-"""`ProofGuard` for FastMCP: `FastMCP("mail", middleware=[guard])`. Awaits decisions; reads key files when it is made.
+"""`ProofGuard` for FastMCP: `guard.protect(mcp)`. Awaits decisions; reads key files when it is made.
 
 FastMCP's middleware runs inside of what opens sealed request states, where messages are no longer what the client sent.
-So the guard puts a gate (`gate`) in front of the server that is made with it, and itself before all other middleware:
-what answers before it, such as a cache, answers everybody. FastMCP tells a middleware nothing of the server until a
-message reaches it, and that can be too late; so the constructor and `add_middleware` are made to call `protect` here,
-where this module is imported. The guard ensures that nothing runs undecided. In this order, for a request that reaches
-a tool, a resource, a prompt or a list:
+So the guard puts a gate (`gate`) in front of the server that it protects, and itself before all other middleware: what
+answers before it, such as a cache, answers everybody. FastMCP tells a middleware nothing of the server until a message
+reaches it, and that can be too late: a guard that is only in the list of middleware lets nothing through. The guard
+ensures that nothing runs undecided. In this order, for a request that reaches a tool, a resource, a prompt or a list:
 
 1. What was decided at the gate passes.
 2. What a running call requests itself, be it by the same name, is judged anew on the same authority, with its own
@@ -19,18 +18,16 @@ where proofs are judged, even with `default_tool_scope`. Not checked: what the s
 request, and what middleware behind the guard makes of a message.
 """
 
-import functools
 import logging
-from collections.abc import Callable
 from typing import Any, cast
 
 from accredit.base.deferred import install_extra
-from accredit.errors import ConfigurationError, ProofRefused, TokenError
+from accredit.errors import ProofRefused, TokenError
 from accredit.policy import GUARDED
 from accredit.server.answers import current_dropped_keys
 from accredit.server.arguments import reading_of
 from accredit.server.assemble import Guard, check_requirements
-from accredit.server.gate import Gate, is_judged, refused, undecided
+from accredit.server.gate import Gate, check_first, is_judged, put_first, refused, undecided
 from accredit.server.judge import Allowed, Found, current_authority, current_token, found_plain
 from accredit.server.lowlevel import look_at_start
 from accredit.server.requirements import require
@@ -66,29 +63,30 @@ __all__ = [
 
 
 class ProofGuard(Guard, Middleware):
-    """Lets only calls through that carry what is required: `FastMCP("mail", middleware=[guard])`."""
+    """Lets only calls through that carry what is required, to a server that it protects."""
 
     def protect(self, server: FastMCP[Any]) -> None:
-        """Put the gate in front of a server, and this guard before its other middleware.
-
-        `FastMCP("mail", middleware=[guard])` and `mcp.add_middleware(guard)` do the same.
-        """
-        server.middleware[:] = [self, *(each for each in server.middleware if each is not self)]
-        if self._has_gate(server):
+        """Put the gate in front of a server, and this guard before its other middleware."""
+        put_first(self, server.middleware)
+        there = self.gate_in(_below(server))
+        if there is not None:
+            put_first(there, _below(server))
             return
 
         async def find(ctx: Context, method: str, target: str) -> Found:
-            self._check_place(server)
+            check_first(self, server.middleware)
             # Which tools there are may depend on the session and on the user.
             async with FastMCPContext(fastmcp=server, session=ctx.session):
                 with bind_request_context(ctx) as request:
                     return await self._find(server, method, target, request.meta)
 
         async def check() -> None:
-            self._check_place(server)
+            gate.check_place()
+            check_first(self, server.middleware)
             check_requirements(await _functions(server))
 
-        _below(server).insert(0, Gate(self._judge, find))
+        gate = Gate(self._judge, find, lambda: _below(server))
+        put_first(gate, _below(server))
         look_at_start(server._mcp_server, check)  # pyright: ignore[reportPrivateUsage]
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
@@ -100,24 +98,13 @@ class ProofGuard(Guard, Middleware):
         allowed = self._judge.decided()
         if allowed is not None:
             await self._check(allowed, here.fastmcp, context)
-        elif context.method in GUARDED or not self._has_gate(here.fastmcp) or is_judged(request._srctx):  # pyright: ignore[reportPrivateUsage]
+            return await call_next(context)
+        placed = self.gate_in(_below(here.fastmcp)) is not None
+        if not placed:
+            _log.error("nothing runs: the guard is among the middleware, and not in its place; call guard.protect(mcp)")
+        if not placed or context.method in GUARDED or is_judged(request._srctx):  # pyright: ignore[reportPrivateUsage]
             raise undecided()
         return await call_next(context)
-
-    def _has_gate(self, server: FastMCP[Any]) -> bool:
-        return any(isinstance(each, Gate) and each.judge is self._judge for each in _below(server))
-
-    def _check_place(self, server: FastMCP[Any]) -> None:
-        for each in server.middleware:
-            if each is self:
-                return
-            if not isinstance(each, ProofGuard):
-                break
-        fault = ConfigurationError(
-            "other middleware stands before the guard", "call guard.protect(mcp) after it was added"
-        )
-        _log.error("nothing runs: %s", fault)
-        raise fault
 
     async def _check(self, allowed: Allowed, server: FastMCP[Any], context: MiddlewareContext[Any]) -> None:
         """Check rules 1 and 2."""
@@ -184,19 +171,3 @@ async def _functions(server: FastMCP[Any]) -> list[tuple[str, object, dict[str, 
 def _below(server: FastMCP[Any]) -> list[Any]:
     # FastMCP has no public way to the SDK's server underneath.
     return cast("list[Any]", server._mcp_server.middleware)  # pyright: ignore[reportPrivateUsage]
-
-
-def _placing(method: Callable[..., None]) -> Callable[..., None]:
-    """Return a method of `FastMCP` after which each guard is in its place."""
-
-    @functools.wraps(method)
-    def placing(server: FastMCP[Any], *args: Any, **kwargs: Any) -> None:
-        method(server, *args, **kwargs)
-        for guard in [each for each in reversed(server.middleware) if isinstance(each, ProofGuard)]:
-            guard.protect(server)
-
-    return placing
-
-
-for _name in ("__init__", "add_middleware"):
-    setattr(FastMCP, _name, _placing(getattr(FastMCP, _name)))

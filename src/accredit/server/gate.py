@@ -2,7 +2,7 @@
 
 It is a middleware of the official SDK, on which FastMCP is built as well, and the outermost one: `params` are as the
 client sent them, and the result is as the client gets it. (The SDK's own hook for extensions sees only `tools/call`.)
-In this order:
+Where other middleware was put before it, whatever is guarded is refused, and the server does not start. In this order:
 
 1. `_meta["dev.accredit/authorization"]` of a client is removed from any message, however it is spelled.
 2. `tools/call`, `resources/read`, `prompts/get` and the lists are decided: first the token (`tokens`), then the proof
@@ -20,7 +20,8 @@ that is taken off: otherwise exactly the members that the client sent, `"argumen
 Not checked here: messages that the server's own code sends.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -31,7 +32,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 from pydantic import BaseModel
 
-from accredit.errors import AccreditError, FrameError, KeysUnavailable, ProofRefused, TokenError
+from accredit.errors import AccreditError, ConfigurationError, FrameError, KeysUnavailable, ProofRefused, TokenError
 from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.requests import check_meta
 from accredit.policy import GUARDED, LISTS, PROOFS, Entry, GuardedCall, guarded_call_from_values, proofs_in, refusals
@@ -54,14 +55,20 @@ Find = Callable[[Context, str, str], Awaitable[Found]]
 """Returns what a server has for a guarded method and a target; for the list of templates, and one's text."""
 
 _NO_PROOF = Raw(b"")
+_log = logging.getLogger("accredit.server")
 
 
 class Gate:
-    """Decides the messages to one server."""
+    """Decides the messages to one server; `among` returns that server's middleware, the outermost first."""
 
-    def __init__(self, judge: Judge, find: Find) -> None:
+    def __init__(self, judge: Judge, find: Find, among: Callable[[], Iterable[object]]) -> None:
         self.judge = judge
         self._find = find
+        self._among = among
+
+    def check_place(self) -> None:
+        """Check that nothing stands before this gate. Raises `ConfigurationError`."""
+        check_first(self, self._among())
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Apply rules 1 to 4 to one message. Raises `MCPError`."""
@@ -96,6 +103,7 @@ class Gate:
         if ctx.method not in GUARDED:
             return Found()
         try:
+            self.check_place()
             return await self._find(ctx, call.method, call.target)
         except Exception as error:  # a provider of tools that fails: fail closed
             raise refusals.undecided(call, None) from error
@@ -125,6 +133,25 @@ class Gate:
                 shown.append({**item, "_meta": annotated(item.get("_meta"), entry, view)})
         private = {"cacheScope": "private"} if view.private(kind) else {}
         return {**listed, kind.items: shown, **private}
+
+
+def put_first(one: Any, among: list[Any]) -> None:
+    """Put one before all others."""
+    among[:] = [one, *(each for each in among if each is not one)]
+
+
+def check_first(one: object, among: Iterable[object]) -> None:
+    """Check that nothing but others of its kind stands before this one. Raises `ConfigurationError`."""
+    for each in among:
+        if each is one:
+            return
+        if not isinstance(each, type(one)):
+            break
+    fault = ConfigurationError(
+        "the guard does not stand before all other middleware", "call guard.protect(server) once that was added"
+    )
+    _log.error("nothing runs: %s", fault)
+    raise fault
 
 
 def annotated(meta: Mapping[str, Any] | None, entry: Entry | None, view: ListView) -> dict[str, Any]:

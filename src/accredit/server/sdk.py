@@ -29,7 +29,7 @@ from mcp_types import CallToolRequestParams
 from accredit.errors import ConfigurationError, ProofRefused, TokenError
 from accredit.server.arguments import Read, given
 from accredit.server.assemble import Guard, check_requirements
-from accredit.server.gate import Find, Gate, refused, undecided
+from accredit.server.gate import Find, Gate, put_first, refused, undecided
 from accredit.server.judge import Found, found_plain
 from accredit.server.lowlevel import finder, look_at_start, look_last
 from accredit.server.requirements import Requirement
@@ -58,9 +58,9 @@ class ProofGuard(Guard, Extension):
         `tools` is for a low-level server: what its tools require, by name. Tools that it does not name get
         `default_tool_scope`, or are refused. Raises `ConfigurationError`.
         """
-        there = any(isinstance(each, Gate) and each.judge is self._judge for each in server.middleware)
+        there = self.gate_in(server.middleware)
         if isinstance(server, Server):
-            if there:
+            if there is not None:
                 raise ConfigurationError("this server is protected already", "call guard.protect(server) once")
             find = finder(server, dict(tools or {}), self._default_tool)
             look_last(server, self._judge)
@@ -71,16 +71,20 @@ class ProofGuard(Guard, Extension):
             )
         else:
             find = self._finder(server)
-        if there:
+        if there is not None:
+            put_first(there, server.middleware)
             return
-        if isinstance(server, MCPServer):
-            self._look_inside(server)
+        gate = Gate(self._judge, find, lambda: server.middleware)
 
-            async def check() -> None:
+        async def check() -> None:
+            gate.check_place()
+            if isinstance(server, MCPServer):
                 check_requirements(_functions(server))
 
-            look_at_start(server._lowlevel_server, check)  # pyright: ignore[reportPrivateUsage]
-        server.middleware.insert(0, Gate(self._judge, find))
+        if isinstance(server, MCPServer):
+            self._look_inside(server)
+        look_at_start(server if isinstance(server, Server) else server._lowlevel_server, check)  # pyright: ignore[reportPrivateUsage]
+        put_first(gate, server.middleware)
 
     def _finder(self, server: MCPServer[Any]) -> Find:
         async def find(_: Context, method: str, target: str) -> Found:

@@ -1,6 +1,8 @@
 """The gate before a server: what reaches a tool, and what never does. With the SDK's client, in memory."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -179,13 +181,14 @@ def test_the_guard_s_clock_decides__not_the_machine_s() -> None:
 def test_a_gate_that_was_taken_away_leaves_no_tool_open() -> None:
     guarded = Guarded("sdk", [TRUST.owner.public_key])
     server = cast("MCPServer[Any]", guarded.server)
-    server.middleware[:] = [each for each in server.middleware if not isinstance(each, Gate)]
 
     async def case(client: Client) -> None:
+        server.middleware[:] = [each for each in server.middleware if not isinstance(each, Gate)]
         assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -32603
 
     in_memory(server, case)
     assert guarded.ran == []
+    assert "before all other middleware" in start_refused(server)
 
 
 def test_middleware_that_names_another_tool_after_the_decision_is_stopped() -> None:
@@ -245,9 +248,10 @@ def test_tools_that_can_t_be_found_are_not_run__and_their_provider_s_error_stays
     async def fail(ctx: Any, method: str, name: str) -> Any:
         raise RuntimeError("the provider's secret")
 
-    server.middleware[server.middleware.index(gate)] = Gate(gate.judge, fail)
+    failing = Gate(gate.judge, fail, lambda: server.middleware)
 
     async def case(client: Client) -> None:
+        server.middleware[server.middleware.index(gate)] = failing
         with pytest.raises(MCPError) as refused:
             await client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))
         assert refused.value.error.data["reason"] == "store_unavailable: the decision could not be made"
@@ -265,7 +269,9 @@ class TestFastMCP:
     """What FastMCP has and the SDK has not."""
 
     def guarded(self) -> FastMCP[Any]:
-        return FastMCP("mail", middleware=[ProofGuard([TRUST.owner.public_key], "mail", default_tool_scope="mcp:tool")])
+        server: FastMCP[Any] = FastMCP("mail")
+        ProofGuard([TRUST.owner.public_key], "mail", default_tool_scope="mcp:tool").protect(server)
+        return server
 
     def test_each_version_of_a_tool_asks_for_what_it_says_itself__whichever_the_client_picks(self) -> None:
         server = self.guarded()
@@ -348,8 +354,8 @@ class TestFastMCP:
         server: FastMCP[Any] = FastMCP("mail", middleware=[cache, *others, *([guard] if made else [])])
         if placed == "added":
             server.add_middleware(guard)
-        if placed == "protected":
-            guard.protect(server)
+        for each in (guard, *others):
+            each.protect(server)
         server.add_tool(Tool.from_function(require("email:read")(secret)))
 
         async def case(client: Client) -> None:
@@ -385,14 +391,38 @@ class TestFastMCP:
 
         in_memory(server, refused)
         assert not {"tools/call", "resources/read"} & set(ran)
-        assert "nothing runs: other middleware stands before the guard" in caplog.text
-        assert "before the guard" in start_refused(server)
+        assert "nothing runs: the guard does not stand before all other middleware" in caplog.text
+        assert "before all other middleware" in start_refused(server)
         cast("ProofGuard", server.middleware[1]).protect(server)
 
         async def runs(client: Client) -> None:
             assert (await client.call_tool("read", {}, meta=meta("read", {}, READS))).content
 
         in_memory(server, runs)
+
+    def test_a_guard_that_is_only_among_the_middleware_lets_nothing_through__and_the_log_says_what_to_call(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        guard = ProofGuard([TRUST.owner.public_key], "mail", default_tool_scope="mcp:tool")
+        server: FastMCP[Any] = FastMCP("mail", middleware=[guard])
+
+        @server.tool()
+        def read() -> str:
+            raise AssertionError("ran")
+
+        async def case(client: Client) -> None:
+            assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS))) == -32603
+            assert await code_of(client.list_tools()) == -32603
+
+        in_memory(server, case)
+        assert "call guard.protect(mcp)" in caplog.text
+
+    def test_importing_the_guard_changes_nothing_of_fastmcp(self) -> None:
+        code = (
+            "import fastmcp\nbefore = dict(vars(fastmcp.FastMCP))\n"
+            "import accredit.server.fastmcp\nassert dict(vars(fastmcp.FastMCP)) == before"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
 
     def test_without_its_gate_the_guard_lets_nothing_through(self) -> None:
         server = self.guarded()
@@ -403,9 +433,9 @@ class TestFastMCP:
             raise AssertionError("ran")
 
         below: Any = server._mcp_server
-        below.middleware[:] = [each for each in below.middleware if not isinstance(each, Gate)]
 
         async def case(client: Client) -> None:
+            below.middleware[:] = [each for each in below.middleware if not isinstance(each, Gate)]
             assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS))) == -32603
             assert await code_of(client.list_tools()) == -32603
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 import pytest
@@ -11,7 +11,8 @@ from mcp import Client
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
-from tests.unit.server.test_server_gate import CHAIN, TRUST, UNBOUND, code_of, in_memory, meta
+from tests.unit.server.test_server_gate import CHAIN, TRUST, UNBOUND, code_of, in_memory, meta, start_refused
+from tests.world.guarded import Guarded
 from tests.world.issuer import AUDIENCE, key_set_text
 from tests.world.tokened import ISSUER, Tokened
 
@@ -176,14 +177,35 @@ def test_a_handler_that_is_registered_after_the_guard_runs_nothing_undecided_eit
 
 def test_without_its_gate_the_server_runs_nothing() -> None:
     low = LowLevel()
-    low.server.middleware = [each for each in low.server.middleware if not isinstance(each, Gate)]
 
     async def case(client: Client) -> None:
+        low.server.middleware[:] = [each for each in low.server.middleware if not isinstance(each, Gate)]
         assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -32603
         assert await code_of(client.read_resource("mail://inbox")) == -32603
 
     in_memory(low.server, case)
     assert low.ran == []
+
+
+@pytest.mark.parametrize("kind", ["sdk", "fastmcp", "lowlevel"])
+def test_what_was_put_before_the_gate_later_answers_nobody__and_stops_the_next_start(kind: str) -> None:
+    server: Any = LowLevel().server if kind == "lowlevel" else Guarded(kind, [TRUST.owner.public_key]).server
+    chain = cast("list[Any]", server._mcp_server.middleware if kind == "fastmcp" else server.middleware)
+    answered: list[str] = []
+
+    async def remembered(ctx: Any, call_next: Any) -> Any:
+        result = await call_next(ctx)
+        answered.append(ctx.method)
+        return result
+
+    async def case(client: Client) -> None:
+        chain.insert(0, remembered)
+        call = client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))
+        assert await code_of(call) == -31003
+
+    in_memory(server, case)
+    assert "tools/call" not in answered
+    assert "before all other middleware" in start_refused(server)
 
 
 @pytest.mark.parametrize(
