@@ -12,7 +12,8 @@ Verdicts and reasons are those for short texts, in the same order (`tests/proper
 import codecs
 import re
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from itertools import accumulate
 from typing import TypeVar
 
@@ -90,7 +91,7 @@ def pairs_in_steps(text: bytes | memoryview) -> Steps[list[tuple[str, Raw]]]:
     if not reading.sure:
         yield from check_in_steps(text)
     if reading.problem is not None:
-        raise reading.problem
+        raise reading.problem()
     return reading.found
 
 
@@ -226,8 +227,8 @@ def _closed(stack: bytes) -> bytes:
 
 
 class _Reading:
-    """An object that is read slice by slice. `sure` says that the rules for its text hold; `problem` is the rule it
-    broke.
+    """An object that is read slice by slice. `sure` says that the rules for its text hold; `problem` makes the error
+    for the rule it broke, which is not kept: the frames that an error went through hold the text.
 
     A piece goes from one cut to the next, and is checked. A part goes from one cut between two members of the object to
     the next: its members are `found` in an `envelope`, which is the part without what lies deeper.
@@ -235,7 +236,7 @@ class _Reading:
 
     def __init__(self, text: bytes | memoryview) -> None:
         self.found: list[tuple[str, Raw]] = []
-        self.problem: FrameError | None = None
+        self.problem: Callable[[], FrameError] | None = None
         self.sure = text[:3] != codecs.BOM_UTF8
         self._text = text
         self._at = 0
@@ -354,7 +355,7 @@ class _Reading:
         self._keep()
         self._end_part()
         if self.problem is None:
-            self.problem = JsonError("not valid JSON")
+            self.problem = partial(JsonError, "not valid JSON")
 
     def _end_part(self) -> None:
         envelope = b"".join(self._envelope)
@@ -363,7 +364,7 @@ class _Reading:
         try:
             listed = pairs(envelope, MAX_MEMBERS - len(self.found))
         except FrameError as error:
-            self.sure, self.problem = False, error
+            self.sure, self.problem = False, partial(type(error), error.detail, bound=error.bound)
             return
         self.found += listed if self._whole else self._in_the_whole(envelope, listed)
         # The next one is an object of its own.

@@ -91,6 +91,7 @@ class AsgiExchange(Exchange):
             self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
+            self._watcher = None  # its end holds what it has waited for, which is this
         task, self._task = self._task, None
         return self._gone and task is not None and task.uncancel() == 0
 

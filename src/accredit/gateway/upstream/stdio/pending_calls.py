@@ -202,6 +202,7 @@ class PendingCalls(Generic[_C]):
             del self._tokens[call.token]
         if call.deadline is not None:
             call.deadline.cancel()
+            call.deadline = None  # it names the call: only the collector of cycles would free both, and the answer
 
     def give_up(self, call: _C) -> None:
         """Remove a call whose answer nobody waits for any more; the child may still send one."""

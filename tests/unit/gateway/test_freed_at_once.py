@@ -1,0 +1,92 @@
+"""What was answered is free at once. What only the collector of cycles frees takes no room, and piles up: of answers of
+16 MiB, twenty."""
+
+import asyncio
+import gc
+import sys
+import weakref
+from collections.abc import Generator
+
+import pytest
+from tests.unit.gateway.upstream.stdio.test_pending_calls import World
+from tests.world.asgi import AsgiExchange
+from tests.world.calls import post
+from tests.world.raw_server import until
+
+from accredit.errors import AnswerError
+from accredit.gateway.room import Rooms
+from accredit.jsonrpc.frames import Request, decode_frame
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.responses import Expected
+from accredit.limits import LONG_ANSWER_BYTES
+
+BEGUN = b'{"jsonrpc":"2.0","id":7,"result":{"a":'
+LONG = b'"' + b"x" * 2 * LONG_ANSWER_BYTES + b'"'
+
+
+@pytest.fixture(autouse=True)
+def no_collector() -> Generator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BEGUN + LONG + b"}",
+        BEGUN + LONG + b"]}",
+        BEGUN + b"[" * 200 + LONG + b"]" * 200 + b"}}",
+        BEGUN + b'"\\ud800","b":' + LONG + b"}}",
+        BEGUN + LONG + b"," + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}}",
+    ],
+    ids=["no end", "another end", "too deep", "no character", "too many members"],
+)
+def test_a_long_answer_that_is_refused_is_held_by_nothing(text: bytes) -> None:
+    asked = decode_frame(post(Era.MODERN).body)
+    assert isinstance(asked, Request)
+    before = sys.getrefcount(text)
+    with pytest.raises(AnswerError) as refused:
+        Expected(Era.MODERN, [asked]).body(text)
+    refused.value.let_go()
+    del refused
+    assert sys.getrefcount(text) == before
+
+
+def test_a_call_that_a_child_has_answered_is_held_by_nothing() -> None:
+    async def main() -> None:
+        world = World(1)
+        known = weakref.ref(world.calls.pop())
+        assert world.judge('{"jsonrpc":"2.0","id":1,"result":{}}') is not None
+        assert known() is None
+
+    asyncio.run(main())
+
+
+def test_an_exchange_whose_client_was_watched_is_held_by_nothing() -> None:
+    class Client:
+        def __init__(self) -> None:
+            self.waits = asyncio.Event()
+
+        async def receive(self) -> dict[str, str]:
+            self.waits.set()
+            await asyncio.Event().wait()
+            return {}
+
+        async def send(self, message: object) -> None:
+            raise AssertionError(message)
+
+    async def watched() -> weakref.ref[Client]:
+        client = Client()
+        scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": []}
+        exchange = AsgiExchange(scope, client.receive, client.send, Rooms(1, proving=False))
+        exchange.watch()
+        await client.waits.wait()
+        assert not exchange.unwatch()
+        return weakref.ref(client)
+
+    async def main() -> None:
+        known = await watched()
+        await until(lambda: known() is None)
+
+    asyncio.run(main())
