@@ -1107,6 +1107,9 @@ MAX_SCOPE_WORD_CHARS = 48
 MAX_ATTESTATION_BYTES = 67_108_864
 """Bytes of one envelope that are read. A record with full arguments of 4 MiB has some 6 MB."""
 
+MAX_RECORD_BYTES = 33_554_432
+"""Bytes of what is recorded of a call: a longer record could not be read again, in base64 (`MAX_ATTESTATION_BYTES`)."""
+
 MAX_SIGNATURE_MEMBERS_BYTES = 65_536
 """Bytes of a signature's further members, as canonical JSON. A sigstore bundle has some 10 KB."""
 
@@ -1387,6 +1390,10 @@ at one server."""
 
 MAX_TOLD_TASKS_OF_ALL = 100_000
 """Such tasks of all sessions with a server, as many as a store remembers: 10 MB, as their digests are kept."""
+
+MAX_TASK_BYTES = 65_536
+"""Bytes of all that is remembered of a task: its facts, and 8,192 characters of its target. A longer row of a store is
+somebody else's doing, and no task."""
 
 MAX_TASK_SESSIONS = 10_000
 """Sessions whose tasks are known, to tell them apart in streams that nobody's proof came with."""

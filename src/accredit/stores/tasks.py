@@ -12,7 +12,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from accredit.errors import StoreUnavailable
-from accredit.limits import CLOCK_BACK_SECONDS, MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
+from accredit.limits import CLOCK_BACK_SECONDS, MAX_TASK_BYTES, MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
 from accredit.ports import Task
 from accredit.stores.rules import NEVER, certain
 from accredit.stores.sqlite.forgetting import forgotten, sweep
@@ -20,6 +20,14 @@ from accredit.stores.sqlite.worker import Worker
 
 _FULL = "no room to remember one more task"
 _COLUMNS = "owner, method, target, facts, flow"
+# What is longer, or no bytes, somebody else has written: it is no task, and not read.
+_IS_BYTES = " AND ".join(f"typeof({each}) = 'blob'" for each in _COLUMNS.split(", "))
+_SIZE = " + ".join(f"length({each})" for each in _COLUMNS.split(", "))
+_FIND = (
+    f"SELECT {_COLUMNS} FROM tasks WHERE key = ? AND keep_until >= ?"  # noqa: S608 - of constants
+    f" AND {_IS_BYTES} AND {_SIZE} <= {MAX_TASK_BYTES}"
+)
+_OWNED = f"SELECT key FROM tasks WHERE owner = ? AND keep_until >= ? AND length(key) = 32 LIMIT {MAX_TASKS_PER_OWNER}"  # noqa: S608 - of constants
 
 
 class _Kept(NamedTuple):
@@ -124,10 +132,7 @@ def _keep(connection: sqlite3.Connection, *, key: bytes, task: Task, keep_until:
 
 
 def _find(connection: sqlite3.Connection, *, key: bytes, now: int) -> Task | None:
-    row = connection.execute(
-        f"SELECT {_COLUMNS} FROM tasks WHERE key = ? AND keep_until >= ?",  # noqa: S608 - of constants
-        (key, now),
-    ).fetchone()
+    row = connection.execute(_FIND, (key, now)).fetchone()
     if row is None:
         return None
     owner, method, target, facts, flow = row
@@ -135,7 +140,7 @@ def _find(connection: sqlite3.Connection, *, key: bytes, now: int) -> Task | Non
 
 
 def _owned(connection: sqlite3.Connection, *, owner: bytes, now: int) -> frozenset[bytes]:
-    rows = connection.execute("SELECT key FROM tasks WHERE owner = ? AND keep_until >= ?", (owner, now))
+    rows = connection.execute(_OWNED, (owner, now))
     return frozenset(key for (key,) in rows)
 
 

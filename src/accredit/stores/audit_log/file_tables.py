@@ -18,7 +18,7 @@ from accredit.errors import AttestationError
 from accredit.limits import LOG_TAIL_ENTRIES, MAX_LEFT_WRITERS, ROWS_A_STATEMENT
 from accredit.stores.audit_log.members import kept
 from accredit.stores.audit_log.reading import damaged, key_range, numbered
-from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL
+from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL, short
 from accredit.stores.audit_log.tables import (
     RECORD,
     WRITER_ID,
@@ -39,7 +39,7 @@ _THESE = (
     " AND writer = (SELECT writer FROM log_writers WHERE name = ?)"
 )
 _OTHERS = "SELECT substr(name, 1, 33) FROM log_writers WHERE over = 0 AND name <> ? ORDER BY writer LIMIT ?"
-_ENTRY = "e.entry, w.name, e.number, k.id, e.payload, e.ed25519, e.ml_dsa_65, e.members"
+_ENTRY = f"e.entry, w.name, e.number, k.id, {short('payload, ed25519, ml_dsa_65, members', 'e.')}"
 _WITH_NAMES = "LEFT JOIN log_writers w ON w.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key"
 _NEWEST = (
     f"SELECT {_ENTRY} FROM log_entries e {_WITH_NAMES}"
@@ -53,7 +53,7 @@ _OPEN_CALLS = (
 _OF_WRITER = "o.writer = (SELECT writer FROM log_writers WHERE name = ?) AND o.call > ? ORDER BY o.call LIMIT ?"
 # By runs of the index, as `reader.OF_CALLS` does.
 _OF_CALL = f"""
-SELECT payload FROM log_entries WHERE entry IN (
+SELECT {short("payload")} FROM log_entries WHERE entry IN (
   WITH RECURSIVE runs (run) AS (
     SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL}
     UNION ALL

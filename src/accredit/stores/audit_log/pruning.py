@@ -29,6 +29,7 @@ from accredit.attest import (
     Checkpoint,
     LogSigner,
     Pruning,
+    Stored,
     decode_statement,
     pruning_payload,
     timestamp,
@@ -129,13 +130,13 @@ class _Pruner:
         following = _Pruner(self._signer, self._keys, self._before, self._now)
         following._pruned, following._ended, following._going = dict(self._pruned), self._ended, set(self._going)
         rows = connection.execute(
-            "SELECT entry, writer, number, payload FROM log_entries WHERE entry > ? AND payload IS NOT NULL"
-            " ORDER BY entry LIMIT ?",
+            "SELECT entry, writer FROM log_entries WHERE entry > ? AND payload IS NOT NULL ORDER BY entry LIMIT ?",
             (self._after, PRUNE_ENTRIES),
         ).fetchall()
         old: dict[int, list[_Old]] = {}
-        for row in rows:
-            following._look(connection, old, *row)
+        for entry, writer in rows:
+            if writer not in following._ended:
+                following._look(connection, old, stored_at(connection, entry), entry, writer)
         for writer, records in old.items():
             following._replace(connection, writer, records)
         following.count = self.count + sum(map(len, old.values()))
@@ -144,11 +145,9 @@ class _Pruner:
         return following
 
     def _look(
-        self, connection: sqlite3.Connection, old: dict[int, list[_Old]], entry: int, writer: int, number: int,
-        payload: bytes,
-    ) -> None:  # fmt: skip
-        if writer in self._ended:
-            return
+        self, connection: sqlite3.Connection, old: dict[int, list[_Old]], stored: Stored, entry: int, writer: int
+    ) -> None:
+        payload, number = stored.envelope.payload, int(stored.place.partition("/")[2])
         statement = decode_statement(payload)
         match statement.predicate:
             case CallRecord() as record:
@@ -163,7 +162,7 @@ class _Pruner:
                 if number <= self._end(old, writer)[0]:
                     connection.execute(_TAKE_OUT, (entry,))
             case Pruning() as note:
-                check_pruned(stored_at(connection, entry), self._keys)
+                check_pruned(stored, self._keys)
                 self._pruned[writer] = _earlier(connection, writer, entry, note, statement.sha256)
 
     def _outlives(self, connection: sqlite3.Connection, record: CallRecord) -> bool:
@@ -236,7 +235,7 @@ def comes_alone(record: CallRecord, going: set[str]) -> bool:
 def _earlier(connection: sqlite3.Connection, writer: int, entry: int, note: Pruning, head: str) -> _Pruned:
     digests = hashlib.sha256()
     rows: Any = connection.execute(
-        "SELECT digest FROM log_entries WHERE writer = ? AND digest IS NOT NULL ORDER BY number", (writer,)
+        "SELECT digest FROM log_entries WHERE writer = ? AND length(digest) = 32 ORDER BY number", (writer,)
     )
     for (digest,) in rows:
         digests.update(digest)

@@ -1,7 +1,8 @@
 """Reading the log in an SQLite file. Blocking I/O; nothing is written.
 
 `entries`, which is what is verified, has no condition: whatever else is read here is a part of it. Where `entry` is no
-whole number, as it can be in a table that somebody made anew, the row is damage for everybody who comes to it.
+whole number, as it can be in a table that somebody made anew, the row is damage for everybody who comes to it. So is an
+entry of more than `MAX_ATTESTATION_BYTES`, of which nothing is read.
 
 Closing the log ends all its cursors, so that none keeps the file in an old state.
 """
@@ -16,6 +17,7 @@ from urllib.parse import quote
 
 from accredit.attest import Checkpoint, Digest, Head
 from accredit.errors import AttestationError, StoreUnavailable
+from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.stores.audit_log.reading import (
     NO_PLACE,
     Bookmark,
@@ -30,18 +32,18 @@ from accredit.stores.audit_log.reading import (
     open_call,
     windows,
 )
-from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL
+from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL, SHORT_CERTIFICATES, short
 from accredit.stores.audit_log.tables import OpenCall
 from accredit.stores.sqlite.database import check_regular
 
 _READ = (
-    "SELECT entry, name, number, id, payload, ed25519, ml_dsa_65, digest, {members}"
+    "SELECT entry, name, number, id, {columns}"
     " FROM log_entries LEFT JOIN log_writers USING (writer) LEFT JOIN log_keys USING (key)"
 )
 _IS_OPEN = "WHERE entry IN (SELECT entry FROM log_open)"
 # More of a call's id than there can be is not read.
 _OPEN_ROWS = (
-    "SELECT substr(o.call, 1, 33), e.entry, w.name, e.number, k.id, payload, ed25519, ml_dsa_65, digest, {members}"
+    "SELECT substr(o.call, 1, 33), e.entry, w.name, e.number, k.id, {columns}"
     " FROM log_open o LEFT JOIN log_entries e ON e.entry = o.entry LEFT JOIN log_writers w ON w.writer = e.writer"
     " LEFT JOIN log_keys k ON k.key = e.key ORDER BY o.call LIMIT ?"
 )
@@ -98,6 +100,7 @@ class LogFile(LogReader):
         except sqlite3.Error as error:
             raise StoreUnavailable(f"can't open {self._path}: {error}") from None
         self._reading.callback(self._connection.close)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ATTESTATION_BYTES)
         try:
             self._connection.execute("BEGIN")
             self._connection.execute("SELECT 1 FROM log_entries LIMIT 1").fetchone()
@@ -110,8 +113,8 @@ class LogFile(LogReader):
             raise StoreUnavailable(f"can't read {self._path}: {error}") from None
         if self.identity() != self.file:
             raise LogAway(f"can't read {self._path}: it is being replaced")
-        members = "members" if has_members else "NULL"
-        self._read, self._open_rows = _READ.format(members=members), _OPEN_ROWS.format(members=members)
+        columns = short(f"payload, ed25519, ml_dsa_65, digest, {'members' if has_members else 'NULL'}")
+        self._read, self._open_rows = _READ.format(columns=columns), _OPEN_ROWS.format(columns=columns)
 
     def release(self) -> None:
         """Close the file."""
@@ -260,13 +263,13 @@ class LogFile(LogReader):
 
     def chains(self) -> Iterator[bytes]:
         """Yield the chains of certificates that calls came with."""
-        for (text,) in self._rows("SELECT certificates FROM log_delegations"):
+        for (text,) in self._rows(SHORT_CERTIFICATES):
             if isinstance(text, bytes):
                 yield text
 
     def certificates(self, sha256: str) -> bytes | None:
         """Return the chain of certificates with this SHA-256."""
-        for (text,) in self._rows("SELECT certificates FROM log_delegations WHERE sha256 = ?", sha256):
+        for (text,) in self._rows(f"{SHORT_CERTIFICATES} WHERE sha256 = ?", sha256):
             return certificates_in(text)
         return None
 

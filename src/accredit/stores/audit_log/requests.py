@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from accredit.attest import CallDecision, LogKey, RecordedParams
 from accredit.attest.statements import clipped
 from accredit.errors import AttestationError
-from accredit.limits import LOG_SILENT_SECONDS
+from accredit.limits import LOG_SILENT_SECONDS, MAX_RECORD_BYTES
 from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.tables import LogTables, Others
 from accredit.stores.audit_log.transactions import Chain, Claimed, Closed, Event, Signed
@@ -205,15 +205,18 @@ AnyRequest = Begin | Look | Touch | Turn | Claim | CloseCalls | Sign | End
 
 
 def encoded(event: Event) -> Raw:
-    """Return an event for `Turn`. Raises `AttestationError` for a text that no record can hold (a lone surrogate)."""
+    """Return an event for `Turn`. Raises `AttestationError` for a text that no record can hold (a lone surrogate), and
+    for more than `MAX_RECORD_BYTES`."""
     try:
-        return Raw(_encode_event(event))
+        record = _encode_event(event)
     except UnicodeEncodeError:
-        pass
-    try:  # texts for people can always be written, once they are clipped
-        return Raw(_encode_event(_clipped(event)))
-    except UnicodeEncodeError:
-        raise AttestationError("a lone surrogate in a record") from None
+        try:  # texts for people can always be written, once they are clipped
+            record = _encode_event(_clipped(event))
+        except UnicodeEncodeError:
+            raise AttestationError("a lone surrogate in a record") from None
+    if len(record) > MAX_RECORD_BYTES:
+        raise AttestationError(f"a record of more than {MAX_RECORD_BYTES} bytes")
+    return Raw(record)
 
 
 def in_short(decided: CallDecision) -> CallDecision:

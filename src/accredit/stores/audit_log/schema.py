@@ -4,6 +4,8 @@ The log itself is `log_entries`. Which cells of the other tables count when it i
 docs/reference/attestation.md.
 """
 
+from accredit.limits import MAX_ATTESTATION_BYTES, MAX_STATEMENT_BYTES
+
 CALL_MARK = b'"call":{"id":"'
 """What is before a call's id in a record. No string in JSON holds it, so nothing that a client says comes before it."""
 CALL_KEY_CHARS = 16
@@ -14,6 +16,22 @@ has in the index. With one run for all each record would write a page of its own
 CALL_RUN = f"entry >> {_RUN}"
 CALL_KEY = f"substr(payload, instr(payload, X'{CALL_MARK.hex()}') + {len(CALL_MARK)}, {CALL_KEY_CHARS})"
 HAS_CALL = "ml_dsa_65 IS NULL AND payload IS NOT NULL"
+SHORT_CERTIFICATES = (
+    f"SELECT CASE WHEN length(certificates) <= {MAX_STATEMENT_BYTES} THEN certificates END FROM log_delegations"  # noqa: S608 - of constants
+)
+"""Chains of certificates, NULL for what is too long to be one."""
+
+
+def short(columns: str, of: str = "") -> str:
+    """Return columns of an entry's bytes as they are selected, with a text of no length, which is damage, in place of
+    each text, and of all of an entry that is longer than what is read: neither is looked at."""
+    names = [f"{of}{each}" for each in columns.split(", ")]
+    size = " + ".join(f"coalesce(length({each}), 0)" for each in names)
+    return ", ".join(
+        f"CASE WHEN typeof({each}) = 'text' OR {size} > {MAX_ATTESTATION_BYTES} THEN '' ELSE {each} END"
+        for each in names
+    )
+
 
 LOG_TABLES: tuple[str, ...] = (
     # A process's life and its chain: the number of records, the SHA-256 of the last, and how many a checkpoint covers;

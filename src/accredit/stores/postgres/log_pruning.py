@@ -31,7 +31,7 @@ from accredit.stores.audit_log.author import Keys, check_pruned, said_in
 from accredit.stores.audit_log.pruning import PruneReport, comes_alone, is_newer
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
-from accredit.stores.postgres.log_reader import DAYS, NOTE, RECORD
+from accredit.stores.postgres.log_reader import DAYS, DIGESTS, NOTE, RECORD
 from accredit.stores.postgres.log_tables import payloads_of, stored_at
 from accredit.stores.postgres.snapshot import Blocking
 
@@ -41,13 +41,12 @@ _MAY = "SELECT has_table_privilege('log_entries', 'DELETE')"
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('accredit log prune'))"
 """Held until the connection ends."""
 _WRITERS = "SELECT writer, name FROM log_writers WHERE records > 0 ORDER BY writer"
-_NOTE = f"SELECT number, payload FROM log_entries WHERE writer = $1 AND kind = {NOTE} ORDER BY number"
-_DIGESTS = "SELECT first, last, digests FROM log_pruned WHERE writer = $1 AND first > $2 ORDER BY first LIMIT 64"
+_NOTE = f"SELECT max(number) FROM log_entries WHERE writer = $1 AND kind = {NOTE}"
+_DIGESTS = f"SELECT first, last, {DIGESTS} FROM log_pruned WHERE writer = $1 AND first > $2 ORDER BY first LIMIT 64"
 _FIRST_OPEN = "SELECT min(number) FROM log_open WHERE decided_by = $1"
 _RECORDS = f"""
 SELECT number, day, CASE WHEN octet_length(payload) <= {LOG_ROW_BYTES} THEN payload END FROM log_entries
 WHERE writer = $1 AND kind = {RECORD} AND number > $2 ORDER BY number LIMIT $3"""
-_PAYLOAD = f"SELECT payload FROM log_entries WHERE writer = $1 AND kind = {RECORD} AND number = $2 AND day = $3"
 _REMOVE = f"""
 WITH gone AS (DELETE FROM log_entries WHERE writer = $1 AND kind IN (0, 1, 2) AND number <= $2 RETURNING kind)
 SELECT count(*) FROM gone WHERE kind = {RECORD}"""
@@ -192,18 +191,18 @@ class _Chain:
 
     async def _earlier(self, connection: Connection) -> _Pruned:
         digests = hashlib.sha256()
-        notes = await connection.fetch(_NOTE, self._writer.number)
-        if not notes:
+        ((number,),) = await connection.fetch(_NOTE, self._writer.number)
+        if number is None:
             return _Pruned(digests, 0, GENESIS)
-        number, payload = notes[-1]
-        statement = decode_statement(payload)
+        stored = await stored_at(connection, self._writer.number, NOTE, number)
+        statement = decode_statement(stored.envelope.payload)
         note, fed = statement.predicate, 0
         if not isinstance(note, Pruning) or note.last != number:
             raise self._damaged(number)
-        check_pruned(await stored_at(connection, self._writer.number, NOTE, number), self._keys)
+        check_pruned(stored, self._keys)
         while rows := await connection.fetch(_DIGESTS, self._writer.number, fed):
             for first, last, some in rows:
-                if first != fed + 1 or len(some) != 32 * (last - fed):
+                if first != fed + 1 or some is None:
                     raise self._damaged(first)
                 digests.update(some)
                 fed = last
@@ -217,7 +216,7 @@ class _Chain:
         """Return the next record, or None if it is not old. Raises `AttestationError` if it is not the next one."""
         number, day, payload = row
         if payload is None:
-            ((payload,),) = await connection.fetch(_PAYLOAD, self._writer.number, number, day)
+            payload = (await stored_at(connection, self._writer.number, RECORD, number)).envelope.payload
         record = decode_statement(payload).predicate
         if number != expected or not isinstance(record, CallRecord):
             raise self._damaged(number)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 
 from accredit.attest import Digest, Head
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.limits import LOG_ROW_BYTES, LOG_ROWS, MAX_ATTESTATION_BYTES
+from accredit.limits import LOG_ROW_BYTES, LOG_ROWS
 from accredit.stores.audit_log.reading import (
     NO_PLACE,
     Bookmark,
@@ -37,7 +37,7 @@ from accredit.stores.audit_log.reading import (
 from accredit.stores.audit_log.tables import OpenCall
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Row
-from accredit.stores.postgres.schema import CALL_KEY
+from accredit.stores.postgres.schema import CALL_KEY, SHORT_CERTIFICATES, short
 from accredit.stores.postgres.snapshot import Snapshot
 
 RECORD, CHECKPOINT, NOTE = 0, 1, 2
@@ -46,25 +46,15 @@ _KINDS = {RECORD: "record", CHECKPOINT: "checkpoint", NOTE: "note"}
 _IN_ORDER = {RECORD: 0, NOTE: 1, CHECKPOINT: 2}
 """The kinds in the order that they have at one number."""
 
-_BYTES = "coalesce(octet_length({0}payload), 0) + octet_length({0}ed25519) + coalesce(octet_length({0}ml_dsa_65), 0)"
-_SIZE = _BYTES + " + coalesce(octet_length({0}members), 0)"
-_COLUMNS = ("payload", "ed25519", "ml_dsa_65", "members")
-_SELECT = "SELECT e.entry, e.day, e.writer, e.kind, e.number, e.key, " + ", ".join(
-    f"CASE WHEN s.size <= {LOG_ROW_BYTES} THEN e.{column} END" for column in _COLUMNS
-)
-_SIZED = f"CROSS JOIN LATERAL (SELECT {_SIZE.format('e.')} AS size) s"
-_READ = f"{_SELECT} FROM log_entries e {_SIZED}"
-_READ_ONE = (
-    f"SELECT {', '.join(_COLUMNS)} FROM log_entries WHERE writer = $1 AND kind = $2 AND number = $3 AND day = $4"
-    f" AND {_SIZE.format('')} <= {MAX_ATTESTATION_BYTES}"
-)
+_SELECT = f"SELECT e.entry, e.day, e.writer, e.kind, e.number, e.key, {short('e.', LOG_ROW_BYTES)}"
+_READ = f"{_SELECT} FROM log_entries e"
+_READ_ONE = f"SELECT {short()} FROM log_entries WHERE writer = $1 AND kind = $2 AND number = $3 AND day = $4"
 _OF_KIND = f"{_READ} WHERE e.kind = {{}} ORDER BY e.writer, e.number"
 _OF_NO_KIND = f"{_READ} WHERE e.kind IS NULL OR e.kind NOT IN ({RECORD}, {CHECKPOINT}, {NOTE}) LIMIT 1"
-_PRUNED = (
-    "SELECT writer, first, CASE WHEN last < first + 32768 AND octet_length(digests) = 32 * (last - first + 1)"
-    " THEN digests END FROM log_pruned ORDER BY writer, first"
-)
-_WRITERS = "SELECT writer, name, records, head FROM log_writers"
+DIGESTS = "CASE WHEN last < first + 32768 AND octet_length(digests) = 32 * (last - first + 1) THEN digests END"
+"""Those of a row of pruned records, or NULL where they are not as many as it says."""
+_PRUNED = f"SELECT writer, first, {DIGESTS} FROM log_pruned ORDER BY writer, first"
+_WRITERS = "SELECT writer, name, records, left(head, 65) FROM log_writers"
 DAYS = (
     "SELECT to_date(right(relname, 8), 'YYYYMMDD') AS day FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid"
     " WHERE inhparent = 'log_entries'::regclass"
@@ -83,17 +73,17 @@ _NEW = f"{_READ} WHERE e.writer = $1 AND e.kind = {RECORD} AND e.number > $2 ORD
 # One look into the index for each, whatever the planner thinks of tables that it knows nothing about.
 _OPEN = (
     f"{_SELECT} FROM log_open o CROSS JOIN LATERAL (SELECT * FROM log_entries WHERE writer = o.decided_by"
-    f" AND kind = {RECORD} AND number = o.number AND day = o.day LIMIT 1) e {_SIZED}"
+    f" AND kind = {RECORD} AND number = o.number AND day = o.day LIMIT 1) e"
 )
 # More of a call's id than there can be is not read.
 _OPEN_ROWS = (
     f"{_SELECT}, left(o.call, 33) FROM log_open o LEFT JOIN LATERAL (SELECT * FROM log_entries"
     f" WHERE writer = o.decided_by AND kind = {RECORD} AND number = o.number AND day = o.day LIMIT 1) e ON true"
-    f" {_SIZED} ORDER BY o.call LIMIT $1"
+    " ORDER BY o.call LIMIT $1"
 )
 _LATEST = (
     f"{_SELECT} FROM log_writers w CROSS JOIN LATERAL (SELECT * FROM log_entries WHERE writer = w.writer"
-    f" AND kind = {CHECKPOINT} ORDER BY number DESC LIMIT 1) e {_SIZED} ORDER BY w.writer"
+    f" AND kind = {CHECKPOINT} ORDER BY number DESC LIMIT 1) e ORDER BY w.writer"
 )
 _COVERING = (
     f"{_READ} WHERE e.writer = (SELECT writer FROM log_writers WHERE name = $1) AND e.kind = {CHECKPOINT}"
@@ -292,12 +282,12 @@ class LogDatabase(LogReader):
 
     def chains(self) -> Iterator[bytes]:
         """Yield the chains of certificates that calls came with."""
-        for (text,) in self._snapshot.rows("SELECT certificates FROM log_delegations", at_a_time=16):
+        for (text,) in self._snapshot.rows(SHORT_CERTIFICATES, at_a_time=16):
             yield certificates_in(text)
 
     def certificates(self, sha256: str) -> bytes | None:
         """Return the chain of certificates with this SHA-256."""
-        for (text,) in self._snapshot.fetch("SELECT certificates FROM log_delegations WHERE sha256 = $1", sha256):
+        for (text,) in self._snapshot.fetch(f"{SHORT_CERTIFICATES} WHERE sha256 = $1", sha256):
             return certificates_in(text)
         return None
 

@@ -19,7 +19,7 @@ from accredit.attest import Stored
 from accredit.attest.statements import GENESIS
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError
-from accredit.limits import LOG_BURIED_AT_ONCE, MAX_RECORDED_CHAINS
+from accredit.limits import LOG_BURIED_AT_ONCE, MAX_ATTESTATION_BYTES, MAX_RECORDED_CHAINS
 from accredit.stores.audit_log.members import kept
 from accredit.stores.audit_log.reading import damaged, key_range, numbered
 from accredit.stores.audit_log.requests import DatabaseLog
@@ -33,14 +33,15 @@ from accredit.stores.audit_log.tables import (
     Others,
 )
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
-from accredit.stores.postgres.schema import CALL_KEY
+from accredit.stores.postgres.schema import CALL_KEY, short
 
 NO_PARTITION, DIVISION_BY_ZERO = "23514", "22012"
 
 _ADD = """
 INSERT INTO log_writers (name, gateway, host, records, head, checkpointed, turn, over, beat)
 VALUES ($1, $2, $3, 0, $4, 0, 0, false, clock_timestamp()) ON CONFLICT DO NOTHING"""
-_END = "SELECT name, writer, records, head, checkpointed, turn, over FROM log_writers WHERE name = $1"
+_ROW = "d.name, d.writer, d.records, left(d.head, 65), d.checkpointed, d.turn, d.over"
+_END = f"SELECT {_ROW} FROM log_writers d WHERE name = $1"
 _BEAT = "UPDATE log_writers SET beat = clock_timestamp() WHERE name = $1 AND NOT over RETURNING writer"
 _SILENT = """
 SELECT name FROM log_writers WHERE NOT over AND name <> $1 AND beat < clock_timestamp() - make_interval(secs => $2)
@@ -50,7 +51,7 @@ _ODD = "SELECT count(*) FROM log_writers WHERE NOT over AND name !~ '^[0-9a-f]{3
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('accredit log writer ' || $1, 0))"
 _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended('accredit log writer ' || $1, 0))"
 _OPEN_AMONG = "SELECT call FROM log_open JOIN log_writers USING (writer) WHERE name = $1 AND call = ANY($2::text[])"
-_SHOWN = "d.name, e.number, k.id, e.payload, e.ed25519, e.ml_dsa_65, e.members"
+_SHOWN = f"d.name, e.number, k.id, {short('e.')}"
 _AT = f"""
 SELECT {_SHOWN} FROM log_entries e LEFT JOIN log_writers d ON d.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key
 WHERE e.writer = $1 AND e.kind = $2 AND e.number = $3"""
@@ -66,11 +67,14 @@ _OPEN_BY = f"{_OPEN} o.resume = $1 LIMIT 8"
 _LAST = "(SELECT * FROM log_entries WHERE writer = d.writer AND kind = {} ORDER BY number DESC LIMIT 1)"
 # A checkpoint or a note comes after the record of its number.
 _NEWEST = f"""
-SELECT d.name, d.writer, d.records, d.head, d.checkpointed, d.turn, d.over, {_SHOWN} FROM log_writers d
+SELECT {_ROW}, {_SHOWN} FROM log_writers d
 LEFT JOIN LATERAL (
   SELECT * FROM ({" UNION ALL ".join(map(_LAST.format, (0, 1, 2)))}) AS last ORDER BY number DESC, kind DESC LIMIT 1
 ) AS e ON true LEFT JOIN log_keys k ON k.key = e.key WHERE d.name = $1"""
-_OF_CALL = f"SELECT payload FROM log_entries WHERE kind = 0 AND {CALL_KEY} = $1::bytea LIMIT $2"
+_OF_CALL = (
+    f"SELECT payload FROM log_entries WHERE kind = 0 AND {CALL_KEY} = $1::bytea"
+    f" AND octet_length(payload) <= {MAX_ATTESTATION_BYTES} LIMIT $2"
+)
 _CLAIM = """
 WITH mine AS (SELECT writer FROM log_writers WHERE name = $1 AND NOT over FOR UPDATE)
 UPDATE log_open o SET writer = mine.writer FROM mine WHERE o.call = $2 AND o.resume = $3 RETURNING o.call"""

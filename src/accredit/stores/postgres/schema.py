@@ -8,7 +8,7 @@ can be taken out whole. A gateway's role has no right to one of these tables by 
 come by a function that takes nothing from it (log_make_days).
 """
 
-from accredit.limits import LOG_COPIED, LOG_COPIED_BYTES, LOG_DAYS_AHEAD
+from accredit.limits import LOG_COPIED, LOG_COPIED_BYTES, LOG_DAYS_AHEAD, MAX_ATTESTATION_BYTES, MAX_STATEMENT_BYTES
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS, CALL_MARK
 
 _MAKE_DAYS = f"""
@@ -46,6 +46,18 @@ CALL_KEY = (
     f" FOR {CALL_KEY_CHARS})"
 )
 """How a call's id begins, in its record."""
+SHORT_CERTIFICATES = (
+    f"SELECT CASE WHEN octet_length(certificates) <= {MAX_STATEMENT_BYTES} THEN certificates END FROM log_delegations"  # noqa: S608 - of constants
+)
+"""Chains of certificates, NULL for what is too long to be one."""
+
+
+def short(of: str = "", most: int = MAX_ATTESTATION_BYTES) -> str:
+    """Return the columns of an entry's bytes as they are selected: NULL for each, if all have more than so many, which
+    are not read then."""
+    names = [f"{of}{each}" for each in ("payload", "ed25519", "ml_dsa_65", "members")]
+    size = " + ".join(f"coalesce(octet_length({each}), 0)" for each in names)
+    return ", ".join(f"CASE WHEN {size} <= {most} THEN {each} END" for each in names)
 
 
 def _clear_day(create: str, *indexes: str) -> str:

@@ -3,11 +3,13 @@
 A task that is remembered is written, also if it was known: one that is only read may be on one machine alone.
 """
 
+# ruff: noqa: S608 - statements are made of constants
+
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from accredit.errors import AccreditError, ClockSetBack, StoreUnavailable
-from accredit.limits import MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
+from accredit.limits import MAX_TASK_BYTES, MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
 from accredit.ports import Task
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, Row
@@ -15,15 +17,21 @@ from accredit.stores.postgres.forgetting import CLOCK, Room, forgotten, sweeping
 from accredit.stores.postgres.worker import Batch, Worker
 
 _COLUMNS = "owner, method, target, facts, flow"
-_FIND = f"SELECT {_COLUMNS} FROM tasks WHERE key = $1 AND keep_until >= $2"  # noqa: S608 - of constants
-_OWNED = "SELECT key FROM tasks WHERE owner = $1 AND keep_until >= $2"
+# What is longer somebody else has written: it is no task, and not read.
+_THIS = (
+    "key = $1 AND keep_until >= $2"
+    f" AND {' + '.join(f'octet_length({each})' for each in _COLUMNS.split(', '))} <= {MAX_TASK_BYTES}"
+)
+_FIND = f"SELECT {_COLUMNS} FROM tasks WHERE {_THIS}"
+_OWNED = f"""
+SELECT key FROM tasks WHERE owner = $1 AND keep_until >= $2 AND octet_length(key) = 32 LIMIT {MAX_TASKS_PER_OWNER}"""
 _FORGOTTEN = f"SELECT {forgotten('tasks')}"
-_REWRITE = f"UPDATE tasks SET flow = flow WHERE key = $1 AND keep_until >= $2 RETURNING {_COLUMNS}"  # noqa: S608 - of constants
+_REWRITE = f"UPDATE tasks SET flow = flow WHERE {_THIS} RETURNING {_COLUMNS}"
 _WRITE = f"""
 INSERT INTO tasks VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (key) DO UPDATE SET (owner, method, target, facts, flow, keep_until) =
   (EXCLUDED.owner, EXCLUDED.method, EXCLUDED.target, EXCLUDED.facts, EXCLUDED.flow, EXCLUDED.keep_until)
-  WHERE tasks.keep_until < $8 RETURNING {_COLUMNS}"""  # noqa: S608 - of constants
+  WHERE tasks.keep_until < $8 RETURNING {_COLUMNS}"""
 
 
 class _Kept(NamedTuple):

@@ -24,7 +24,7 @@ from typing import Literal, TypeVar
 from urllib.parse import quote
 
 from accredit.errors import AccreditError, StoreUnavailable
-from accredit.limits import STORE_FILE_CHECK_SECONDS, STORE_LOCK_SECONDS, STORE_RETRY_SECONDS
+from accredit.limits import MAX_ATTESTATION_BYTES, STORE_FILE_CHECK_SECONDS, STORE_LOCK_SECONDS, STORE_RETRY_SECONDS
 from accredit.stores.sqlite.schema import SCHEMA
 
 T = TypeVar("T")
@@ -126,6 +126,7 @@ class Database:
             )
         address = f"file:{quote(os.fsencode(self._path))}?mode=rw"
         connection = sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ATTESTATION_BYTES)
         try:
             self._prepare(connection)
         except BaseException:
