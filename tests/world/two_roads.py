@@ -187,7 +187,17 @@ async def _seen(road: str, kind: str, parts: Sequence[bytes]) -> Seen:
     tokens: dict[str, Any] = {"key_sets": TOKENED.key_sets} if kind == "tokens" else {}
     recorded: dict[str, Any] = {"records": records} if kind != "plain" else {}
     gateway = create_app(settings_of(kind), **proofs, **tokens, **recorded)
-    cast(Any, gateway).routes.servers[0].backend.sender.client = server
+    pipe = await told(road, gateway, server, parts)
+    await gateway.aclose()
+    return Seen(without_nonces(bytes(pipe.written)), pipe.closing, server.asked, records.lines, gateway.refused)
+
+
+async def told(road: str, gateway: Any, server: Server, parts: Sequence[bytes]) -> Pipe:
+    """Returns the connection on which `parts` came one after the other, to a gateway that has `server` behind it, also
+    in the place of several."""
+    for each in gateway.routes.servers:
+        if isinstance(each.settings.upstream, HttpUpstream):
+            each.backend.sender.client = server
 
     async def mounted(scope: Any, receive: Any, send: Any) -> None:
         await gateway(scope, receive, send)
@@ -203,8 +213,7 @@ async def _seen(road: str, kind: str, parts: Sequence[bytes]) -> Seen:
         await _settled(state)
     loop.call_soon(protocol.connection_lost, None)
     await _settled(state)
-    await gateway.aclose()
-    return Seen(without_nonces(bytes(pipe.written)), pipe.closing, server.asked, records.lines, gateway.refused)
+    return pipe
 
 
 async def _settled(state: ServerState) -> None:

@@ -38,6 +38,8 @@ from accredit.jsonrpc.requests import Batch
 from accredit.telemetry import Meter
 from accredit.tokens import VerifiedToken
 
+_METHODS = frozenset({"POST", "GET", "DELETE"})
+
 
 class Endpoint(Intake[Exchange]):
     """Serves `[gateway] path`."""
@@ -61,6 +63,8 @@ class Endpoint(Intake[Exchange]):
         """Return what answers one HTTP request. Both raise the `AccreditError` that becomes its answer."""
         self.check_source(exchange)
         head = exchange.head
+        if head.method not in _METHODS:
+            raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         if self._authenticator is None:  # else it compares first whose session is named, and drops the name itself
             head = exchange.head = head.in_era
         if head.method != "POST":
@@ -74,10 +78,8 @@ class Endpoint(Intake[Exchange]):
                 return self.take(exchange, exchange)
             case "GET":
                 return self._get(exchange)
-            case "DELETE":
-                return self._delete(exchange)
             case _:
-                raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+                return self._delete(exchange)
 
     def is_of_listed(self, exchange: Exchange) -> bool:
         """Return whether a page of an origin that the configuration lists asks. Raises `RequestError` (403)."""

@@ -1,8 +1,8 @@
 """From a client's message to the backend: the one order of steps, whatever way it comes in. First failure wins.
 
 1. Over HTTP: `Host` and `Origin` are allowed (DNS rebinding): 403.
-2. Over HTTP, the method is one that MCP uses (405). Where tokens are on, a token in the header is good (401, 403, 503).
-   The session of HTTP+SSE exists (404).
+2. Over HTTP, the method is one that MCP uses (405), and the id of a session is not too long (400). Where tokens are on,
+   a token in the header is good (401, 403, 503). The session of HTTP+SSE exists (404).
 3. Over HTTP, a POST is JSON in UTF-8, without a coding (415), and names nothing twice that says where it goes (400).
 4. It is within bounds (413, or the error of a line), and one valid message, or a batch where its revision allows one
    (400).
