@@ -6,7 +6,7 @@
 3. Where the upstream is to be told, an allowed call carries `dev.accredit/authorization`: on whose authority it comes,
    and by and for whom its token was issued, with which scopes.
 
-Everything else stays byte for byte.
+Every other value keeps its bytes, and what needs no change keeps all of them.
 """
 
 from collections.abc import Mapping
