@@ -100,6 +100,23 @@ def test_a_row_of_the_open_calls_that_no_record_bears_out_is_found(path: Path, d
     assert verified(path).fault == Fault(f"open call {call}", FOUND[deed])
 
 
+@pytest.mark.parametrize("how", ["ended", "unknown", "by a name that no writer has"])
+def test_a_row_that_no_writer_has_to_close_is_found__it_would_be_open_for_ever(path: Path, how: str) -> None:
+    is_open, ended, _ = run(written(path))
+    assert verified(path).valid
+    thief = Thief(path)
+    match how:
+        case "ended":
+            thief.set(place_of(path, ended)[0], over=1 if thief.has_file else True)
+        case "unknown":
+            thief.run("UPDATE log_open SET writer = 99")
+        case _:
+            thief.add_writer("F0" * 16)
+            thief.run("UPDATE log_open SET writer = (SELECT writer FROM log_writers WHERE name = ?)", "F0" * 16)
+    reason = "nobody has it to close: its writer has ended, or is not there"
+    assert verified(path).fault == Fault(f"open call {is_open.call.id}", reason)
+
+
 def test_what_is_wrong_with_a_chain_is_told_before_what_is_wrong_with_an_open_call(path: Path) -> None:
     _, ended, denied = run(written(path))
     thief = Thief(path)

@@ -243,7 +243,10 @@ NOT_LOOKED_AT: dict[str, str] = {
     ),
     "the order for people": "UPDATE log_entries SET entry = -entry",
     "which calls are open": "DELETE FROM log_open",
-    "when a writer was alive": "UPDATE log_writers SET beat = 'epoch', over = true, turn = 0, checkpointed = 0",
+    "when a writer was alive": "UPDATE log_writers SET beat = 'epoch', turn = 0, checkpointed = 0",
+    "that one without open calls has ended": (
+        "UPDATE log_writers SET over = true WHERE writer NOT IN (SELECT writer FROM log_open)"
+    ),
     "what a writer's gateway and host are called": "UPDATE log_writers SET gateway = 'x', host = 'y'",
     "chains of certificates": "UPDATE log_delegations SET certificates = 'x'",
     "all chains of certificates": "DELETE FROM log_delegations",

@@ -2,6 +2,8 @@
 
 A gateway closes what this list names, and leaves what does not verify (`author`, rule 3). Here the same is told to
 whoever verifies the log: each row is held against the record that it is filed with, and against what came of the call.
+A writer ends only once it has no open call, and whoever claims one has not ended: a row of another writer is no
+gateway's, and none would ever close it.
 
 It is a place for marks (`attest.Marks`) around another one. When all chains have been read to their ends, the marks are
 asked for, once: then the list is read, and the outcomes of its calls are noted as the marks go by.
@@ -57,6 +59,8 @@ class OpenRows:
             except AttestationError as error:
                 self._note(_place(each.call), str(error))
                 continue
+            if each.is_left:
+                self._note(_place(each.call), "nobody has it to close: its writer has ended, or is not there")
             if each.call in self._open:
                 self._note(_place(each.call), "it is there twice")
             self._open.add(each.call)

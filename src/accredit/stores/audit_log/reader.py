@@ -43,7 +43,8 @@ _READ = (
 _IS_OPEN = "WHERE entry IN (SELECT entry FROM log_open)"
 # More of a call's id than there can be is not read.
 _OPEN_ROWS = (
-    "SELECT substr(o.call, 1, 33), e.entry, w.name, e.number, k.id, {columns}"
+    "SELECT substr(o.call, 1, 33), (SELECT h.name FROM log_writers h WHERE h.writer = o.writer AND h.over = 0),"
+    " e.entry, w.name, e.number, k.id, {columns}"
     " FROM log_open o LEFT JOIN log_entries e ON e.entry = o.entry LEFT JOIN log_writers w ON w.writer = e.writer"
     " LEFT JOIN log_keys k ON k.key = e.key ORDER BY o.call LIMIT ?"
 )
@@ -206,8 +207,8 @@ class LogFile(LogReader):
 
     def open_rows(self, most: int) -> Iterator[OpenCall]:
         """Yield what the list of open calls says."""
-        for call, *row in self._rows(self._open_rows, most):
-            yield open_call(call, partial(_numbered, tuple(row)))
+        for call, writer, *row in self._rows(self._open_rows, most):
+            yield open_call(call, writer, partial(_numbered, tuple(row)))
 
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
         """Yield the entries that hold a text, the newest first; with `since`, those from there on, in order."""

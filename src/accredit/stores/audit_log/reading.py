@@ -34,7 +34,7 @@ from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.members import restored
 from accredit.stores.audit_log.open_rows import OpenRows
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS
-from accredit.stores.audit_log.tables import OpenCall
+from accredit.stores.audit_log.tables import WRITER_ID, OpenCall
 
 _FIRST_WINDOW = 256
 NO_PLACE = "the next entry has no writer or number"
@@ -268,14 +268,15 @@ def numbered(
     return Numbered(order, Stored(Envelope(payload, (first, *second)), place, kind))
 
 
-def open_call(call: object, read: Callable[[], Numbered]) -> OpenCall:
-    """Return what a row of the list of open calls says. `read` returns the entry that it is filed with, or raises
-    `AttestationError`."""
+def open_call(call: object, writer: object, read: Callable[[], Numbered]) -> OpenCall:
+    """Return what a row of the list of open calls says. `writer` is the name of the one that has it to close, if that
+    has not ended; `read` returns the entry that it is filed with, or raises `AttestationError`."""
     try:
         entry = read().entry
     except AttestationError:
         entry = None
-    return OpenCall(call if isinstance(call, str) else "", entry if isinstance(entry, Stored) else None)
+    is_left = not isinstance(writer, str) or not WRITER_ID.fullmatch(writer)
+    return OpenCall(call if isinstance(call, str) else "", entry if isinstance(entry, Stored) else None, is_left)
 
 
 def damaged(place: str) -> AttestationError:

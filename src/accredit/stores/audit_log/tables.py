@@ -85,10 +85,12 @@ class Change(NamedTuple):
 
 class OpenCall(NamedTuple):
     """A call that is said to be open, and the entry that it is filed with as its decision: None if there is none, or it
-    is damaged. `call` is "" for what is no text."""
+    is damaged. `call` is "" for what is no text. `is_left` says that no writer has it to close, as far as that was
+    asked for."""
 
     call: str
     decision: Stored | None
+    is_left: bool = False
 
 
 class Others(NamedTuple):

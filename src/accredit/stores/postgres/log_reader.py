@@ -77,7 +77,8 @@ _OPEN = (
 )
 # More of a call's id than there can be is not read.
 _OPEN_ROWS = (
-    f"{_SELECT}, left(o.call, 33) FROM log_open o LEFT JOIN LATERAL (SELECT * FROM log_entries"
+    f"{_SELECT}, left(o.call, 33), (SELECT h.name FROM log_writers h WHERE h.writer = o.writer AND NOT h.over)"
+    " FROM log_open o LEFT JOIN LATERAL (SELECT * FROM log_entries"
     f" WHERE writer = o.decided_by AND kind = {RECORD} AND number = o.number AND day = o.day LIMIT 1) e ON true"
     " ORDER BY o.call LIMIT $1"
 )
@@ -256,8 +257,8 @@ class LogDatabase(LogReader):
 
     def open_rows(self, most: int) -> Iterator[OpenCall]:
         """Yield what the list of open calls says."""
-        for *row, call in self._snapshot.rows(_OPEN_ROWS, most):
-            yield open_call(call, partial(self._numbered, tuple(row)))
+        for *row, call, writer in self._snapshot.rows(_OPEN_ROWS, most):
+            yield open_call(call, writer, partial(self._numbered, tuple(row)))
 
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
         """Yield the entries that hold a text, day by day; with `since`, those of its writer from there on."""
