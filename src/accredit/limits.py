@@ -557,8 +557,9 @@ ASK_ERA_AGAIN_SECONDS = 30.0
 whoever asks what the merged endpoint speaks would else cause one request more at it, or one child, each time."""
 
 MAX_MERGED_ITEMS = 10_000
-"""Tools, resources or prompts of one server in a merged list. Each costs some 25 microseconds on its way to a client,
-who is shown the others' as well; more than a few hundred are no use to a model."""
+"""Tools, resources or prompts of one server in a merged list, and those of which one subscription there is told. Each
+costs some 25 microseconds on its way to a client, who is shown the others' as well; more than a few hundred are no use
+to a model."""
 
 MAX_MERGED_INSTRUCTIONS_CHARS = 65_536
 """Characters of the servers' instructions at the merged endpoint, of which each has an equal part: clients put them

@@ -84,7 +84,7 @@ class MemoryAnswer:
         """As `Answer.header`."""
         return fold(self.headers).get(name)
 
-    has_come = False
+    has_come = is_short = False
     replica = ""
 
     def whole(self, limit: int) -> bytes | None:

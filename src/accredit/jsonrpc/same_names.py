@@ -19,8 +19,9 @@ import msgspec
 from msgspec import Raw
 
 from accredit.errors import FrameError, JsonError
-from accredit.jsonrpc.long_text import Steps
+from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.jsonrpc.text import count_members
+from accredit.limits import SHORT_MESSAGE_BYTES
 
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _NUL = b"\\u0000"
@@ -35,7 +36,7 @@ def check_same_names(value: Raw) -> None:
     try:
         if b"\\" in text or not text.isascii():
             text = msgspec.json.encode(msgspec.json.decode(text))  # leaves only the necessary escapes
-        folded = _folded(text)
+        folded = at_one_go(_folded(text))
         if folded == text:
             return
         kept = msgspec.json.encode(msgspec.json.decode(folded))
@@ -54,7 +55,7 @@ def check_same_names_in_steps(value: Raw) -> Steps[None]:
     if b"\\" in text or not text.isascii():
         text = _reread(text)
     yield
-    folded = _folded(text)
+    folded = yield from _folded(text)
     if folded == text:
         return
     del text
@@ -80,11 +81,17 @@ def _reread(text: bytes) -> bytes:
         raise JsonError("not valid JSON") from None
 
 
-def _folded(text: bytes) -> bytes:
-    """Return JSON text with all strings as the most careless reader of names sees them. It stays valid JSON."""
+def _folded(text: bytes) -> Steps[bytes]:
+    """Return JSON text with all strings as the most careless reader of names sees them, in steps. It stays valid
+    JSON."""
     if not text.isascii():
+        whole, parts = str(text, "utf-8"), list[str]()
+        for start in range(0, len(whole), SHORT_MESSAGE_BYTES):
+            parts.append(whole[start : start + SHORT_MESSAGE_BYTES].casefold())
+            yield
         # Unicode's folding keeps the Turkish dotless and dotted i apart from i; Java's case mappings don't.
-        text = str(text, "utf-8").casefold().replace("\u0131", "i").replace("i\u0307", "i").encode()
+        text = "".join(parts).replace("\u0131", "i").replace("i\u0307", "i").encode()
+        yield
     text = text.lower()
     if _NUL in text:
         # Without escaped backslashes and quotes, a string ends with the next quote.

@@ -10,7 +10,7 @@ from accredit.gateway.headers import RawHeaders
 from accredit.gateway.upstream.http.connection import Connection
 from accredit.gateway.upstream.http.heads import AnswerHead
 from accredit.gateway.upstream.http.parsing import Response
-from accredit.limits import LARGE_ANSWER_BYTES
+from accredit.limits import LARGE_ANSWER_BYTES, SHORT_MESSAGE_BYTES
 
 Grow = Callable[[int], Coroutine[Any, Any, None]]
 
@@ -71,6 +71,11 @@ class Answer:
     def has_come(self) -> bool:
         """Whether the whole body has arrived, read or not."""
         return self._response.complete
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the whole body has arrived, and is as short as most are: what becomes of it takes no room either."""
+        return self._response.complete and self._response.unread <= SHORT_MESSAGE_BYTES
 
     def rest(self) -> bytes:
         """Return what has arrived of the body since the last read."""

@@ -41,7 +41,7 @@ from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Request, Success
 from accredit.jsonrpc.methods import LISTEN
 from accredit.jsonrpc.objects import as_string, members
-from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.responses import Answers, Expected
 from accredit.limits import EVENT_TIMES, LONG_ANSWER_BYTES, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 
 _log = logging.getLogger("accredit.gateway")
@@ -83,7 +83,7 @@ class AnswerRelay:
             return self._accepted(reply, answer)
         if answer.head.is_stream and 200 <= answer.status < 300:
             return self.stream(reply, answer, expected, requests)
-        if answer.has_come and b"content-encoding" not in answer.head.fields:
+        if answer.is_short and b"content-encoding" not in answer.head.fields:
             return self._whole(reply, answer, expected, requests, None)
         return self._growing(reply, answer, expected, requests)
 
@@ -184,27 +184,42 @@ class AnswerRelay:
         raw = answer.whole(self._max_bytes)
         if raw is None:
             raw = await answer.read(self._max_bytes, timeout=self._patience, grow=grow)
-        text = raw
         try:
             if problem is not None:
                 raise problem
-            body = await decoded(answer, raw, self._max_bytes, grow)
-            judged = await self._judged(body.text, expected)
-            for response, _ in expected.answers.members:
-                self._learn(reply, answer, requests, response)
-            if reply.calls:
-                judged = await reply.calls.withhold(expected.answers) or judged
-            text, coding = judged, []
-            if judged is body.text and body.coding:
-                text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
-            headers = [*answer.head.passed_on(self._forwarding), JSON, *coding]
+            text, headers = await self._good(reply, answer, raw, expected, requests, grow)
         except AnswerError as error:
             self._observe(error)
-            headers = self._forwarding.unread_to_client(answer.headers)
+            text, headers = raw, self._forwarding.unread_to_client(answer.headers)
             for request in requests:
                 request.failed(error)
             await reply.calls.fail(outcome_of_end(error))
+        del raw  # its client may be slow to read what became of it
         await reply.reply(answer.status, text, headers)
+
+    async def _good(
+        self,
+        reply: Reply,
+        answer: Answer,
+        raw: bytes,
+        expected: Expected,
+        requests: Sequence[Request],
+        grow: Grow | None,
+    ) -> tuple[bytes, RawHeaders]:
+        """Return what is forwarded of a body, with its headers. Raises `AnswerError`."""
+        body = await decoded(answer, raw, self._max_bytes, grow)
+        judged = await self._judged(body.text, expected)
+        if grow is not None:
+            await grow(len(judged))  # it may have become longer
+        for response, _ in expected.answers.members:
+            self._learn(reply, answer, requests, response)
+        if reply.calls:
+            judged = await reply.calls.withhold(expected.answers) or judged
+        text, coding = judged, []
+        if judged is body.text and body.coding:
+            text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
+        expected.answers = Answers([])
+        return text, [*answer.head.passed_on(self._forwarding), JSON, *coding]
 
     async def _judged(self, text: bytes, expected: Expected) -> bytes:
         """Return a body as it is forwarded. Raises `AnswerError`."""

@@ -5,10 +5,10 @@
 2. There is `MAX_ANSWERS_BYTES` for all servers, and of several an equal part for each; two of the largest fit in any.
 3. An answer that finds none waits for `BODY_ROOM_SECONDS`, unread, and is then refused as one that is too large.
 4. What is held more than once counts as often: an event, as it came and as its data (`EVENT_TIMES`); a list that the
-   gateway asks for itself, until it was read (`ASKED_TIMES`). What a stream holds beside its event counts once. A
-   Brotli decoder's window counts before anything is fed, as some bytes can fill all of it; a body counts at least as
-   much as its window, unless it is decoded in one step. What would take more than its caller could ever have takes
-   all of that, and is alone.
+   gateway asks for itself, until it was read (`ASKED_TIMES`). What an edited list becomes counts, where that is
+   longer, until its client has read it. What a stream holds beside its event counts once. A Brotli decoder's window
+   counts before anything is fed, as some bytes can fill all of it; a body counts at least as much as its window, unless
+   it is decoded in one step. What would take more than its caller could ever have takes all of that, and is alone.
 """
 
 from accredit.errors import AnswerError, RequestError

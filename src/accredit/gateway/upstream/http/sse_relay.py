@@ -20,9 +20,9 @@ import asyncio
 import codecs
 import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from accredit.errors import AccreditError, AnswerError, MessageId, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, of_unjudged
 from accredit.gateway.recording.open_calls import outcome_of_end
@@ -33,7 +33,7 @@ from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.encoding import open_decoder
 from accredit.gateway.upstream.http.large_answers import Held
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.frames import Frame, Notification
+from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event, pieces
@@ -196,6 +196,16 @@ class EventRelay:
             window = 0 if self._decoder is None else self._decoder.window(encoded)
             await self._room.fit(self._parser.size, waiting + window)
 
+    async def _have_room_for_edited(self, data: bytes, text: bytes, asked: Mapping[MessageId, Request]) -> None:
+        """Have room for what data has become, too, if that is longer; else whoever has `asked` is owed an answer."""
+        if self._room is None or len(text) <= len(data):
+            return
+        try:
+            await self._room.grow(len(data), len(text))
+        except AnswerError:
+            self._expected.open |= asked
+            raise
+
     async def _next_chunk(self) -> bytes | None:
         """Return the next bytes, b"" at the end, or None when the head or a comment is due. Raises
         `UpstreamTimeout`."""
@@ -275,7 +285,9 @@ class EventRelay:
             if len(data) <= SHORT_MESSAGE_BYTES:
                 text, frame = self._expected.event(data)
             else:
+                asked = dict(self._expected.open)
                 text, frame = await in_turns(self._expected.judging(data))
+                await self._have_room_for_edited(data, text, asked)
         except AnswerError as error:
             if self._enforce or error.bound:
                 raise

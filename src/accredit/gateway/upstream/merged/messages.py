@@ -29,6 +29,7 @@ from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import META_PROGRESS, TASK_MEMBER, TASK_NOTIFICATION
 from accredit.jsonrpc.objects import as_string, is_object, may_name, members
 from accredit.jsonrpc.tasks import RELATED_TASK
+from accredit.limits import MAX_MERGED_ITEMS
 from accredit.policy.merging import member_of_name, merged_name, merged_uri
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -178,8 +179,8 @@ def _own_task(name: str, named: Raw) -> Raw:
 
 
 def list_of(raw: Raw) -> list[Raw]:
-    """Return the elements of an array. Raises `FrameError`."""
-    return at_one_go(elements(raw, "what should be an array"))
+    """Return the elements of an array of what is subscribed to. Raises `FrameError`."""
+    return at_one_go(elements(raw, "what should be an array", MAX_MERGED_ITEMS))
 
 
 def _id_in(notification: Notification, member: str) -> MessageId | None:

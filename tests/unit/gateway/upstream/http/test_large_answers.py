@@ -3,10 +3,12 @@
 import asyncio
 import gzip
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import brotli
 import pytest
 from tests.world.asgi import Told
+from tests.world.authorization import Trust
 from tests.world.calls import LAST_CHUNK, STREAM_HEAD, chunk, event, http, initialize, log_message, post, response
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
@@ -19,6 +21,7 @@ from accredit.gateway.upstream.http.encoding import Decoder, open_decoder
 from accredit.gateway.upstream.http.large_answers import LargeAnswers
 from accredit.jsonrpc.methods import Era
 from accredit.limits import LARGE_ANSWER_BYTES, MAX_ANSWERS_BYTES
+from accredit.stores import MemoryStore, RevocationLists
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/large_answers")
 LIMIT = 4 * LARGE_ANSWER_BYTES
@@ -288,6 +291,66 @@ def test_nothing_of_a_stream_in_brotli_is_decoded_while_its_window_has_no_room__
                         assert (await client.answer()).status == status
                     assert b"".join(fed) == decoded
                     others.leave()
+
+    run(main())
+
+
+class Slow(Told):
+    """A client that reads nothing until it `may`."""
+
+    def __init__(self) -> None:
+        posted = post(Era.LEGACY, "prompts/list", {})
+        headers = [("Host", "127.0.0.1"), *posted.headers]
+        super().__init__("POST", [(name.lower().encode(), value.encode()) for name, value in headers], posted.body)
+        self.told = 0
+        self.may = asyncio.Event()
+
+    async def send(self, message: Any) -> None:
+        self.told += len(message.get("body", b""))
+        if self.told:
+            await self.may.wait()
+        await super().send(message)
+
+
+LISTED = b'{"jsonrpc":"2.0","id":7,"result":{"prompts":[%b]}}' % b",".join([b'{"name":"p"}'] * 20_000)
+EDITED_KINDS = {
+    "a body": http(LISTED),
+    "a body that has not come at once": http(LISTED + b" " * LARGE_ANSWER_BYTES),
+    "an event": STREAM_HEAD + chunk(b"data: " + LISTED + b"\n\n") + LAST_CHUNK,
+}
+
+
+@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+@pytest.mark.parametrize("kind", EDITED_KINDS)
+def test_a_list_that_is_edited_takes_the_room_of_what_it_becomes__until_a_slow_client_has_read_it(kind: str) -> None:
+    async def answers(connection: Connection) -> None:
+        while await connection.request() is not None:
+            await connection.send(EDITED_KINDS[kind])
+
+    async def main() -> None:
+        async with RawServer(answers) as server:
+            upstream = HttpUpstream(server.url)
+            app = create_app(
+                Trust().settings(upstream, max_response_bytes=LIMIT, max_event_bytes=LIMIT),
+                store=MemoryStore(),
+                revocations=RevocationLists((), {}),
+            )
+            slow = Slow()
+            asking = asyncio.create_task(app(slow.scope, slow.receive, slow.send))
+            await until(lambda: slow.told > 0)
+            taken = room_of(app).taken
+            refused = Slow()
+            others = room_of(app).take(refused.exchange, room_of(app).most_of(refused.exchange) - taken)
+            refused.may.set()
+            await app(refused.scope, refused.receive, refused.send)
+            assert b'"error":' in refused.body
+            others.leave()
+            slow.may.set()
+            await asking
+            assert len(slow.body) > 4 * len(LISTED)
+            assert taken >= len(slow.body) - LARGE_ANSWER_BYTES
+            assert room_of(app).taken == 0
+            await app.aclose()
 
     run(main())
 

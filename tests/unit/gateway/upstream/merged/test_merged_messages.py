@@ -11,6 +11,7 @@ from accredit.errors import FrameError
 from accredit.gateway.upstream.merged.ids import ProgressTokens, merged_ring, outer_id
 from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, RELATED_TASK, Outward, addressee, cancelled
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_frame
+from accredit.limits import MAX_MERGED_ITEMS
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/messages")
@@ -92,6 +93,7 @@ def test_a_subscription_is_told_of_its_resources_and_tasks_under_merged_names() 
         ("notifications/message", {"_meta": {RELATED_TASK: 7}}),
         (ACKNOWLEDGED, {"notifications": 7}),
         (ACKNOWLEDGED, {"notifications": {"taskIds": 7}}),
+        pytest.param(ACKNOWLEDGED, {"notifications": {"taskIds": ["1"] * (MAX_MERGED_ITEMS + 1)}}, id="too many tasks"),
     ],
 )
 def test_what_does_not_say_whose_it_is_is_dropped(method: str, params: Any) -> None:
