@@ -2,7 +2,7 @@
 
 What they ask for, and are answered with, becomes as much as it may: lists of millions, lists that are edited, results,
 events and errors of 16 MiB, bodies of 4 MiB, all at once, by callers who have proved something and strangers, of whom
-some read slowly or not at all.
+some read slowly or not at all. Where tools are pinned, the gateway asks for their lists itself besides.
 """
 
 import asyncio
@@ -25,10 +25,12 @@ from tests.world.heavy_bodies import bodies
 from tests.world.patient_stores import COMMAND, IMPORTS
 from tests.world.raw_client import CutOff, RawClient
 from tests.world.running import run
+from tests.world.siege import HONEST, TOOL
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
+from accredit.pins import Definition, Definitions, digest_of, write_lock
 
 HOSTILE = 5
 CALLERS = 20
@@ -44,6 +46,7 @@ id = "{id}"
 merge = true
 [proofs]
 mode = "required"
+default_tool_scope = "mcp:tool"
 [[proofs.roots]]
 name = "Owner"
 public_key_file = "owner.key.pub"
@@ -58,34 +61,33 @@ url = "sqlite:///accredit.db"
 class Besieged:
     """The gateway's process, the servers, and calls."""
 
-    def __init__(self, folder: Path, command: tuple[str, ...] = COMMAND) -> None:
+    def __init__(self, folder: Path, command: tuple[str, ...] = COMMAND, *, pins: bool = False) -> None:
+        """With `pins` the servers' tools are pinned, and it is those that are called."""
         self.folder = folder
         self.trust = Trust()
-        self._chain = self.trust.chain("mcp:resource")
+        self.pins = pins
+        self._chain = self.trust.chain("mcp:resource", "mcp:tool")
         self._command = command
         self.latencies: list[float] = []
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.world.greedy", str(HOSTILE),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
-        )  # fmt: skip
-        try:
-            assert process.stdout is not None
-            urls = json.loads(await process.stdout.readline())
+        async with contextlib.AsyncExitStack() as stack:
+            # Two processes: what the hostile ones cost must not be taken from the honest one.
+            urls = await _served(stack, "siege", f"{HONEST}0") + await _served(stack, "greedy", str(HOSTILE))
             names = ["honest", *(f"greedy-{number}" for number in range(HOSTILE))]
             assert accredit("keys", "new", "gateway.key", "--kind", "gateway", folder=self.folder).returncode == 0
             write_key(self.folder / "owner.key", self.trust.owner)
             tables = "".join(f'[servers.{name}]\nurl = "{url}"\n' for name, url in zip(names, urls, strict=True))
             (self.folder / "accredit.toml").write_text(_CONFIGURATION.format(id=GATEWAY) + tables, "utf-8")
+            if self.pins:
+                tool = Definition("echo", digest_of(TOOL), TOOL)
+                lock = write_lock({name: Definitions({"echo": tool}) for name in names})
+                (self.folder / "accredit.lock").write_bytes(lock)
             config = ("--config", str(self.folder / "accredit.toml"))
             with Serving(*config, folder=self.folder, command=self._command, env=IMPORTS) as self.gateway:
                 self.port = self.gateway.port
                 yield
-        finally:
-            process.kill()
-            await process.wait()
 
     def peak_mib(self) -> dict[str, float]:
         """The highest that each process of the gateway has been at."""
@@ -95,17 +97,20 @@ class Besieged:
             found[str(pid)] = int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
         return found
 
-    def read(self, server: str, uri: str, era: Era = Era.MODERN) -> Posted:
-        """A call with a proof."""
-        params: dict[str, Any] = {"uri": uri}
-        proof = self.trust.proof(self._chain, "resources/read", params, Signed(gateway=f"{GATEWAY}/{server}"))
-        return post(era, "resources/read", {**params, "_meta": {"ratify_proof": proof}}, id=7)
+    def call(self, server: str, what: str, era: Era = Era.MODERN) -> Posted:
+        """A call with a proof: of a tool that is pinned, as by a client of its own, so that its list is asked for."""
+        method, params, scope, meta = "resources/read", {"uri": f"test://{what}"}, "mcp:resource", {}
+        if self.pins:
+            method, params, scope = "tools/call", {"name": "echo", "arguments": {}}, "mcp:tool"
+            meta = {"tests/caller": what}
+        proof = self.trust.proof(self._chain, method, params, Signed(gateway=f"{GATEWAY}/{server}", scope=scope))
+        return post(era, method, {**params, "_meta": {**meta, "ratify_proof": proof}}, id=7)
 
     async def honest(self, caller: int, calls: int = CALLS) -> None:
         """Calls one after the other at the honest server: each is answered."""
         async with RawClient(self.port) as client:
             for number in range(calls):
-                posted = self.read("honest", f"test://{caller}/{number}")
+                posted = self.call("honest", f"{caller}/{number}")
                 began = time.perf_counter()
                 await client.ask("POST", "/mcp/honest", posted.headers, posted.body)
                 answer = json.loads((await client.answer()).body)
@@ -136,7 +141,7 @@ class Besieged:
             case 0:
                 return f"/mcp/{server}", post(era, ("tools/list", "prompts/list")[number % 2], {}, id=7)
             case 1:
-                return f"/mcp/{server}", self.read(server, f"test://hostile/{caller}/{number}", era)
+                return f"/mcp/{server}", self.call(server, f"hostile/{caller}/{number}", era)
             case 2:
                 return "/mcp", post(Era.MODERN, ("tools/list", "prompts/list")[number % 2], {}, id=7)
             case 3:
@@ -144,6 +149,18 @@ class Besieged:
                 return f"/mcp/{server}", Posted(post(Era.LEGACY, "tools/call", {}, id=7).headers, body)
             case _:
                 return f"/mcp/{server}", post(era, "resources/list", {}, id=7)
+
+
+async def _served(stack: contextlib.AsyncExitStack, module: str, *words: str) -> list[str]:
+    """The URLs of servers in a process of their own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", f"tests.world.{module}", *words,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    stack.push_async_callback(process.wait)
+    stack.callback(process.kill)
+    assert process.stdout is not None
+    return json.loads(await process.stdout.readline())
 
 
 @contextlib.asynccontextmanager
@@ -159,8 +176,11 @@ async def under_siege(besieged: Besieged) -> AsyncGenerator[None]:
 
 
 @pytest.mark.holds("gateway/upstream/http/large_answers")
-def test_twenty_hostile_callers_and_five_hostile_servers_take_no_more_memory_than_is_promised(tmp_path: Path) -> None:
-    besieged = Besieged(tmp_path)
+@pytest.mark.parametrize("pins", [False, True])
+def test_twenty_hostile_callers_and_five_hostile_servers_take_no_more_memory_than_is_promised(
+    pins: bool, tmp_path: Path
+) -> None:
+    besieged = Besieged(tmp_path, pins=pins)
 
     async def main() -> dict[str, float]:
         async with besieged.running(), under_siege(besieged):

@@ -1,7 +1,7 @@
-"""Servers that answer with as much as an answer may be, made of a few bytes on the wire, and an honest one beside them.
+"""Servers that answer with as much as an answer may be, made of a few bytes on the wire.
 
-`python -m tests.world.greedy COUNT` serves so many of them on ports of their own, and the honest one, and prints a line
-of JSON with their URLs, the honest one's first. I/O: sockets on 127.0.0.1.
+`python -m tests.world.greedy COUNT` serves so many of them on ports of their own, and prints a line of JSON with their
+URLs. I/O: sockets on 127.0.0.1.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import brotli
 import uvloop
 from tests.world.calls import http
 from tests.world.raw_server import Connection, RawRequest, RawServer
-from tests.world.siege import honest
+from tests.world.siege import TOOL
 
 MIB = 1 << 20
 _BEGIN = b'{"jsonrpc":"2.0","id":@,"result":{'
@@ -50,7 +50,7 @@ def _event(answer: Greedy) -> Greedy:
 
 def _lists(name: bytes, key: bytes) -> list[Greedy]:
     long = b'{"%b":"a://b","description":"%b"}' % (key, b"x" * 400)
-    good = _listed(name, many(long, 13 * MIB))
+    good = _listed(name, (TOOL + b"," if name == b"tools" else b"") + many(long, 13 * MIB))
     return [
         _listed(name, many(b"1", 15 * MIB)),
         _listed(name, many(b'{"%b":"a"}' % key, 15 * MIB)),
@@ -92,6 +92,7 @@ def answers() -> dict[str, list[Greedy]]:
         "prompts/list": _lists(b"prompts", b"name") + others,
         "resources/list": _lists(b"resources", b"uri") + others,
         "resources/read": _results() + others,
+        "tools/call": _results() + others,
     }
 
 
@@ -124,8 +125,7 @@ async def main(count: int) -> None:
     """Serve until stdin ends."""
     of_method = answers()
     async with contextlib.AsyncExitStack() as stack:
-        servers = [RawServer(honest("honest")), *(RawServer(greedy(of_method)) for _ in range(count))]
-        urls = [(await stack.enter_async_context(each)).url for each in servers]
+        urls = [(await stack.enter_async_context(RawServer(greedy(of_method)))).url for _ in range(count)]
         print(json.dumps(urls), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

@@ -24,6 +24,8 @@ HONEST = "honest-"
 MEBIBYTE = 1 << 20
 _count = itertools.count()
 CHANGED = compact({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+TOOL = compact({"name": "echo", "inputSchema": {"type": "object"}})
+"""The one that honest servers list."""
 CROSSED = {"content": [{"type": "text", "text": "crossed"}]}
 
 
@@ -137,6 +139,8 @@ def honest(name: str) -> Callable[[Connection], Awaitable[None]]:
             message = json.loads(request.body)
             text = json.dumps({"server": name, **message.get("params", {}).get("arguments", {})})
             result = {"content": [{"type": "text", "text": text}]}
+            if message["method"] == "tools/list":
+                result = {"tools": [json.loads(TOOL)]}
             await connection.send(http(compact({"jsonrpc": "2.0", "id": message["id"], "result": result})))
 
     return serve
