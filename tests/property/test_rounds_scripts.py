@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp_types import CallToolRequestParams, ElicitResult, InputResponse
-from tests.unit.rounds.script import STARTED, Script, asks
+from tests.unit.rounds.script import STARTED, Announce, Dispatch, Pause, Script, SendLeg, asks, ended
 
 from accredit.errors import RequestTimeout, RoundsError, RoundsExceeded, RoundsTimeout, SealError
 from accredit.rounds import (
@@ -22,7 +22,8 @@ from accredit.rounds import (
     read_input_required,
     state_binding,
 )
-from accredit.rounds.steps import Announce, Dispatch, Pause, SendLeg
+
+__all__ = ["ended"]
 
 # Of round n everything is marked with n, so that a leg shows what it holds.
 _MARK = "<{}>"
@@ -69,6 +70,7 @@ def test_any_script_of_rounds_echoes_its_state_and_carries_nothing_on(
         assert {name: leg[name] for name in _FIRST} == _FIRST
     numbers = [leg.options.number for leg in script.legs]
     assert numbers == list(range(len(rounds) + 1))
+    script.close()
 
 
 def wire_of(params: CallToolRequestParams | dict[str, Any]) -> dict[str, Any]:
@@ -99,12 +101,12 @@ def play(script: Script, data: st.DataObject, timeout: float, ends: float) -> No
             assert before + script.step.seconds <= ends + 1e-6
             script.done(after=script.step.seconds)
             continue
-        assert 0 < script.allowed <= ends - before
+        assert 0 < script.allowed <= ends - before + 1e-6
         took = data.draw(_SECONDS)
         if took >= script.allowed:
             script.times_out()
         elif isinstance(script.step, SendLeg):
-            assert script.allowed <= timeout
+            assert script.allowed <= timeout + 1e-6
             script.done(data.draw(st.sampled_from([asks("a"), asks(state="s")])), after=took)
         elif isinstance(script.step, Dispatch):
             script.answers(after=took)

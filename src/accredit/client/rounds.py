@@ -1,42 +1,57 @@
-"""Running a call with its rounds: carries out the steps of `accredit.rounds.drive`, and reports outcomes and times.
+"""Running a call with its rounds, to its result. I/O: timers. What sends a request, asks a person or shows progress is
+passed in.
 
-I/O: timers. What sends a request, asks a person or shows progress is passed in. Each step has its time; whatever it
-began is cancelled and awaited when that is over, when a sibling fails, and when the caller cancels the call. All rules
-are the driver's; these are only about carrying them out:
+Source: 2026-07-28, basic/patterns/mrtr, "Client Requirements". A round, in this order:
 
-1. a leg, an announcement and all handlers of a round each run under a deadline of the event loop's clock;
-2. the handlers of a round run concurrently; the first that fails cancels the others, and one that has not begun yet
-   does not begin;
-3. a handler's result is checked while the others still run;
-4. whatever fails after its time is over has timed out, whatever it made of its cancellation.
+1. the result is read (`accredit.rounds.results`); one that the protocol does not allow, or does not know, ends the
+   call, in manual mode too;
+2. in manual mode the call ends with `InputRequired`;
+3. after `max_rounds` retries it ends with `RoundsExceeded`;
+4. once the whole call's time is used up it ends with `RoundsTimeout`, before anybody is asked for anything;
+5. every entry must have a handler here, or the call ends with `InputHandlerMissing` before any of them runs;
+6. the round is announced, and rule 4 is checked again;
+7. with requests: their handlers run concurrently, for the time that is left; the first that fails ends the call, and
+   cancels the others; one that has not begun yet does not begin;
+   without: a pause, which grows from round to round until a round with requests resets it;
+8. rule 4 is checked again; then the retry is sent, with the original params and only this round's answers and state,
+   for its own time or the time that is left, whichever is less.
 
-Not checked: that a sender can be cancelled. One that shields itself delays the end of its call; its result is judged by
-the time at which it came.
+9. A leg, an announcement and all handlers of a round each run under a deadline; whatever they began is cancelled and
+   awaited when that is over, and when the caller cancels the call.
+10. A handler's result is checked while the others still run.
+11. Whatever fails after its time is over has timed out, whatever it made of its cancellation.
+
+Not checked: the content of a state or an answer, whether the answers reach the server that asked, and that a sender can
+be cancelled. One that shields itself delays the end of its call; its result is judged by the time at which it came.
 """
 
+import copy
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import closing
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import anyio
 from mcp_types import InputRequiredResult, InputResponse
 
-from accredit.errors import InputRequired
-from accredit.rounds.driver import RoundsOptions, drive
-from accredit.rounds.results import Params
-from accredit.rounds.steps import (
-    Announce,
-    Dispatch,
-    Done,
-    Failed,
-    InputContext,
-    LegOptions,
-    Outcome,
-    Pause,
-    SendLeg,
-    Step,
-    TimedOut,
+from accredit.errors import (
+    InputHandlerFailed,
+    InputHandlerMissing,
+    InputRequired,
+    InvalidInputRequired,
+    RequestTimeout,
+    RoundsExceeded,
+    RoundsTimeout,
+)
+from accredit.limits import LEG_SECONDS, MAX_DIALOGS, STATE_ONLY_FIRST_SECONDS, STATE_ONLY_MAX_SECONDS
+from accredit.rounds.options import InputContext, LegOptions, RoundsOptions
+from accredit.rounds.results import (
+    Params,
+    check_result_type,
+    is_input_required_result,
+    read_input_required,
+    with_retry_params,
 )
 
 _Result = TypeVar("_Result")
@@ -69,26 +84,44 @@ async def run_rounds(
     """Send `params` until the result is complete, fulfilling the server's requests for input in between.
 
     `handlers` are by the embedded request's method. `timeout` is for each leg (None: a minute), `max_total_timeout` for
-    the whole call, both in seconds. Raises `RequestTimeout`, everything under `RoundsError`, and what `send_leg` and
-    `progress` raise.
+    the whole call with all its legs and handlers (None: unbounded), both in seconds. Raises `ValueError` for times that
+    are not positive, `RequestTimeout` for a leg, everything under `RoundsError` but `SealError`, and what `send_leg`
+    and `progress` raise.
     """
-    world = _World(send_leg, handlers, progress, clock)
-    machine = drive(
-        method,
-        params,
-        options,
-        handled=handlers.keys(),
-        timeout=timeout,
-        max_total_timeout=max_total_timeout,
-        now=clock(),
-    )
-    with closing(machine):
-        try:
-            step = next(machine)
-            while True:
-                step = machine.send(await world.do(step))
-        except StopIteration as stop:
-            return stop.value
+    leg_time = _positive(LEG_SECONDS if timeout is None else timeout)
+    budget = _Budget(_positive(math.inf if max_total_timeout is None else max_total_timeout), clock)
+    retry, legs, delay = params, 0, STATE_ONLY_FIRST_SECONDS  # the first leg may go on with rounds made by hand
+    while True:
+        left = budget.left()
+        allowed = min(leg_time, left)
+        # A copy: the sender adds proofs and tokens to it that are valid for this leg only.
+        sending = send_leg(copy.deepcopy(retry), LegOptions(legs, allowed))
+        result = await _within(allowed, sending, budget.error if allowed == left else partial(RequestTimeout, allowed))
+        legs += 1
+        check_result_type(result)
+        if not is_input_required_result(result):
+            return cast("_Result", result)
+        requested = read_input_required(method, result)
+        if not options.auto_fulfil:
+            raise InputRequired(requested)
+        if legs > options.max_rounds:
+            raise RoundsExceeded(requested)
+        left = budget.left()
+        entries = _entries(requested, handlers)
+        if progress is not None:
+            kinds = ", ".join(sorted({entry.method for entry in entries})) or "state only"
+            await _within(left, progress(legs, None, f"round {legs} of {method}: {kinds}"), budget.error)
+        left = budget.left()
+        answers = None
+        if entries:
+            delay = STATE_ONLY_FIRST_SECONDS
+            answers = await _within(left, _answers(entries, handlers), budget.error)
+        else:
+            await anyio.sleep(min(delay, left))
+            if delay >= left:
+                raise budget.error()
+            delay = min(2 * delay, STATE_ONLY_MAX_SECONDS)
+        retry = with_retry_params(params, input_responses=answers, request_state=requested.request_state)
 
 
 async def run_leg(
@@ -126,61 +159,73 @@ def _takes_params(handler: InputHandler) -> bool:
     return True
 
 
-class _World(Generic[Params, _Result]):
-    """Carries out the machine's steps."""
+class _Budget:
+    """The time of a whole call, in seconds from now on."""
 
-    def __init__(
-        self,
-        send_leg: _Sender[Params, _Result],
-        handlers: Mapping[str, InputHandler],
-        progress: _Progress | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._send_leg = send_leg
-        self._handlers = handlers
-        self._progress = progress
+    def __init__(self, total: float, clock: Callable[[], float]) -> None:
+        self._total = total
         self._clock = clock
+        self._started = clock()
 
-    async def do(self, step: Step[Params]) -> Outcome:
-        if isinstance(step, Pause):
-            await anyio.sleep(step.seconds)
-            return Done(self._clock())
-        with anyio.move_on_after(step.options.timeout if isinstance(step, SendLeg) else step.timeout) as deadline:
-            try:
-                return await self._carry_out(step)
-            except Exception:
-                if not deadline.cancel_called:
-                    raise
-        return TimedOut(self._clock())
+    def left(self) -> float:
+        """Return what is left. Raises `RoundsTimeout` if that is nothing (rule 4)."""
+        left = self._total - (self._clock() - self._started)
+        if left <= 0:
+            raise self.error()
+        return left
 
-    async def _carry_out(self, step: SendLeg[Params] | Announce | Dispatch) -> Outcome:
-        if isinstance(step, Dispatch):
-            return await self._dispatch(step.entries)
-        result = None
-        if isinstance(step, SendLeg):
-            result = await self._send_leg(step.params, step.options)
-        elif self._progress is not None:
-            await self._progress(step.number, None, step.message)
-        return Done(self._clock(), result)
+    def error(self) -> RoundsTimeout:
+        return RoundsTimeout(self._total, self._clock() - self._started)
 
-    async def _dispatch(self, entries: tuple[InputContext, ...]) -> Outcome:
-        answers: dict[str, InputResponse] = {}
-        failures: list[tuple[InputContext, BaseException | None]] = []
 
-        async def fulfil(entry: InputContext) -> None:
-            if failures:
-                return
-            try:
-                answers[entry.key] = await call_handler(self._handlers[entry.method], entry)
-            except Exception as error:  # a handler is the caller's code, and may raise anything
-                failures.append((entry, error))
-                group.cancel_scope.cancel()
+def _positive(seconds: float) -> float:
+    if not seconds > 0:
+        raise ValueError("a timeout is a number of seconds above zero")
+    return seconds
 
-        async with anyio.create_task_group() as group:
-            for entry in entries:
-                group.start_soon(fulfil, entry)
-        # A handler that cancelled itself has neither answered nor raised.
-        failures += [(entry, None) for entry in entries if entry.key not in answers]
+
+def _entries(requested: InputRequiredResult, handlers: Mapping[str, InputHandler]) -> tuple[InputContext, ...]:
+    requests = requested.input_requests or {}
+    if len(requests) > MAX_DIALOGS:
+        raise InvalidInputRequired(f"more than {MAX_DIALOGS} requests at once")
+    entries = tuple(InputContext(key, request.method, request.params) for key, request in requests.items())
+    for entry in entries:
+        if entry.method not in handlers:
+            raise InputHandlerMissing(entry.key, entry.method)
+    return entries
+
+
+async def _within(seconds: float, work: Awaitable[_Result], over: Callable[[], Exception]) -> _Result:
+    """Return what `work` returns; raise what it raises, or `over()` once its time is over."""
+    with anyio.move_on_after(seconds) as deadline:
+        try:
+            return await work
+        except Exception:
+            if not deadline.cancel_called:
+                raise
+    raise over()
+
+
+async def _answers(entries: tuple[InputContext, ...], handlers: Mapping[str, InputHandler]) -> dict[str, InputResponse]:
+    """Return each handler's answer by its entry's key. Raises `InputHandlerFailed`."""
+    answers: dict[str, InputResponse] = {}
+    failures: list[tuple[InputContext, BaseException | None]] = []
+
+    async def fulfil(entry: InputContext) -> None:
         if failures:
-            return Failed(self._clock(), *failures[0])
-        return Done(self._clock(), answers)
+            return
+        try:
+            answers[entry.key] = await call_handler(handlers[entry.method], entry)
+        except Exception as error:  # a handler is the caller's code, and may raise anything
+            failures.append((entry, error))
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for entry in entries:
+            group.start_soon(fulfil, entry)
+    # A handler that cancelled itself has neither answered nor raised.
+    failures += [(entry, None) for entry in entries if entry.key not in answers]
+    if failures:
+        entry, cause = failures[0]
+        raise InputHandlerFailed(entry.key, entry.method) from cause
+    return answers

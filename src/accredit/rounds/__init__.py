@@ -1,7 +1,8 @@
 """Multi-round-trip requests (2026-07-28, basic/patterns/mrtr): a server answers "I need input first". No I/O.
 
 For a server: `requests` asking for input, `forms` what a form can hold, `answers` reading what came back. For a client:
-`results` reading what is requested, and the retry's params · `driver` the loop, as a state machine that yields `steps`.
+`results` reading what is requested, and the retry's params · `options` what a call and its handlers are told. The loop
+itself is `accredit.client`'s.
 For a gateway: `sealing`, which protects the state of servers that do not protect it themselves.
 """
 
@@ -20,7 +21,7 @@ if typing.TYPE_CHECKING:
         input_response,
         partition_input_responses,
     )
-    from accredit.rounds.driver import RoundsOptions, drive
+    from accredit.rounds.options import InputContext, LegOptions, RoundsOptions
     from accredit.rounds.requests import create_message, elicit, elicit_url, input_required, list_roots
     from accredit.rounds.results import (
         is_input_required_result,
@@ -28,7 +29,6 @@ if typing.TYPE_CHECKING:
         with_input_required,
         with_retry_params,
     )
-    from accredit.rounds.steps import InputContext, LegOptions
 
 __all__ = [
     "Elicited",
@@ -42,7 +42,6 @@ __all__ = [
     "Sampled",
     "accepted_content",
     "create_message",
-    "drive",
     "elicit",
     "elicit_url",
     "input_required",
@@ -63,21 +62,20 @@ __getattr__ = _names_of(
     {
         "accepted_content": "answers",
         "create_message": "requests",
-        "drive": "driver",
         "elicit": "requests",
         "elicit_url": "requests",
         "Elicited": "answers",
         "input_required": "requests",
         "input_response": "answers",
-        "InputContext": "steps",
+        "InputContext": "options",
         "is_input_required_result": "results",
-        "LegOptions": "steps",
+        "LegOptions": "options",
         "list_roots": "requests",
         "Missing": "answers",
         "partition_input_responses": "answers",
         "read_input_required": "results",
         "Rooted": "answers",
-        "RoundsOptions": "driver",
+        "RoundsOptions": "options",
         "Sampled": "answers",
         "with_input_required": "results",
         "with_retry_params": "results",

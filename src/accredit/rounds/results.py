@@ -11,7 +11,7 @@ in this order, raising at the first fault:
 
 `with_input_required` makes a schema that reads in this way, for programs that send requests by themselves.
 
-Not checked: whether the client declared the capability (in `driver` there is a handler, or there is none), and whether
+Not checked: whether the client declared the capability (`accredit.client` has a handler, or has none), and whether
 a form's schema is one that can be shown.
 """
 

@@ -1,4 +1,4 @@
-"""The driver, rule by rule, with a made-up clock (docs/explanation/rounds.md)."""
+"""A client's loop, rule by rule, with a made-up clock (docs/explanation/rounds.md)."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolRequestParams, CallToolResult, ElicitResult, EmptyResult, InputRequiredResult
 from msgspec import structs
-from tests.unit.rounds.script import CALL, STARTED, YES, Script, asks
+from tests.unit.rounds.script import CALL, YES, Announce, Dispatch, Pause, Script, SendLeg, asks, ended
 from tests.world.running import run
 
 from accredit.errors import (
@@ -22,10 +22,11 @@ from accredit.errors import (
     UnsupportedResultType,
 )
 from accredit.limits import LEG_SECONDS
-from accredit.rounds import InputContext, LegOptions, RoundsOptions, drive, input_required
-from accredit.rounds.steps import Announce, Dispatch, Pause, SendLeg
+from accredit.rounds import InputContext, LegOptions, RoundsOptions, input_required
 
-pytestmark = [pytest.mark.holds("rounds/driver"), pytest.mark.holds("rounds/steps")]
+pytestmark = [pytest.mark.holds("client/rounds"), pytest.mark.holds("rounds/options")]
+
+__all__ = ["ended"]
 
 FINAL = CallToolResult(content=[])
 ANSWERED = {"a": YES.model_dump(mode="json", by_alias=True, exclude_none=True)}
@@ -46,7 +47,7 @@ def test_a_result_that_does_not_say_input_required_is_complete(result: dict[str,
     assert script.result is result
 
 
-@pytest.mark.holds("rounds/driver", 1)
+@pytest.mark.holds("client/rounds", 1)
 @pytest.mark.parametrize("options", [RoundsOptions(), RoundsOptions(auto_fulfil=False)], ids=["driven", "by_hand"])
 @pytest.mark.parametrize(
     ("result", "kind"),
@@ -68,11 +69,12 @@ def test_half_an_answer_is_not_taken_for_a_whole_one(options: RoundsOptions, res
     assert caught.value.result is result
 
 
-@pytest.mark.holds("rounds/driver", 6, 7, 8)
+@pytest.mark.holds("client/rounds", 6, 7, 8)
 def test_a_round_is_announced_its_handlers_run_and_the_retry_has_answers_and_state() -> None:
     script = Script()
     script.done(asks("a", state="s1"))
-    assert script.step == Announce(1, "round 1 of tools/call: elicitation/create", math.inf)
+    assert script.step == Announce(1, "round 1 of tools/call: elicitation/create")
+    assert script.allowed == math.inf
     script.done()
     assert isinstance(script.step, Dispatch)
     assert [entry.key for entry in script.entries] == ["a"]
@@ -89,7 +91,7 @@ def test_results_from_the_wire_are_driven_like_typed_ones() -> None:
     assert script.leg == {**CALL, "requestState": "s"}
 
 
-@pytest.mark.holds("rounds/driver", 8)
+@pytest.mark.holds("client/rounds", 8)
 def test_a_round_replaces_the_last_ones_answers_and_state__nothing_stale_is_sent() -> None:
     script = Script()
     script.done(asks("a", state="s1"))
@@ -146,7 +148,7 @@ def test_a_leg_has_a_number_and_a_time_and_no_place_for_resumption_tokens_or_rel
 # --- what ends a call -------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("rounds/driver", 3)
+@pytest.mark.holds("client/rounds", 3)
 @pytest.mark.parametrize("rounds", [0, 1, 10])
 def test_a_server_that_asks_for_ever_is_asked_no_more_than_max_rounds_times(rounds: int) -> None:
     script = Script(options=RoundsOptions(max_rounds=rounds))
@@ -164,7 +166,7 @@ def test_the_default_is_ten_rounds() -> None:
     assert RoundsOptions() == RoundsOptions(auto_fulfil=True, max_rounds=10)
 
 
-@pytest.mark.holds("rounds/driver", 5)
+@pytest.mark.holds("client/rounds", 5)
 @pytest.mark.parametrize("handled", [(), ("sampling/createMessage", "roots/list")])
 def test_a_kind_without_a_handler_ends_the_call_before_any_handler_runs(handled: tuple[str, ...]) -> None:
     script = Script(handled=handled)
@@ -181,7 +183,7 @@ def test_a_method_that_is_not_one_of_the_three_ends_the_call__nothing_is_guessed
     assert (caught.value.key, caught.value.method) == ("k", "elicitation/guess")
 
 
-@pytest.mark.holds("rounds/driver", 7)
+@pytest.mark.holds("client/rounds", 7)
 def test_a_handler_that_fails_ends_the_call_with_key_method_and_cause() -> None:
     script = Script()
     script.done(asks("a", "b"))
@@ -194,7 +196,7 @@ def test_a_handler_that_fails_ends_the_call_with_key_method_and_cause() -> None:
     assert "window" not in str(caught.value)
 
 
-@pytest.mark.holds("rounds/driver", 1)
+@pytest.mark.holds("client/rounds", 1)
 @pytest.mark.parametrize("auto_fulfil", [True, False])
 @pytest.mark.parametrize(
     ("method", "result"),
@@ -213,7 +215,7 @@ def test_an_invalid_input_required_fails_fast_in_manual_mode_too(
         script.done(result)
 
 
-@pytest.mark.holds("rounds/driver", 2)
+@pytest.mark.holds("client/rounds", 2)
 def test_without_auto_fulfil_a_call_fails_with_what_was_asked_and_no_retry_is_sent() -> None:
     script = Script(options=RoundsOptions(auto_fulfil=False))
     asked = asks("a", state="s")
@@ -226,7 +228,7 @@ def test_without_auto_fulfil_a_call_fails_with_what_was_asked_and_no_retry_is_se
 # --- time -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("rounds/driver", 4)
+@pytest.mark.holds("client/rounds", 4)
 def test_a_first_leg_that_overran_the_budget_shows_no_prompt() -> None:
     script = Script(total=5)
     with pytest.raises(RoundsTimeout) as caught:
@@ -248,7 +250,7 @@ def test_a_later_leg_that_overran_the_budget_shows_no_prompt_either() -> None:
         script.done(asks("b"), after=3)
 
 
-@pytest.mark.holds("rounds/driver", 6)
+@pytest.mark.holds("client/rounds", 6)
 def test_an_announcement_that_took_the_rest_of_the_budget_shows_no_prompt() -> None:
     script = Script(total=5)
     script.done(asks("a"), after=2)
@@ -264,7 +266,7 @@ def test_an_announcement_is_bounded_by_the_budget() -> None:
         script.times_out(early=0.001)
 
 
-@pytest.mark.holds("rounds/driver", 7)
+@pytest.mark.holds("client/rounds", 7)
 def test_a_prompt_that_is_still_open_when_the_budget_ends_is_cancelled() -> None:
     script = Script(total=5)
     script.done(asks("a"), after=2)
@@ -275,7 +277,7 @@ def test_a_prompt_that_is_still_open_when_the_budget_ends_is_cancelled() -> None
     assert caught.value.elapsed == 5
 
 
-@pytest.mark.holds("rounds/driver", 8)
+@pytest.mark.holds("client/rounds", 8)
 def test_answers_that_came_when_the_budget_was_over_are_not_sent() -> None:
     script = Script(total=5)
     script.done(asks("a"))
@@ -285,7 +287,7 @@ def test_answers_that_came_when_the_budget_was_over_are_not_sent() -> None:
     assert len(script.legs) == 1
 
 
-@pytest.mark.holds("rounds/driver", 8)
+@pytest.mark.holds("client/rounds", 8)
 def test_a_leg_has_the_rest_of_the_budget_where_that_is_less_than_its_own_time() -> None:
     script = Script(timeout=4, total=10)
     assert script.allowed == 4
@@ -343,7 +345,7 @@ def paused(script: Script) -> float:
     return seconds
 
 
-@pytest.mark.holds("rounds/driver", 7)
+@pytest.mark.holds("client/rounds", 7)
 def test_a_round_with_a_state_only_waits_longer_each_time_and_starts_anew_after_one_with_requests() -> None:
     script = Script(options=RoundsOptions(max_rounds=20))
     seen: list[float] = []
@@ -420,10 +422,8 @@ def test_what_is_no_answer_to_the_question_is_not_sent(returned: object) -> None
         InputContext("k", "elicitation/create", None).answer(returned)
 
 
-def test_the_machine_begins_with_the_first_leg_at_the_time_that_it_was_given() -> None:
-    machine = drive("tools/call", CALL, RoundsOptions(), handled=(), max_total_timeout=9, now=STARTED)
-    assert next(machine) == SendLeg(CALL, LegOptions(0, 9))
-    machine.close()
+def test_the_first_leg_has_the_whole_budget() -> None:
+    assert Script(total=9).step == SendLeg(CALL, LegOptions(0, 9))
 
 
 def test_an_answer_keeps_a_null_that_a_person_gave() -> None:

@@ -1,6 +1,6 @@
-"""The steps that the driver yields, and their outcomes. Plain values; no I/O."""
+"""What a call with rounds is told: by its caller, for each leg, and for each entry that a handler fulfils. No I/O."""
 
-from typing import Any, Generic, NoReturn
+from typing import Any, NoReturn
 
 from mcp_types import (
     CreateMessageRequestParams,
@@ -17,7 +17,7 @@ from msgspec import Struct
 from pydantic import TypeAdapter
 
 from accredit.errors import NoBackChannel
-from accredit.rounds.results import Params
+from accredit.limits import MAX_ROUNDS
 
 _InputParams = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams | RequestParams | None
 """The params of an embedded request: a form, a page to visit, a message to sample, or nothing (roots)."""
@@ -27,6 +27,29 @@ _ANSWERS: dict[str, TypeAdapter[Any]] = {
     "sampling/createMessage": TypeAdapter(CreateMessageResult | CreateMessageResultWithTools),
     "roots/list": TypeAdapter(ListRootsResult),
 }
+
+
+class RoundsOptions(Struct, frozen=True):
+    """How a client deals with `input_required`.
+
+    Without `auto_fulfil` a call that gets one fails, unless its caller asked to see it. `max_rounds` bounds the retries
+    of one call (0: none).
+    """
+
+    auto_fulfil: bool = True
+    max_rounds: int = MAX_ROUNDS
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a negative number of rounds."""
+        if self.max_rounds < 0:
+            raise ValueError("max_rounds is 0 or more")
+
+
+class LegOptions(Struct, frozen=True):
+    """Options of one leg: it is the `number`th (from 0), and has `timeout` seconds."""
+
+    number: int
+    timeout: float
 
 
 class InputContext(Struct, frozen=True):
@@ -55,63 +78,3 @@ class InputContext(Struct, frozen=True):
     async def send_notification(self, *_: object, **__: object) -> NoReturn:
         """Raise `NoBackChannel`."""
         raise NoBackChannel
-
-
-class LegOptions(Struct, frozen=True):
-    """Options of one leg: it is the `number`th (from 0), and has `timeout` seconds."""
-
-    number: int
-    timeout: float
-
-
-class SendLeg(Struct, Generic[Params], frozen=True):
-    """Send the request, with a new id, and cancel it after `options.timeout`. The sender may change the params."""
-
-    params: Params
-    options: LegOptions
-
-
-class Announce(Struct, frozen=True):
-    """Tell the caller about a round, within `timeout` seconds."""
-
-    number: int
-    message: str
-    timeout: float
-
-
-class Dispatch(Struct, frozen=True):
-    """Run a handler for each entry, concurrently; cancel all after `timeout` seconds, or when one fails."""
-
-    entries: tuple[InputContext, ...]
-    timeout: float
-
-
-class Pause(Struct, frozen=True):
-    """Wait for so many seconds."""
-
-    seconds: float
-
-
-class Done(Struct, frozen=True):
-    """The step was done at `now`. `value` is a leg's result, a dispatch's answers by key, or None."""
-
-    now: float
-    value: Any = None
-
-
-class TimedOut(Struct, frozen=True):
-    """The step's time ran out at `now`; what it had begun was cancelled."""
-
-    now: float
-
-
-class Failed(Struct, frozen=True):
-    """A handler raised `error`, or cancelled itself (None); the others were cancelled."""
-
-    now: float
-    entry: InputContext
-    error: BaseException | None
-
-
-Step = SendLeg[Params] | Announce | Dispatch | Pause
-Outcome = Done | TimedOut | Failed
