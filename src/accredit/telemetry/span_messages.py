@@ -1,7 +1,7 @@
 """Spans as OTLP messages. No I/O.
 
-The messages are those that the SDK and its encoder would make (a test compares the two), made in a third of the time:
-encoding is most of what a traced call costs. The messages of attributes with short values are cached, as most
+The messages are those that the SDK and its encoder would make (a test compares the two), made in less than half the
+time: encoding is most of what a traced call costs. The messages of attributes with short values are cached, as most
 have few values. The classes of messages come with `accredit[telemetry]`.
 """
 
