@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 # Programs that tests start are compiled once, whatever the machine's own settings are.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long check fmt dist bench chaos conformance interop fuzz pictures requirements clean
+.PHONY: demo test test-long check fmt dist bench chaos conformance interop fuzz mutants pictures requirements clean
 
 demo: $(RUN_READY)
 	$(BIN)/accredit demo $(ARGS)
@@ -70,6 +70,10 @@ interop: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# Which small changes to the cores their own tests notice (ARGS="tokens/verify": of that core alone).
+mutants: $(READY)
+	$(BIN)/python scripts/mutants.py $(ARGS)
 
 # The pictures of the desk's pages in the documentation.
 pictures: $(READY)

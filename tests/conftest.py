@@ -22,6 +22,7 @@ from tests.world.warm import warm_children
 settings.register_profile("accredit", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("everyday", settings.get_profile("accredit"), max_examples=50)
 settings.register_profile("long", settings.get_profile("accredit"), max_examples=500)
+settings.register_profile("drawn", settings.get_profile("everyday"), derandomize=True)
 settings.load_profile("everyday")
 be_patient()
 # A shell lets what it runs in the background ignore SIGINT, and children inherit that: commands are to be interrupted.
