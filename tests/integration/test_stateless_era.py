@@ -90,6 +90,36 @@ def test_nothing_that_goes_up_for_a_modern_client_names_one__whatever_its_messag
     run(main())
 
 
+def test_no_answer_to_a_modern_client_names_one__whatever_the_server_gives() -> None:
+    given = (("Mcp-Session-Id", "of-the-server"),)
+    version = ("MCP-Protocol-Version", REVISION[Era.MODERN])
+
+    async def answers(connection: Connection, request: RawRequest) -> None:
+        if request.method != "POST":
+            await connection.send(http(b"", None, status="405 Method Not Allowed", headers=given))
+        elif b"tools/list" in request.body:
+            await connection.send(http(b"data: %b\n\n" % response(), "text/event-stream", headers=given))
+        elif b"server/discover" in request.body:
+            await connection.send(http(b"no", "text/plain", status="404 Not Found", headers=given))
+        else:
+            await connection.send(http(response(), headers=given))
+
+    async def main() -> None:
+        async with World(answers) as world:
+            others = [post(Era.MODERN, each, {}) for each in ("tools/list", "server/discover")]
+            for posted in (post(Era.MODERN), *others, notification(Era.MODERN)):
+                answer = await world.ask(posted)
+                assert answer.status in (200, 202, 404), posted
+                assert answer.header("mcp-session-id") is None, posted
+            for method in ("GET", "DELETE"):
+                async with world.client() as client:
+                    await client.ask(method, "/mcp", [HOSTILE, version])
+                    assert (await client.answer()).header("mcp-session-id") is None
+            assert (await world.ask(post(Era.LEGACY))).header("mcp-session-id") == "of-the-server"
+
+    run(main())
+
+
 @pytest.mark.holds("gateway/admission/pinned_tools", 1)
 def test_nor_do_looks__which_go_where_the_call_goes(trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:

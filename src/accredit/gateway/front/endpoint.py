@@ -127,6 +127,7 @@ class Endpoint(Intake[Exchange]):
         message = await self._read(text, inbound, batches=inbound.revision == BATCH_REVISION)
         client.request_id = message.id if isinstance(message, Request) else None
         era = inbound.era = Era.MODERN if head.is_modern else era_of_body(message)  # 5
+        client.stateless = era is Era.MODERN
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, head.headers)
         if head.routing:

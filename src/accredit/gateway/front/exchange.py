@@ -53,6 +53,7 @@ class Exchange(ABC):
         "session_shown",
         "speaker",
         "started",
+        "stateless",
         "vouched",
     )
 
@@ -73,6 +74,8 @@ class Exchange(ABC):
         self.resumable = False
         self.calls = OpenCalls()
         self.hears: Callable[[Notification], Notification | None] | None = None
+        self.stateless = head.is_modern
+        """Whether it is of the era that has no sessions: then no answer of a server names one to the client."""
         self._refused: tuple[bytes, ...] = ()
         self._session = head.in_era.headers.get(SESSION_HEADER)  # as the client knows it
         self.vouched = False
@@ -166,7 +169,7 @@ class Exchange(ABC):
 
     def _shown(self, headers: RawHeaders) -> RawHeaders:
         """Return an answer's headers as the client gets them."""
-        shown = self.session_shown
+        shown = _no_session if self.stateless else self.session_shown
         if shown is not None:
             headers = [
                 (name, seen)
@@ -206,6 +209,9 @@ class Exchange(ABC):
 
 def _too_large(limit: int) -> RequestError:
     return RequestError(INVALID_REQUEST, f"Invalid Request: the body is larger than {limit} bytes", status=413)
+
+
+def _no_session(session: bytes, replica: str) -> None: ...
 
 
 def _with_refusals(
