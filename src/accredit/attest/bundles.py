@@ -1,15 +1,16 @@
 """Everything that a log holds of one call, in one JSON object, to hand to somebody else. No I/O.
 
-`envelopes` are the call's records, the decision first; `certificates` those of its proof's chain, leaf first;
-`checkpoint` is the same writer's first checkpoint that counts the decision. A bundle is valid if:
+`envelopes` are the call's records, the decision first; `certificates` those of its proof's chain, leaf first; `proof`
+is the proof without them; `checkpoint` is the same writer's first checkpoint that counts the decision. A bundle is
+valid if:
 
 1. each envelope verifies, and is a record of the same call, with the same subject;
 2. the first is the decision, and at most one outcome follows;
-3. the decision holds the SHA-256 of the certificates;
+3. the decision holds the SHA-256 of the certificates, and of the proof;
 4. the checkpoint verifies, and counts the decision.
 
-Whether the checkpoint's chain passes through the records can only be checked in the log itself. What the certificates
-grant is for `ratify` to say.
+Whether the checkpoint's chain passes through the records can only be checked in the log itself. What certificates and
+proof are worth is for `policy.evidence` to say. Earlier versions wrote no `proof`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,21 +28,26 @@ from accredit.limits import MAX_ATTESTATION_BYTES
 
 
 class CallBundle(Struct, frozen=True):
-    """A call's envelopes, its certificates (a JSON array) and its checkpoint, if there are any."""
+    """A call's envelopes, its certificates (a JSON array), its checkpoint and its proof (JSON), if there are any."""
 
     envelopes: tuple[Envelope, ...]
     certificates: bytes | None = None
     checkpoint: Envelope | None = None
+    proof: bytes | None = None
 
 
-class _Wire(Struct, frozen=True, forbid_unknown_fields=True):
+_NULL = b"null"
+_NO_PROOF = Raw()
+
+
+class _Wire(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     envelopes: tuple[Raw, ...]
     certificates: Raw
     checkpoint: Raw
+    proof: Raw = _NO_PROOF
 
 
 _decode = msgspec.json.Decoder(_Wire).decode
-_NULL = b"null"
 
 
 def encode_call_bundle(bundle: CallBundle) -> bytes:
@@ -49,7 +55,8 @@ def encode_call_bundle(bundle: CallBundle) -> bytes:
     envelopes = tuple(Raw(encode_envelope(envelope)) for envelope in bundle.envelopes)
     checkpoint = _NULL if bundle.checkpoint is None else encode_envelope(bundle.checkpoint)
     certificates = _NULL if bundle.certificates is None else bundle.certificates
-    return msgspec.json.encode(_Wire(envelopes, Raw(certificates), Raw(checkpoint)))
+    proof = _NO_PROOF if bundle.proof is None else Raw(bundle.proof)
+    return msgspec.json.encode(_Wire(envelopes, Raw(certificates), Raw(checkpoint), proof))
 
 
 def decode_call_bundle(text: bytes) -> CallBundle:
@@ -64,6 +71,7 @@ def decode_call_bundle(text: bytes) -> CallBundle:
         tuple(decode_envelope(bytes(envelope)) for envelope in wire.envelopes),
         _present(wire.certificates),
         None if (checkpoint := _present(wire.checkpoint)) is None else decode_envelope(checkpoint),
+        _present(wire.proof),
     )
 
 
@@ -73,9 +81,13 @@ def verify_call_bundle(bundle: CallBundle, keys: Iterable[LogKey | RecordKey]) -
     statements = [verify_envelope(envelope, keys) for envelope in bundle.envelopes]
     records = _records(statements)
     decision = records[0]
-    chain = decision.authority.chain_sha256 if decision.authority else None
-    if bundle.certificates is not None and sha256_hex(canonical(bundle.certificates)) != chain:
-        raise AttestationError("the certificates are not those of the decision")
+    authority = decision.authority
+    for text, sha256, what in (
+        (bundle.certificates, authority and authority.chain_sha256, "certificates are not those"),
+        (bundle.proof, authority and authority.proof_sha256, "proof is not that"),
+    ):
+        if text is not None and sha256_hex(canonical(text)) != sha256:
+            raise AttestationError(f"the {what} of the decision")
     if bundle.checkpoint is not None:
         checkpoint = verify_envelope(bundle.checkpoint, keys).predicate
         if not isinstance(checkpoint, Checkpoint) or not _counts(checkpoint, decision):
@@ -101,4 +113,4 @@ def _counts(checkpoint: Checkpoint, record: CallRecord) -> bool:
 
 def _present(value: Raw) -> bytes | None:
     data = bytes(value)
-    return None if data == _NULL else data
+    return None if data in (b"", _NULL) else data

@@ -20,19 +20,29 @@ revocation, the outcome, and which scopes a tool accepts: all of that is the gat
 """
 
 import hmac
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Meta, Raw
 
 from accredit.attest import CallRecord, RecordedAuthority, Statement, canonical, sha256_hex, timestamp
 from accredit.attest.proofs import KeptProof, SignedContext, decode_proof
 from accredit.attest.statements import milliseconds
 from accredit.base.caching import RecentlyUsed
+from accredit.base.text import excerpt, one_line
 from accredit.consent import CALL, CallTerms
 from accredit.errors import AttestationError, WireError
-from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT
+from accredit.limits import (
+    CHALLENGE_WINDOW_SECONDS,
+    MAX_RECORDED_CHAINS,
+    MAX_RECORDED_TARGET,
+    MAX_RECORDED_TEXT,
+    MAX_SAID_CHARS,
+)
+from accredit.policy.constraint_words import UNTIL_REVOKED
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.guarded_call import TASK_CHANGES, TASK_LIST, TASKS
 from accredit.ratify import (
@@ -56,7 +66,10 @@ from accredit.ratify.needs import run
 from accredit.ratify.verify import Terms, chain_verification
 
 _Chain = tuple[DelegationCert, ...]
+_read_links = msgspec.json.Decoder(Annotated[list[Raw], Meta(min_length=1)]).decode
 _SESSION_DIGITS = 32
+_PLAIN = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
+_VERBS = {"tools/call": "call", "resources/read": "read", "prompts/get": "get the prompt"}
 
 
 class Part(NamedTuple):
@@ -78,6 +91,29 @@ class Evidence(NamedTuple):
     allowed: Part
     signed: Part
     unanswered: tuple[str, ...] = ()
+
+
+def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> str:
+    """Return what the record of an allowed call proves, in one sentence for people. `names` are those of agents, by
+    their ids. What somebody else chose steers no terminal and looks like no words of ours."""
+    allowed, signed, _ = evidence
+    agent = one_line(names.get(signed.who, f"agent {signed.who}")) if signed.who else "whoever called"
+    gateway, target = _shown(record.gateway), _shown(record.call.target or "")
+    act = f"{_VERBS.get(record.call.method, record.call.method)} {target} at {gateway}"
+    until = "until it is taken back" if allowed.when == _time(UNTIL_REVOKED) else f"until {allowed.when[:10]}"
+    if allowed.verified:
+        first = f"{one_line(allowed.who)} allowed {agent} to {act} {until}"
+    elif allowed.verified is None and allowed.when:
+        first = f"{one_line(allowed.who)} ({allowed.why}) allowed {agent} to {act} {until}"
+    else:
+        first = f"nobody is shown to have allowed {agent} to {act} ({one_line(allowed.why)})"
+    if signed.verified:
+        second = f"{agent} signed this call at {signed.when}"
+    elif signed.verified is None:
+        second = f"that {agent} signed this call is {gateway}'s word ({signed.why})"
+    else:
+        second = f"{agent} is not shown to have signed this call ({one_line(signed.why)})"
+    return f"{first}; {second}; {gateway} recorded it."
 
 
 class _Contradiction(Exception):
@@ -109,18 +145,20 @@ class Auditor:
             return Evidence(untold, untold)
         return _Case(decision, record, record.authority).judge(self, certificates, proof)
 
-    def chain_in(self, text: bytes, sha256: str) -> _Chain:
-        """Return the certificates of a text, if that has this SHA-256."""
+    def chain_in(self, text: bytes, authority: RecordedAuthority) -> _Chain:
+        """Return the certificates of a text, if it is the one that a record names. What version 2 kept may have been
+        somebody's own: only who names roots holds it against it that it can't be read."""
         known = self._chains.get(text)
         if known is None:
             try:
-                links = msgspec.json.decode(text, type=list[Raw])
+                links = _read_links(text)
                 chain = tuple(DelegationCert.decode(bytes(link)) for link in links)
                 known = chain, sha256_hex(canonical(text))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, WireError, AttestationError):
-                raise _Contradiction("its certificates can't be read") from None
+                is_old = authority.proof is None and not self._only_these
+                raise (_Untold if is_old else _Contradiction)("its certificates can't be read") from None
             self._chains.put(text, known)
-        if known[1] != sha256:
+        if known[1] != authority.chain_sha256:
             raise _Contradiction("its certificates are not those that the record names")
         return known[0]
 
@@ -161,8 +199,8 @@ class _Case:
         root, until = self._authority.principal_id, ""
         if self._chain:
             root, end = auditor.name(self._chain[-1].issuer_pub_key), min(cert.expires_at for cert in self._chain)
-            until = timestamp(end * 1000)
-        at = timestamp(read[0].challenge_at * 1000) if read else ""
+            until = _time(end)
+        at = _time(read[0].challenge_at) if read else ""
         return Evidence(
             Part(root, until, allowed, why_not),
             Part(self._authority.agent_id, at, signed, why_unsigned),
@@ -174,7 +212,7 @@ class _Case:
         authority = self._authority
         if certificates is None:
             raise _Untold("its certificates are not there")
-        self._chain = chain = auditor.chain_in(certificates, authority.chain_sha256)
+        self._chain = chain = auditor.chain_in(certificates, authority)
         result = auditor.verified(chain, self._at)
         if not result.valid:
             raise _Contradiction(f"its chain does not verify: {result.error_reason}")
@@ -344,3 +382,13 @@ def _verdict(check: Callable[[], None]) -> tuple[bool | None, str]:
     except _Untold as untold:
         return None, str(untold)
     return True, ""
+
+
+def _time(at: int) -> str:
+    """Return unix seconds in RFC 3339."""
+    return timestamp(at * 1000).replace(".000Z", "Z")
+
+
+def _shown(text: str) -> str:
+    """Return a name that somebody chose as it is, if it can be nothing else, or as a string of JSON in ASCII."""
+    return text if _PLAIN.fullmatch(text) else json.dumps(excerpt(text, MAX_SAID_CHARS))

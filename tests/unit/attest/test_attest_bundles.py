@@ -37,6 +37,7 @@ def test_a_bundle_survives_its_text_and_verifies(made: CallBundle) -> None:
         bundle(envelopes=bundle().envelopes * 2),
         bundle(certificates=b"[]"),
         bundle(certificates=b"["),
+        bundle(proof=b"{}"),
         bundle(checkpoint=bundle().checkpoint),
         bundle(checkpoint=bundle().envelopes[0]),
         bundle(envelopes=(bundle().checkpoint,)),

@@ -72,6 +72,7 @@ TABLE = {
     "log show --known": READS,
     "log verify --config": READS,
     "log verify --key": READS,
+    "log verify --root": READS,
     "log verify --since": READS,
     "log verify FILE": READS,
     "pin --config": FILE,

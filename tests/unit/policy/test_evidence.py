@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
-from tests.unit.ratify.world import AGENT, HOLDERS, HOUR, NOW, STRANGER, certificate, chain, constraint
+from tests.unit.ratify.world import AGENT, HOLDERS, HOUR, HUMAN, NOW, STRANGER, certificate, chain, constraint
 from tests.world.records import DENY, GATEWAY
 from tests.world.signed_calls import PARAMS, SESSION, SignedCall, judged, lied, read_back, said, signed_call
 
 from accredit.attest import CallRecord, Statement, sha256_hex, timestamp
 from accredit.consent import CallTerms
-from accredit.policy.evidence import Auditor, Evidence, Part
+from accredit.policy.evidence import Auditor, Evidence, Part, sentence
 
 pytestmark = pytest.mark.holds("attest/proofs")
 
@@ -58,9 +58,8 @@ CHANGED_PROOFS = dict(changes(PROOF))
 
 
 def test_an_honest_call_is_proved() -> None:
-    ends = timestamp((NOW + HOUR) * 1000)
-    agent = Part(HOLDERS[2].id, timestamp(NOW * 1000), True)
-    assert judged(GOOD) == Evidence(Part("Owner", ends, True), agent)
+    agent = Part(HOLDERS[2].id, "2027-01-15T08:00:00Z", True)
+    assert judged(GOOD) == Evidence(Part("Owner", "2027-01-15T09:00:00Z", True), agent)
 
 
 @pytest.mark.holds("policy/evidence", 1)
@@ -188,7 +187,38 @@ def old(call: SignedCall, **members: Any) -> SignedCall:
 def test_a_record_of_version_2_shows_who_allowed_it__and_not_who_signed() -> None:
     assert verdicts(old(GOOD)) == (True, None)
     assert verdicts(old(GOOD, scope="files:write")) == (None, None), "the tool may have accepted another one"
-    assert verdicts(old(lied(GOOD, certificates=next(iter(CHANGED_CERTIFICATES.values()))))) == (False, None)
+    assert verdicts(old(lied(GOOD, certificates=CHANGED_CERTIFICATES["(0, 'scope', 0) other"]))) == (False, None)
+    assert verdicts(old(lied(GOOD, certificates=[{"cert_id": "cc"}]))) == (None, None)
+    assert verdicts(old(lied(GOOD, certificates=[{"cert_id": "cc"}])), only_these=True) == (False, None)
+
+
+class TestTheSentence:
+    def told(self, call: SignedCall, names: dict[str, str] | None = None, **options: Any) -> str:
+        record = call.decision.predicate
+        assert isinstance(record, CallRecord)
+        return sentence(record, judged(call, **options), {HOLDERS[2].id: "Agent"} if names is None else names)
+
+    def test_says_who_allowed_what__who_signed_it__and_who_recorded_it(self) -> None:
+        assert self.told(GOOD) == (
+            "Owner allowed Agent to call read_file at mail-gateway until 2027-01-15;"
+            " Agent signed this call at 2027-01-15T08:00:00Z; mail-gateway recorded it."
+        )
+
+    def test_says_no_more_than_is_proved(self) -> None:
+        person, agent = HUMAN.id, f"agent {HOLDERS[2].id}"
+        compared = self.told(GOOD, roots={})
+        assert compared.startswith(f"{person} (compared with no key of yours) allowed Agent to call read_file")
+        assert "Owner" not in compared
+        assert f"that {agent} signed this call is mail-gateway's word" in self.told(old(GOOD), names={})
+        forged = self.told(said(GOOD, subject="ab" * 32, principal_name="Ada"))
+        assert "Agent is not shown to have signed this call (its proof is for another call" in forged
+        refused = self.told(GOOD, roots={}, only_these=True)
+        assert refused.startswith("nobody is shown to have allowed Agent to call read_file at mail-gateway (the chain")
+
+    def test_holds_what_others_chose_as_a_string(self) -> None:
+        text = self.told(said(GOOD, target='x" until 2099; Eve\x1b[2J\u202e'))
+        assert '"x\\" until 2099; Eve?[2J?"' in text
+        assert text.isprintable()
 
 
 def test_only_allowed_calls_are_judged() -> None:
@@ -198,7 +228,10 @@ def test_only_allowed_calls_are_judged() -> None:
     with pytest.raises(ValueError, match="allowed"):
         Auditor({}).judge(refused, None, None)
     nobody = Statement(replace(record, authority=None), GOOD.decision.sha256, 3)
-    assert [part.verified for part in Auditor({}).judge(nobody, None, None)[:2]] == [None, None]
+    found = Auditor({}).judge(nobody, None, None)
+    assert [part.verified for part in found[:2]] == [None, None]
+    assert isinstance(nobody.predicate, CallRecord)
+    assert "nobody is shown to have allowed whoever called" in sentence(nobody.predicate, found, {})
 
 
 def constrained(*members: Any) -> SignedCall:

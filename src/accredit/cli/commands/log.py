@@ -153,9 +153,21 @@ def verify(
             help="What `log checkpoint` wrote, or a gateway's own log; repeatable.",
         ),
     ] = None,
+    root: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--root",
+            metavar="PUB",
+            callback=reads,
+            help="With a call's FILE: the public key of who may have allowed it; repeatable.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
+
+    Of one allowed call (`log export --call ID --bundle`) it says who allowed it, by what was kept of its certificates:
+    with --root by a key of yours, not by the gateway's word.
 
     That records are missing at the end can only be seen with a checkpoint that was kept elsewhere. Without --key the
     configuration's own keys are trusted: attest.key_file's, or that of gateway.key beside the configuration, and
@@ -166,11 +178,16 @@ def verify(
     accredit log verify --key gateway.key.pub --since yesterday.checkpoint
 
     accredit log verify export.jsonl --key gateway.key.pub
+
+    accredit log verify call.json --key gateway.key.pub --root owner.key.pub
     """
-    from accredit.cli.actions.log_verify import verify_file, verify_store
+    from accredit.cli.actions.log_verify import ONE_CALL, verify_file, verify_store
+    from accredit.errors import ConfigurationError
 
     if file is not None:
-        return verify_file(file, key or (), since or (), config=config, as_json=as_json)
+        return verify_file(file, key or (), since or (), root or (), config=config, as_json=as_json)
+    if root:
+        raise ConfigurationError("--root is for one call", ONE_CALL)
     return verify_store(store, key or (), since or (), config=config, as_json=as_json)
 
 

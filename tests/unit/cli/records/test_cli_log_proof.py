@@ -1,0 +1,109 @@
+"""`accredit log verify CALL.json --root`: who allowed one call and who signed it, by keys of the auditor's own."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.unit.cli.records.conftest import KEY, Folder
+from tests.unit.policy.test_evidence import old
+from tests.unit.ratify.world import AGENT, HOLDERS, HUMAN, STRANGER, certificate, constraint
+from tests.world.in_process import Run
+from tests.world.signed_calls import SignedCall, lied, said, signed_call
+
+from accredit.attest import CallBundle, encode_call_bundle, encode_statement
+from accredit.keys import PrivateKeyFile, log_signer, read_key
+from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
+
+GOOD = signed_call()
+ROOT = ("--root", "owner.key.pub")
+
+
+@pytest.fixture(autouse=True)
+def roots(folder: Folder) -> None:
+    """The public keys of the person who allowed the call, and of somebody else."""
+    for name, key in (("owner", HUMAN), ("stranger", STRANGER)):
+        about = KeyFile(KEY_FILE_VERSION, "human", name.title(), key.id, 1, key.public_key)
+        (folder.path / f"{name}.key.pub").write_bytes(about.text())
+
+
+def written(folder: Folder, call: SignedCall) -> str:
+    """The bundle of a call, signed by the gateway."""
+    key = read_key(folder.path / "gateway.key")
+    assert isinstance(key, PrivateKeyFile)
+    signer = log_signer(key)
+    envelope = signer.record(encode_statement(call.decision))
+    bundle = CallBundle((envelope,), call.certificates, proof=call.proof)
+    (folder.path / "call.json").write_bytes(encode_call_bundle(bundle))
+    return "call.json"
+
+
+def verified(run: Run, folder: Folder, call: SignedCall, *options: str) -> tuple[int, Any]:
+    done = run("log", "verify", written(folder, call), *KEY, "--json", *options)
+    found = json.loads(done.out)
+    assert found["valid"] is (done.code == 0)
+    return done.code, [found[part]["verified"] for part in ("allowed", "signed", "recorded")]
+
+
+def test_an_auditor_sees_who_allowed_and_who_signed_a_call(run: Run, folder: Folder) -> None:
+    assert verified(run, folder, GOOD, *ROOT) == (0, [True, True, True])
+    done = run("log", "verify", "call.json", *KEY, *ROOT)
+    assert done.code == 0
+    assert (
+        f"Owner allowed agent {HOLDERS[2].id} to call read_file at mail-gateway until 2027-01-15; agent"
+        f" {HOLDERS[2].id} signed this call at 2027-01-15T08:00:00Z; mail-gateway recorded it."
+    ) in done.words
+    assert "ok: the records of this call verify" in done.words
+
+
+def test_without_a_key_of_ones_own_nobody_is_called_by_a_name(run: Run, folder: Folder) -> None:
+    call = said(GOOD, principal_name="Mallory")
+    assert verified(run, folder, call) == (0, [None, True, True])
+    done = run("log", "verify", "call.json", *KEY)
+    assert f"{HUMAN.id} (compared with no key of yours) allowed" in done.words
+    assert verified(run, folder, call, "--root", "stranger.key.pub") == (1, [False, True, True])
+    assert verified(run, folder, call, "--root", "stranger.key.pub", *ROOT) == (0, [True, True, True])
+
+
+def test_a_gateway_that_lies_is_named(run: Run, folder: Folder) -> None:
+    certificates = json.loads(GOOD.certificates or b"")
+    certificates[0]["scope"] = ["files:write"]
+    for call, part in (
+        (lied(GOOD, certificates=certificates), "allowed"),
+        (said(GOOD, subject="ab" * 32), "signed"),
+        (said(GOOD, granted_scope="files:write"), "allowed"),
+    ):
+        done = run("log", "verify", written(folder, call), *KEY, *ROOT)
+        assert (done.code, f"BAD: {part}: " in done.words) == (1, True)
+        assert "ok:" not in done.words
+
+
+def test_that_an_agent_signed_a_call_without_its_proof_is_the_gateways_word(run: Run, folder: Folder) -> None:
+    kept_nothing = said(GOOD._replace(proof=None), proof="digest")
+    for call in (kept_nothing, old(GOOD._replace(proof=None))):
+        assert verified(run, folder, call, *ROOT) == (0, [True, None, True])
+        assert "signed this call is mail-gateway's word" in run("log", "verify", "call.json", *KEY, *ROOT).words
+
+
+def test_another_calls_proof_in_the_bundle_is_bad(run: Run, folder: Folder) -> None:
+    for call in (GOOD._replace(proof=signed_call(resource_id="other").proof), GOOD._replace(certificates=b"[]")):
+        done = run("log", "verify", written(folder, call), *KEY, *ROOT)
+        assert (done.code, "of the decision" in done.words) == (1, True)
+
+
+def test_what_is_not_answered_is_listed(run: Run, folder: Folder) -> None:
+    limited = certificate(constraints=(constraint(type="max_rate", count=1, window_s=60),))
+    done = run("log", "verify", written(folder, signed_call((limited,), AGENT)), *KEY, *ROOT)
+    assert (done.code, "not answered by the record: certificate 0: max_rate" in done.words) == (0, True)
+
+
+def test_a_log_is_no_call(run: Run, folder: Folder) -> None:
+    run("log", "export", "--store", "sqlite:///accredit.db", "--out", "calls.jsonl")
+    for arguments in (("calls.jsonl", *KEY), ("--store", "sqlite:///accredit.db", *KEY)):
+        done = run("log", "verify", *arguments, *ROOT)
+        assert (done.code, done.out) == (2, "")
+
+
+def test_of_a_refused_call_nothing_is_proved(run: Run, folder: Folder) -> None:
+    run("log", "export", "--store", "sqlite:///accredit.db", "--call", folder.denied.call.id, "--bundle", "--out", "no")
+    found = json.loads(run("log", "verify", "no", *KEY, *ROOT, "--json").out)
+    assert (found["valid"], found["allowed"], found["signed"], found["recorded"]) == (True, None, None, None)
