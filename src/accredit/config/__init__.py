@@ -3,7 +3,7 @@
 `load` finds and validates; `build_settings` checks the result against this machine (`build_all_settings` where there
 may be several servers), and `build_upstream`, `build_catalog`, `build_pins`, `build_proofs`, `build_records`,
 `build_rounds`, `build_tokens`, `build_key_sources` and `build_watching` do so for parts of it; `read_lock_file` reads
-what is pinned, and
+what is pinned, `roots_of` the keys of those whose delegations count, and
 `store_of` parses the store's URL; `tls_context` loads the certificate; `try_record_signer` has the signer of records
 sign once; `changes` and `check_fixed` compare two readings; `shown` prints the configuration, and `policy_digest` is
 what records name it by. Every failure is an `accredit.errors.ConfigurationError`: one line for what is wrong, one for
@@ -25,7 +25,7 @@ from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, check_no_loop, tls_context
 from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
 from accredit.config.pins import build_pins, lock_file, read_lock_file, read_pinned
-from accredit.config.proofs import build_catalog, build_proofs, read_public_key
+from accredit.config.proofs import build_catalog, build_proofs, read_public_key, roots_of
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Config
 from accredit.config.show import Shown, shown
@@ -69,6 +69,7 @@ __all__ = [
     "read_lock_file",
     "read_pinned",
     "read_public_key",
+    "roots_of",
     "shown",
     "store_of",
     "tls_context",

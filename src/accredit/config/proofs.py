@@ -46,7 +46,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
         return None
     if judged:
         zone_names()
-    roots = _roots(loaded, needed=required) if judged else {}
+    roots = roots_of(loaded, needed=required) if judged else {}
     if judged and workers > 1 and isinstance(store_of(loaded), InMemory):
         raise ConfigurationError(
             f"store.url is memory:, and {workers} workers with one each would accept a proof {workers} times",
@@ -95,8 +95,8 @@ def _entry(table: Resource) -> Entry:
     return Entry(scope=table.scope, accepts=tuple(table.accepts), marked_sensitive=table.sensitive, facts=facts)
 
 
-def _roots(loaded: Loaded, *, needed: bool) -> dict[HybridPublicKey, str]:
-    """Return the roots' names by key."""
+def roots_of(loaded: Loaded, *, needed: bool = False) -> dict[HybridPublicKey, str]:
+    """Return the roots' names by key. Raises `ConfigurationError`."""
     roots, folder = loaded.config.proofs.roots, folder_of(loaded, ("proofs", "roots"))
     if needed and not roots:
         raise ConfigurationError(

@@ -3,7 +3,7 @@ the clock."""
 
 import os
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -16,10 +16,11 @@ from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, 
 from accredit.base.clock import unix_ms
 from accredit.base.files import open_file
 from accredit.base.standard import standing_for
-from accredit.config import Loaded, load, own_key_file, store_of, trusted_log_keys
+from accredit.config import Loaded, load, own_key_file, roots_of, store_of, trusted_log_keys
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import load_public_key, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
+from accredit.ratify import HybridPublicKey
 from accredit.ratify.strict_json import parse
 from accredit.stores import InMemory, LogStore, parse_store_url
 from accredit.stores.postgres.session import SchemaUnknown
@@ -102,6 +103,17 @@ def keys_to_show_with(paths: Sequence[Path], store: str | None, config: Path | N
         return own_keys(load(config, os.environ, {}))
     except ConfigurationError:  # who has no key can still read
         return []
+
+
+def people_to_show_with(store: str | None, config: Path | None) -> Mapping[HybridPublicKey, str]:
+    """Return the keys of the people whose delegations count by a configuration, with their names, as far as they are
+    here; none where the log is not that of a configuration."""
+    if store is not None:
+        return {}
+    try:
+        return roots_of(load(config, os.environ, {}))
+    except ConfigurationError:
+        return {}
 
 
 def _public_key(path: Path) -> LogKey | RecordKey:

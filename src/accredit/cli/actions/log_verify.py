@@ -1,40 +1,36 @@
 """What `accredit log verify` runs: a store's log, the lines of an export, or a call's bundle."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 from accredit.attest import (
-    CallBundle,
-    CallRecord,
     Envelope,
     Head,
     LogKey,
     LogReport,
     RecordKey,
     decode_call_bundle,
-    decode_statement,
     verify_call_bundle,
     verify_log,
 )
 from accredit.cli.actions.log_place import checkpoints, lines, log_store, public_keys, understood
-from accredit.cli.actions.log_show import print_record
-from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
-from accredit.cli.actions.wording import escaped, several
+from accredit.cli.actions.log_show import evidence_members, evidence_of, faults_of, print_evidence, print_record
+from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
+from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.keys import load_public_key
 from accredit.limits import MAX_ATTESTATION_BYTES
-from accredit.policy.evidence import Auditor, Evidence, Part, sentence
+from accredit.policy.evidence import Auditor
 from accredit.stores import open_log
 from accredit.stores.audit_log.marks import MarksInFile
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
 
 _T = TypeVar("_T")
-_PARTS = ("allowed", "signed", "recorded")
 _NEGATIVE = 1
 _BUNDLE = b'{"envelopes"'
 ONE_CALL = "name the bundle of one call: `accredit log export --call ID --bundle` writes it"
@@ -105,50 +101,21 @@ def _verify_bundle(data: bytes, keys: Sequence[LogKey | RecordKey], auditor: Aud
         else:
             say(f"BAD: {error}", BAD)
         return _NEGATIVE
-    evidence = _evidence(bundle, records[0], auditor)
-    parts = {} if evidence is None else _parts(evidence, records[0])
-    bad = [f"{name}: {part.why}" for name, part in parts.items() if part.verified is False]
+    evidence = evidence_of(records[0], bundle.envelopes[0], bundle.certificates, bundle.proof, auditor)
+    bad = faults_of(evidence)
     if as_json:
         facts: dict[str, object] = {"valid": not bad, "call": records[0].call.id, "records": len(records)}
-        facts |= {name: parts[name]._asdict() if parts else None for name in _PARTS}
-        facts["unanswered"] = () if evidence is None else evidence.unanswered
-        print_json(facts | ({"reason": bad[0]} if bad else {}))
+        facts |= {**evidence_members(records[0], evidence), **({"reason": bad[0]} if bad else {})}
+        print_json(facts)
         return _NEGATIVE if bad else 0
     for record in records:
         print_record(record, Words("good", GOOD), {})
     if evidence is not None:
-        _print_evidence(records[0], evidence, parts)
+        print_evidence(records[0], evidence, {})
     say(f"BAD: {bad[0]}" if bad else "ok: the records of this call verify", BAD if bad else GOOD)
     if bundle.checkpoint is None:
         say("note: there is no checkpoint that counts it")
     return _NEGATIVE if bad else 0
-
-
-def _evidence(bundle: CallBundle, record: CallRecord, auditor: Auditor) -> Evidence | None:
-    """Return what the record of an allowed call proves; None for another one."""
-    if record.decision is None or record.decision.verdict != "allow":
-        return None
-    return auditor.judge(decode_statement(bundle.envelopes[0].payload), bundle.certificates, bundle.proof)
-
-
-def _parts(evidence: Evidence, record: CallRecord) -> dict[str, Part]:
-    recorded = Part(record.gateway, record.times.recorded, True)
-    return dict(zip(_PARTS, (evidence.allowed, evidence.signed, recorded), strict=True))
-
-
-def _print_evidence(record: CallRecord, evidence: Evidence, parts: Mapping[str, Part]) -> None:
-    say(sentence(record, evidence, {}))
-    print_facts([(name, _words(part)) for name, part in parts.items()])
-    if evidence.unanswered:
-        say(f"not answered by the record: {', '.join(map(escaped, evidence.unanswered))}", QUIET)
-    say("whether it was taken back before, and what came of it, is the gateway's word", QUIET)
-    say("")
-
-
-def _words(part: Part) -> Words:
-    if part.verified is None:
-        return Words(f"can't be told: {part.why}", QUIET)
-    return Words("verified", GOOD) if part.verified else Words(f"BAD: {escaped(part.why)}", BAD)
 
 
 def _tell(report: LogReport, kept: Sequence[Envelope | Head], *, as_json: bool) -> int:

@@ -118,6 +118,7 @@ def show(
 ) -> int:
     """Shows all that is recorded of a call, and whether its signatures are good (exit code 1 if one is not).
 
+    Of an allowed call it says who allowed it, by the certificates that were kept and the configuration's own roots.
     They are verified with the keys that are named, or the configuration's own; with --store and no --key they are not.
 
     Example:
@@ -125,12 +126,12 @@ def show(
     accredit log show 0123456789ab --key gateway.key.pub
     """
     from accredit.cli.actions.log_names import known_names
-    from accredit.cli.actions.log_place import keys_to_show_with, log_store
+    from accredit.cli.actions.log_place import keys_to_show_with, log_store, people_to_show_with
     from accredit.cli.actions.log_show import show_call
 
     names = known_names(known or (), store, config)
-    keys = keys_to_show_with(key or (), store, config)
-    return show_call(log_store(store, config), call_id, keys, names, as_json=as_json)
+    keys, people = keys_to_show_with(key or (), store, config), people_to_show_with(store, config)
+    return show_call(log_store(store, config), call_id, keys, people, names, as_json=as_json)
 
 
 @log_app.command()

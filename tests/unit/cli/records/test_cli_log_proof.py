@@ -1,18 +1,24 @@
-"""`accredit log verify CALL.json --root`: who allowed one call and who signed it, by keys of the auditor's own."""
+"""`accredit log verify CALL.json --root` and `log show`: who allowed one call, and who signed it, by keys of one's
+own."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.cli.records.conftest import KEY, Folder
 from tests.unit.policy.test_evidence import old
-from tests.unit.ratify.world import AGENT, HOLDERS, HUMAN, STRANGER, certificate, constraint
-from tests.world.in_process import Run
+from tests.unit.ratify.world import AGENT, HOLDERS, HUMAN, STRANGER, certificate, chain, constraint
+from tests.world.in_process import Done, Run
+from tests.world.recorded import thread
+from tests.world.records import NOW_MS, OK, POLICY, decided
 from tests.world.signed_calls import SignedCall, lied, said, signed_call
 
-from accredit.attest import CallBundle, encode_call_bundle, encode_statement
+from accredit.attest import CallBundle, encode_call_bundle, encode_statement, recorded_chain
 from accredit.keys import PrivateKeyFile, log_signer, read_key
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
+from accredit.stores.audit_log.queue import QueuedRecords
 
 GOOD = signed_call()
 ROOT = ("--root", "owner.key.pub")
@@ -107,3 +113,62 @@ def test_of_a_refused_call_nothing_is_proved(run: Run, folder: Folder) -> None:
     run("log", "export", "--store", "sqlite:///accredit.db", "--call", folder.denied.call.id, "--bundle", "--out", "no")
     found = json.loads(run("log", "verify", "no", *KEY, *ROOT, "--json").out)
     assert (found["valid"], found["allowed"], found["signed"], found["recorded"]) == (True, None, None, None)
+
+
+def shown(run: Run, folder: Folder, *options: str, **changed: Any) -> Done:
+    """What `log show` says of a call that is in the store, on a real chain, as version 2 records it."""
+    certs = chain(1)
+    texts = recorded_chain(cert.encode() for cert in certs)
+    call = decided(certificates=texts.text)
+    assert call.authority is not None
+    members = {
+        "principal_id": HUMAN.id,
+        "agent_id": AGENT.id,
+        "cert_ids": (certs[0].cert_id,),
+        "chain_sha256": texts.sha256,
+        "scope": "files:read",
+    }
+    call = replace(call, authority=replace(call.authority, **(members | changed)))
+
+    async def make() -> None:
+        key = read_key(folder.path / "gateway.key")
+        assert isinstance(key, PrivateKeyFile)
+        records = QueuedRecords(
+            thread(folder.path / "accredit.db", log_signer(key)),
+            durable=True,
+            policy_digest=POLICY,
+            on_problem=pytest.fail,
+            clock=lambda: NOW_MS,
+        )
+        await records.begin(call)
+        await records.finish(call, OK)
+        await records.aclose()
+
+    asyncio.run(make())
+    (folder.path / "accredit.toml").write_text(
+        '[store]\nurl = "sqlite:///accredit.db"\n[attest]\nkey_file = "gateway.key"\n'
+        '[[proofs.roots]]\nname = "Ada"\npublic_key_file = "owner.key.pub"\n'
+    )
+    return run("log", "show", call.call.id, *options)
+
+
+def test_log_show_says_the_same__by_the_configurations_own_roots(run: Run, folder: Folder) -> None:
+    done = shown(run, folder)
+    assert done.code == 0
+    assert f"Ada allowed agent {AGENT.id} to call send_email at mail-gateway until 2027-01-15" in done.words
+    assert "signed this call is mail-gateway's word" in done.words
+    found = shown(run, folder, "--json").json
+    assert [found[part]["verified"] for part in ("allowed", "signed", "recorded")] == [True, None, True]
+    (folder.path / "owner.key.pub").unlink()
+    assert f"{HUMAN.id} (compared with no key of yours) allowed" in shown(run, folder).words
+
+
+def test_log_show_names_what_contradicts_a_record__and_believes_none_that_was_not_verified(
+    run: Run, folder: Folder
+) -> None:
+    done = shown(run, folder, principal_id=STRANGER.id, principal_name="Ada")
+    assert (done.code, "allowed BAD: its chain is from, or for, somebody else" in done.words) == (1, True)
+    unverified = shown(run, folder, "--store", "sqlite:///accredit.db", principal_id=STRANGER.id)
+    assert (unverified.code, "allowed BAD" in unverified.words, "recorded it" in unverified.words) == (0, False, False)
+    found = shown(run, folder, "--store", "sqlite:///accredit.db", "--json").json
+    assert (found["allowed"], found["signed"], found["recorded"]) == (None, None, None)
