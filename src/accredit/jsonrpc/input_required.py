@@ -17,8 +17,10 @@ from msgspec import Raw
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, MessageId
 from accredit.jsonrpc.frames import Notification, Request, message_id
+from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION
 from accredit.jsonrpc.objects import Names, as_string, is_object, may_name, members, pairs, unambiguous_members
+from accredit.limits import ITEMS_AT_ONCE, SHORT_MESSAGE_BYTES
 
 _TOLD = Names("inputRequests")
 _ENTRY = Names("method", "params")
@@ -30,8 +32,8 @@ _CAPABILITY = {
 }
 
 
-def check_input_required(request: Request, result: dict[str, Raw]) -> None:
-    """Check the members of an `input_required` result that answers `request`. Raises `FrameError`."""
+def check_input_required(request: Request, result: dict[str, Raw]) -> Steps[None]:
+    """Check the members of an `input_required` result that answers `request`, in steps. Raises `FrameError`."""
     if request.method not in INPUT_REQUIRED_METHODS:
         raise FrameError(f"input_required in answer to {excerpt(request.method)}")
     state = result.get("requestState")
@@ -43,36 +45,40 @@ def check_input_required(request: Request, result: dict[str, Raw]) -> None:
     entries = pairs(asked) if asked is not None else []
     if not entries and state is None:
         raise FrameError("input_required with neither inputRequests nor requestState")
-    _check_entries(request, entries)
+    yield from _check_entries(request, entries)
 
 
-def check_told_of_task(notification: Notification, open_requests: Mapping[MessageId, Request]) -> None:
-    """Check the `inputRequests` of a task in a `notifications/tasks` like those of a result: by what its subscription
-    declared, or else the only open request. Raises `FrameError`."""
+def check_told_of_task(notification: Notification, open_requests: Mapping[MessageId, Request]) -> Steps[None]:
+    """Check the `inputRequests` of a task in a `notifications/tasks` like those of a result, in steps: by what its
+    subscription declared, or else the only open request. Raises `FrameError`."""
     if notification.params is None or not may_name(notification.params, b"inputRequests"):
         return
     found = unambiguous_members(notification.params, _TOLD)
     if "inputRequests" not in found:
         return
+    yield
     named = notification.meta.get(META_SUBSCRIPTION)
     only = next(iter(open_requests.values())) if len(open_requests) == 1 else None
     request = open_requests.get(message_id(named)) if named is not None else only
-    check_input_requests(request, found["inputRequests"])
+    yield
+    yield from check_input_requests(request, found["inputRequests"])
 
 
-def check_input_requests(request: Request | None, asked: Raw) -> None:
-    """Check the `inputRequests` of a task in the result that answers `request` (rules 3 and 4). An unknown request has
-    declared nothing. Raises `FrameError`."""
+def check_input_requests(request: Request | None, asked: Raw) -> Steps[None]:
+    """Check the `inputRequests` of a task in the result that answers `request` (rules 3 and 4), in steps. An unknown
+    request has declared nothing. Raises `FrameError`."""
     if not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
-    _check_entries(request, pairs(asked))
+    yield from _check_entries(request, pairs(asked))
 
 
-def _check_entries(request: Request | None, entries: list[tuple[str, Raw]]) -> None:
+def _check_entries(request: Request | None, entries: list[tuple[str, Raw]]) -> Steps[None]:
     if entries:
         declared = _declared(request)
-        for _, entry in entries:
-            _check_entry(entry, declared)
+        for number, (_, entry) in enumerate(entries):
+            if number % ITEMS_AT_ONCE == 0 or len(entry) > SHORT_MESSAGE_BYTES:
+                yield
+            yield from _check_entry(entry, declared)
 
 
 def _declared(request: Request | None) -> dict[str, Raw]:
@@ -82,7 +88,7 @@ def _declared(request: Request | None) -> dict[str, Raw]:
     return members(capabilities) if is_object(capabilities) and capabilities is not None else {}
 
 
-def _check_entry(entry: Raw, declared: dict[str, Raw]) -> None:
+def _check_entry(entry: Raw, declared: dict[str, Raw]) -> Steps[None]:
     if not is_object(entry):
         raise FrameError("an input request that is not an object")
     found = unambiguous_members(entry, _ENTRY)
@@ -96,6 +102,8 @@ def _check_entry(entry: Raw, declared: dict[str, Raw]) -> None:
     if not is_object(capability):
         raise FrameError(f"an input request that the client did not declare: {method}")
     if method == "elicitation/create" and capability is not None:
+        if len(entry) > SHORT_MESSAGE_BYTES:
+            yield
         _check_mode(params, members(capability))
 
 

@@ -140,21 +140,23 @@ class Expected:
             frame, result = yield from _opened(text, self.era)
             if isinstance(frame, Success | Failure):
                 if frame.id is None:
+                    yield
                     return self._nameless(frame), frame
-                return (yield from self._response(frame, self._asked(frame, frame.id, result))), frame
+                asked = yield from self._asked(frame, frame.id, result)
+                return (yield from self._response(frame, asked)), frame
             if alone:
                 raise FrameError("a call where a response was due")
-            self._check_call(frame)
+            yield from self._check_call(frame)
             return text, frame
         except FrameError as error:
             raise AnswerError(error.detail, bound=error.bound) from None
 
-    def _check_call(self, call: Request | Notification) -> None:
+    def _check_call(self, call: Request | Notification) -> Steps[None]:
         """Raise `FrameError` for what the upstream may not ask or tell here."""
         if isinstance(call, Request) and self.era is Era.MODERN:
             raise FrameError("a request from the upstream, which this revision does not allow")
         if isinstance(call, Notification) and call.method == TASK_NOTIFICATION:
-            check_told_of_task(call, self.open)
+            yield from check_told_of_task(call, self.open)
 
     def _usual(self, text: bytes) -> tuple[bytes, Success] | None:
         """Judge a good answer of the usual form at one go. None may mean that nobody has looked."""
@@ -197,7 +199,7 @@ class Expected:
             frame = frame_of(unambiguous_members(part, MESSAGE), part)
             if not isinstance(frame, Success | Failure) or frame.id is None:
                 raise FrameError("a batch with a member that answers no request")
-            request = self._asked(frame, frame.id) if frame.id not in seen else self._unknown()
+            request = (yield from self._asked(frame, frame.id)) if frame.id not in seen else self._unknown()
             seen.add(frame.id)
             judged.append((frame, request, (yield from self._edited(frame, request))))
         self._take(judged, array=True)
@@ -209,14 +211,16 @@ class Expected:
         self._take([(frame, request, text)])
         return text
 
-    def _asked(self, frame: Response, id: MessageId, result: list[tuple[str, Raw]] | None = None) -> Request | None:
-        """Return the request that a good response answers, or None for one that was sent elsewhere. The members of a
-        modern result may be listed already. Raises `FrameError`."""
+    def _asked(
+        self, frame: Response, id: MessageId, result: list[tuple[str, Raw]] | None = None
+    ) -> Steps[Request | None]:
+        """Return the request that a good response answers, or None for one that was sent elsewhere, in steps. The
+        members of a modern result may be listed already. Raises `FrameError`."""
         request = self.open.get(id)
         if request is None:
             return self._unknown()
         if isinstance(frame, Success) and self.era is Era.MODERN:
-            _check_modern_result(request, frame.result, result)
+            yield from _check_modern_result(request, frame.result, result)
         return request
 
     def _unknown(self) -> None:
@@ -271,8 +275,8 @@ def _opened(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, Raw]] |
     return replace(frame, listed=dict(listed)), listed
 
 
-def _check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> None:
-    """Check rule 5 for the `result` of a response to `request`. Raises `FrameError`.
+def _check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> Steps[None]:
+    """Check rule 5 for the `result` of a response to `request`, in steps. Raises `FrameError`.
 
     `listed` are its members, if somebody has listed them already.
     """
@@ -284,13 +288,13 @@ def _check_modern_result(request: Request, result: Raw, listed: list[tuple[str, 
     check_names([name for name, _ in deciding], DECIDING)
     found = dict(deciding)
     if request.method in TASK_METHODS and "inputRequests" in found:
-        check_input_requests(request, found["inputRequests"])  # what a task waits for
+        yield from check_input_requests(request, found["inputRequests"])  # what a task waits for
     if "resultType" not in found:
         return
     kind = as_string(found["resultType"])
     if kind is None:
         raise FrameError('"resultType" is not a string')
     if kind == INPUT_REQUIRED:
-        check_input_required(request, found)
+        yield from check_input_required(request, found)
     elif not is_result_type(kind, request.method, declared_extensions(request)):
         raise FrameError(f"an unknown resultType: {excerpt(kind)}")
