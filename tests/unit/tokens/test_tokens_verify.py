@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from cryptography.hazmat.primitives import serialization
 from jwt.algorithms import ECAlgorithm
+from msgspec.structs import replace
 from tests.world.issuer import AUDIENCE, NOW, IssuerKey, claims, key_set_text
 
 from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
@@ -47,6 +48,7 @@ def test_a_good_token_says_what_it_says() -> None:
             allowed_tools=["send", "list"],
             denied_tools=["list"],
             policy_digest="ab",
+            session="session-1",
             name="ignored",
         )
     )
@@ -61,6 +63,7 @@ def test_a_good_token_says_what_it_says() -> None:
         allowed_tools=frozenset({"send", "list"}),
         denied_tools=frozenset({"list"}),
         policy_digest="ab",
+        session="session-1",
     )
 
 
@@ -178,6 +181,15 @@ def test_a_text_that_is_none_is_refused(subject: bytes) -> None:
 )
 def test_a_token_for_another_audience_or_time_is_refused(changes: dict[str, object], detail: str) -> None:
     assert str(refusal_of(lambda: verify(KEY.sign(claims(**changes))))) == detail
+
+
+@pytest.mark.holds("tokens/verify", 6)
+def test_at_one_of_several_servers_a_token_is_for_all_of_them_or_for_that_one__and_for_no_other() -> None:
+    mail = replace(ISSUER, server_audience="https://mail.example")
+    for audience in (AUDIENCE, mail.server_audience):
+        assert verify(KEY.sign(claims(aud=audience)), issuer=mail).subject == "agent-7"
+    files = KEY.sign(claims(aud="https://files.example"))
+    assert refusal_of(lambda: verify(files, issuer=mail)).reason == "for another audience"
 
 
 @pytest.mark.parametrize(
