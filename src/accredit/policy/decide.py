@@ -204,6 +204,7 @@ class Case:
             bound=bool(bundle.session_context),
             chain=tuple(bundle.delegations),
             token_subject=self._token.subject if self._token is not None else None,
+            judged_at=self._now,
         )
         self.proved = authority if result.valid or result.identity_status in _PROVED else None
         if not result.valid:

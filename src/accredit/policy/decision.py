@@ -48,7 +48,7 @@ class Authority(Struct, frozen=True, kw_only=True):
     """On whose authority a call is allowed. `granted_scope` is what all certificates of the chain grant.
 
     `chain` holds these certificates, the leaf first. `token_subject` is the subject of the token that came with the
-    call.
+    call. `judged_at` is as of when the proof was judged, in unix seconds.
     """
 
     principal_id: str
@@ -59,6 +59,7 @@ class Authority(Struct, frozen=True, kw_only=True):
     bound: bool
     chain: tuple[DelegationCert, ...] = ()
     token_subject: str | None = None
+    judged_at: int | None = None
 
 
 class Decision(Struct, frozen=True):

@@ -149,7 +149,7 @@ class Recorder:
 
         Raises `ProofRefused`, or `RequestError` for params that no record can hold.
         """
-        received_ms = unix_ms()
+        received_ms = _received_ms(decision)
         target, trace = request.target or "", trace_of(request)
         try:
             params = await _params(request, decision, full=self._settings.full and not omit_arguments)
@@ -343,6 +343,13 @@ def recorder_of(
         merged=[each.server for each in settings.members],
         observes=settings.observes,
     )
+
+
+def _received_ms(decision: Decision | None) -> int:
+    """Return when a call came, which is no later than when its proof was judged: a certificate that was good then must
+    not have ended by what the record says, however long its definition was looked for."""
+    now_ms, judged_at = unix_ms(), decision and decision.proved and decision.proved.judged_at
+    return now_ms if judged_at is None else min(now_ms, judged_at * 1000 + 999)
 
 
 async def _params(request: Request, decision: Decision | None, *, full: bool) -> RecordedParams:

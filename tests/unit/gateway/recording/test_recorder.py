@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from msgspec.structs import replace
 from tests.world.recorded import FailingRecords
 from tests.world.running import run
 
@@ -25,6 +26,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.limits import ONE_PASS_BYTES
+from accredit.policy import Authority, Decision, guarded_call_of
 
 pytestmark = pytest.mark.holds("gateway/recording/open_calls")
 
@@ -192,6 +194,24 @@ def test_a_refusal_is_not_open_and_without_a_record_there_is_no_call() -> None:
         with pytest.raises(ProofRefused) as raised:
             await recorder.begin(request(), None, Client())
         assert (raised.value.code, raised.value.data["forwarded"]) == (-31006, False)
+
+    run(main())
+
+
+def test_a_call_comes_no_later_than_its_proof_was_judged__a_certificate_may_end_before_it_is_recorded() -> None:
+    async def main() -> None:
+        records = FailingRecords()
+        recorder = Recorder(records, RecordSettings("gate"), Counters())
+        call = guarded_call_of(request())
+        assert call is not None
+        nobody = Authority(
+            principal_id="p", principal_name="", agent_id="a", granted_scope=(), cert_ids=(), bound=False
+        )
+        for judged_at in (1_000, 2**40, None):
+            proved = replace(nobody, judged_at=judged_at)
+            await recorder.begin(request(), Decision(call, None, proved, proved=proved), Client())
+        long_ago, ahead, unsaid = (each.received_ms for each in records.begun)
+        assert long_ago == 1_000_999 < ahead <= unsaid
 
     run(main())
 
