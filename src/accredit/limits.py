@@ -983,6 +983,9 @@ KNOWN_GATEWAYS_SECONDS = 0.5
 """How long a client waits for another process that reads and changes this file: it takes a millisecond or two, and one
 that is stopped would stop all others."""
 
+KNOWN_GATEWAYS_LOOK_SECONDS = 0.002
+"""How often it looks meanwhile."""
+
 MAX_KNOWN_TARGETS = 4_096
 """Tools, resources and prompts whose scope a client remembers; the one learned longest ago is forgotten first, and
 costs one refused call more."""
@@ -994,13 +997,23 @@ scopes; what matters about a constraint stands at the end."""
 MAX_TOLD_URL_CHARS = 200
 """Characters of a gateway's URL that a person is shown: enough to distinguish URLs, and two fit into a refusal."""
 
-MAX_ANSWER_BYTES = 4_194_304
-"""Bytes of a server's message that a client reads: an answer, a server-sent event, a line. The SDK holds it some six
-times on its way, at four bytes a character where one of them is rare: 100 MiB. Images have some millions."""
+MAX_ANSWER_BYTES = 16_777_216
+"""Bytes of a server's message that a client reads: an answer, a server-sent event, a line. As many as a gateway passes
+by default. With one rare character among them they take 64 MiB, as text."""
 
-MAX_ANSWER_VALUES = 16_384
-"""Values of such a message, at any depth. Of each that is not what it should be the SDK makes five errors, of some 900
-bytes each: 75 MiB. Three hundred tools with large schemas have as many."""
+MAX_ANSWER_VALUES = 131_072
+"""Values of such a message, at any depth, as of a request: 25 MiB, and 40 ms."""
+
+MAX_TYPED_VALUES = 16_384
+"""Values of such a message where the SDK's models look: not of structured content, nor of schemas. Of each that is not
+what it should be they make five errors, of some 900 bytes each: 75 MiB. 2,000 tools have as many."""
+
+MAX_CALL_CHARS = 67_108_864
+"""Characters of what a server says in all while a call is open: four of the longest answers."""
+
+MAX_ANSWER_LONG_DIGITS = 1_048_576
+"""Digits of such a message in numbers of a hundred and more: a number costs as the square of its digits. At 4,300, the
+most that is read as an integer, so many take 30 ms, and 80 to be written again."""
 
 MAX_HOST_LINE_BYTES = 16_777_216
 """Bytes of a host's message that `accredit connect` reads."""

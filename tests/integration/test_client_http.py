@@ -15,6 +15,7 @@ from tests.world.running import run
 from accredit.client import http as client_http
 from accredit.client.http import GatewayHttp
 from accredit.client.ways import over_http
+from accredit.jsonrpc.encode import UPSTREAM_ERROR
 
 pytestmark = [pytest.mark.holds("client/http"), pytest.mark.holds("client/ways")]
 
@@ -158,6 +159,17 @@ def test_an_answer_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) 
         assert (await ask(id=7)).result
 
     against(whole(response(text="x" * 2_000)), whole(response()), case=case)
+
+
+@pytest.mark.holds("client/http", 5)
+def test_a_refusal_of_many_values_is_none__they_would_be_read_at_one_go() -> None:
+    many = {"jsonrpc": "2.0", "id": 7, "error": {"code": -31001, "message": "no", "data": [0] * 20_000}}
+
+    async def case(ask: Ask, _: GatewayHttp, __: RawServer) -> None:
+        refused = await ask(id=7)
+        assert (refused.error.code, "HTTP status 403" in refused.error.data) == (UPSTREAM_ERROR, True)
+
+    against(whole(compact(many), status="403 Forbidden"), case=case)
 
 
 @pytest.mark.holds("client/http", 5)

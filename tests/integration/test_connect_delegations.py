@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.world.agents import AgentFiles, agent_files, save_delegation
-from tests.world.authorization import Trust
+from tests.world.authorization import GATEWAY, Trust
 from tests.world.command import Serving, accredit, wait_until
 from tests.world.connected import Connected
 
@@ -49,7 +49,8 @@ def test_where_the_first_delegation_is_refused_the_next_one_is_presented__after_
 ) -> None:
     files = agent_files(tmp_path, trust)
     options = ("--key", str(files.key), "--delegation", limited(files, trust, "limited.json"))
-    with Connected(tmp_path, gateway.url, *options, "--delegation", str(files.delegation)) as host:
+    more = ("--delegation", str(files.delegation), "--gateway-id", GATEWAY)
+    with Connected(tmp_path, gateway.url, *options, *more) as host:
         host.initialize()
         assert "sent to ada" in text(host, SEND, 1)
         assert "ada@example.org" in text(host, READ, 2)

@@ -1,8 +1,9 @@
-"""Servers whose answer to a call is large, and a client's process that calls one. I/O: sockets on 127.0.0.1, stdio.
+"""Servers whose answers are large, and a client's process that calls them. I/O: sockets on 127.0.0.1, stdio.
 
-`python -m tests.world.bombed serve BOMB` is such a server on stdio. `python -m tests.world.bombed call TARGET` calls a
-tool at a URL, or at the stdio server with this bomb, and prints by how many MiB its memory rose meanwhile, and the name
-of what the call raised.
+The tool that is called is the name of a bomb. `python -m tests.world.bombed serve` is such a server on stdio.
+`python -m tests.world.bombed call TARGET BOMB...` calls tools, one after the other, at a URL, or at that server for
+`stdio`. For each it prints by how many MiB its memory rose meanwhile, the longest step of its loop in seconds of a
+processor, and the name of what the call raised.
 """
 
 import asyncio
@@ -13,30 +14,51 @@ from typing import Any
 import brotli
 from mcp import StdioServerParameters
 from tests.world.calls import compact, event, http
+from tests.world.measured_loop import MeasuredLoop
 from tests.world.memory import MemoryWatch
 from tests.world.raw_server import PATIENCE, Connection
 
 from accredit.client import AccreditedClient
-from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES
+from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES, MAX_TYPED_VALUES
 
 MIB = 1 << 20
 FULL = MAX_ANSWER_BYTES - 1_024
 
 
-def _many(piece: bytes, size: int) -> bytes:
-    return b"[" + (piece + b",") * (size // (len(piece) + 1)) + piece + b"]"
+def _many(piece: bytes, count: int) -> bytes:
+    return b"[" + (piece + b",") * (count - 1) + piece + b"]"
 
 
-BOMBS = {
-    "arrays": lambda: _many(b"[]", 100 * MIB),
-    "zeros": lambda: _many(b"0", 100 * MIB),
-    "full-of-arrays": lambda: _many(b"[]", FULL),
-    "full-of-zeros": lambda: _many(b"0", FULL),
-    "many-zeros": lambda: _many(b"0", 2 * (MAX_ANSWER_VALUES - 64)),
-    "rare-character": lambda: '"\U0001f600'.encode() + b"a" * FULL + b'"',
+def _text(text: bytes) -> bytes:
+    return b'[{"type":"text","text":"' + text + b'"}]'
+
+
+def _also(value: bytes) -> bytes:
+    return _text(b"") + b',"structuredContent":{"a":' + value + b"}"
+
+
+BAD = {
+    "arrays": lambda: _many(b"[]", 100 * MIB // 3),
+    "full-of-arrays": lambda: _many(b"[]", FULL // 3),
+    "full-of-zeros": lambda: _many(b"0", FULL // 2),
+    "many-zeros": lambda: _many(b"0", MAX_TYPED_VALUES - 64),
+    "more-zeros": lambda: _many(b"0", MAX_ANSWER_VALUES - 64),
+    "many-objects": lambda: _many(b'{"type":"text"}', MAX_TYPED_VALUES // 2 - 64),
+    "long-numbers": lambda: _also(_many(b"1" * 300, FULL // 301)),
+    "longest-numbers": lambda: _also(_many(b"1" * 4_000, FULL // 4_001)),
     "deep": lambda: b"[" * FULL,
 }
-"""The value of an answer's `content`, each under a name. Those that are longer than a message may be have 100 MiB."""
+GOOD = {
+    "rows": lambda: (
+        _text(b"x" * (FULL // 2)) + b',"structuredContent":{"rows":' + _many(b"0", MAX_ANSWER_VALUES - 64) + b"}"
+    ),
+    "rare-character": lambda: _text("\U0001f600".encode() + b"a" * FULL),
+    "escapes": lambda: _text(b"\\u4e00" * (FULL // 6)),
+    "names": lambda: _also(b"{" + b",".join(b'"%0100d":{}' % n for n in range(MAX_ANSWER_VALUES // 2 - 64)) + b"}"),
+}
+BOMBS = {**GOOD, **BAD}
+"""The value of an answer's `content`, each under a name, and what follows; what nobody could want, and what somebody
+might."""
 
 
 def answer(id: object, value: bytes) -> bytes:
@@ -44,7 +66,7 @@ def answer(id: object, value: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":' + compact(id) + b',"result":{"content":' + value + b"}}"
 
 
-def told(message: Any, bomb: bytes) -> bytes | None:
+def told(message: Any) -> bytes | None:
     """What such a server answers a message of a client with."""
     if "id" not in message:
         return None
@@ -53,7 +75,7 @@ def told(message: Any, bomb: bytes) -> bytes | None:
         said = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
         return compact({"jsonrpc": "2.0", "id": message["id"], "result": said})
     if message["method"] == "tools/call":
-        return answer(message["id"], bomb)
+        return answer(message["id"], BOMBS[message["params"]["name"]]())
     error = {"code": -32601, "message": "Method not found"}
     return compact({"jsonrpc": "2.0", "id": message["id"], "error": error})
 
@@ -61,14 +83,13 @@ def told(message: Any, bomb: bytes) -> bytes | None:
 class Bomb:
     """What a `RawServer` does: a legacy server, whose answer to a call is the bomb, plain, on a stream, or packed."""
 
-    def __init__(self, bomb: bytes, road: str = "json") -> None:
-        self._bomb = bomb
+    def __init__(self, road: str = "json") -> None:
         self._road = road
 
     async def __call__(self, connection: Connection) -> None:
         while (request := await connection.request()) is not None:
             message = json.loads(request.body) if request.method == "POST" else {}
-            body = told(message, self._bomb)
+            body = told(message) if message else None
             if body is None:
                 await connection.send(http(b"", status="202 Accepted" if message else "405 No"))
             elif message["method"] != "tools/call" or self._road == "json":
@@ -80,25 +101,33 @@ class Bomb:
                 await connection.send(http(packed, headers=(("Content-Encoding", "br"),)))
 
 
-async def _call(target: str) -> None:
-    command = StdioServerParameters(command=sys.executable, args=["-m", "tests.world.bombed", "serve", target])
-    async with AccreditedClient(target if "://" in target else command, mode="legacy", timeout=PATIENCE) as client:
+async def _call(target: str, bombs: list[str]) -> None:
+    command = StdioServerParameters(command=sys.executable, args=["-m", "tests.world.bombed", "serve"])
+    loop: Any = asyncio.get_running_loop()
+    found: dict[str, tuple[float, float, str]] = {}
+    for bomb in bombs:
         raised = ""
         with MemoryWatch() as watch:
-            try:
-                await client.call_tool("t", timeout=PATIENCE)
-            except Exception as error:
-                raised = type(error).__name__
-        print(json.dumps([watch.peak_mib, raised]))
+            async with AccreditedClient(
+                target if "://" in target else command, mode="legacy", timeout=PATIENCE
+            ) as client:
+                loop.longest = 0.0
+                try:
+                    await client.call_tool(bomb, timeout=PATIENCE)
+                except Exception as error:
+                    raised = type(error).__name__
+                longest = loop.longest
+        found[bomb] = (watch.peak_mib, longest, raised)
+    print(json.dumps(found))
 
 
-def main(what: str, argument: str) -> None:
+def main(what: str, *arguments: str) -> None:
     if what == "call":
-        asyncio.run(_call(argument))
+        with asyncio.Runner(loop_factory=MeasuredLoop) as runner:
+            runner.run(_call(arguments[0], list(arguments[1:])))
         return
-    bomb = BOMBS[argument]()
     for line in sys.stdin.buffer:
-        said = told(json.loads(line), bomb)
+        said = told(json.loads(line))
         if said is not None:
             sys.stdout.buffer.write(said + b"\n")
             sys.stdout.buffer.flush()

@@ -3,7 +3,8 @@
 `presenter` the key and the delegations · `pins` which gateway is signed for · `proving` what a request carries, and
 `streams` what adds it · `gateways` the whole connection: `http`, the `ways` over it, and `renewing` for sessions that
 end (`legacy_session` is what the next one is told, `server_requests` what the server has asked) · `session` the
-official SDK's client on top · `rounds`, `legs` its calls, while a server asks for input · `refusals` what people are
+official SDK's client on top · `rounds`, `legs` its calls, while a server asks for input · `messages`, `budgets` what of
+a server is read, and how much · `refusals` what people are
 told · `connect` the same for hosts that know nothing of proofs, with a `bridge` for those that know nothing of rounds
 either · `sdk` the SDK's internals that are used here.
 """

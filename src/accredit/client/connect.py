@@ -26,6 +26,7 @@ from typing import Any, Protocol, cast
 import anyio
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
+    INTERNAL_ERROR,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
@@ -41,9 +42,11 @@ from pydantic import ValidationError
 from accredit.base.text import excerpt
 from accredit.client.asking import Allowed, Asking, Say, Told, Waits, told_no
 from accredit.client.bridge import Bridge
+from accredit.client.budgets import Budgets, Left
 from accredit.client.desk_start import DeskStarter
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
+from accredit.client.messages import encode_message
 from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
 from accredit.client.refusals import Caller, explained, public_data, refusal_of, uncovered
@@ -145,6 +148,7 @@ class _Open(Struct):
     message: JSONRPCRequest
     modern: bool
     extensions: frozenset[str]
+    left: Left
     holding: asyncio.Task[None] | None = None
     by_page: bool = False
 
@@ -173,6 +177,7 @@ class _Connection:
         self._caller = caller
         self._headers = RoutingHeaders()
         self._open: dict[RequestId, _Open] = {}
+        self._budgets = Budgets()
         self._idle = asyncio.Event()
         self._idle.set()
         self._begun = asyncio.Event()
@@ -248,7 +253,7 @@ class _Connection:
             case JSONRPCRequest():
                 if message.id in self._open:
                     raise RequestError(INVALID_REQUEST, "Invalid Request: this id is in use", id=message.id)
-                opened = self._open[message.id] = _opened(message, frame)
+                opened = self._open[message.id] = _opened(message, frame, self._budgets.begin())
                 self._idle.clear()
                 if self._asking is not None and self._is_declined(self._asking, opened):
                     return
@@ -279,9 +284,13 @@ class _Connection:
             if isinstance(item, Exception):
                 _log.warning("a message of the gateway can't be read")
                 continue
+            if isinstance(item.message, JSONRPCRequest) and item.message.method != "ping" and not self._budgets.asked():
+                error = ErrorData(code=INTERNAL_ERROR, message="Too many requests for input")
+                await self._waiting.put(JSONRPCError(jsonrpc="2.0", id=item.message.id, error=error))
+                continue
             for_host = self._for_host(item.message)
             if for_host is not None:
-                self._host.send(encode_line(for_host.model_dump_json(by_alias=True, exclude_unset=True).encode()))
+                self._host.send(encode_line(encode_message(for_host)))
                 await self._host.drained()
 
     def _for_host(self, message: JSONRPCMessage) -> JSONRPCMessage | None:
@@ -365,7 +374,7 @@ class _Connection:
         return task
 
     def _tell(self, message: JSONRPCMessage) -> None:
-        self._host.send(encode_line(message.model_dump_json(by_alias=True, exclude_unset=True).encode()))
+        self._host.send(encode_line(encode_message(message)))
 
     def _progress(self, opened: _Open) -> Say | None:
         meta = (opened.message.params or {}).get("_meta")
@@ -398,16 +407,18 @@ class _Connection:
 
     def _settle(self, id: object) -> None:
         opened = self._open.pop(id, None) if isinstance(id, int | str) else None
+        if opened is not None:
+            self._budgets.end(opened.left)
         if opened is not None and opened.holding is not None and opened.holding is not asyncio.current_task():
             opened.holding.cancel()  # it withdraws the ask
         if not self._open:
             self._idle.set()
 
 
-def _opened(message: JSONRPCRequest, frame: Frame) -> _Open:
+def _opened(message: JSONRPCRequest, frame: Frame, left: Left) -> _Open:
     modern = bool(modern_version(message.params or {}))
     declared = declared_extensions(frame) if modern and isinstance(frame, Request) else frozenset[str]()
-    return _Open(message, modern, declared)
+    return _Open(message, modern, declared, left)
 
 
 def _unknown_kind(message: JSONRPCResponse, opened: _Open) -> JSONRPCError | None:

@@ -5,6 +5,7 @@ Opens nothing itself. One `Prover` serves all sessions: a new one knows the gate
 
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from urllib.request import getproxies
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from accredit.client.http import GatewayHttp
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
 from accredit.client.renewing import Opened, RenewingTransport, Ways
-from accredit.client.streams import ProvingTransport, Uncovered
+from accredit.client.streams import Heard, ProvingTransport, Uncovered
 from accredit.client.ways import over_http, over_sse
 from accredit.limits import SILENCE_SECONDS
 
@@ -68,24 +69,27 @@ def to_gateway(
     *,
     whole_lists: bool = False,
     uncovered: Uncovered | None = None,
+    heard: Heard | None = None,
 ) -> RenewingTransport:
     """Return the transport. Without a `presenter` nothing is proved.
 
-    `whole_lists` is `Prover`'s, `uncovered` is `ProvingTransport`'s. Raises `ConfigurationError` for a file of known
-    gateways that can't be read.
+    `whole_lists` is `Prover`'s, `uncovered` and `heard` are `ProvingTransport`'s. Raises `ConfigurationError` for a
+    file of known gateways that can't be read.
     """
     latest = _Latest(reached)
     prover = None
     if presenter is not None:
         prover = Prover(presenter, reached.url, latest.session_id, whole_lists=whole_lists)
 
+    proving = partial(ProvingTransport, prover=prover, uncovered=uncovered, heard=heard)
+
     def streamable(on_lost: Callable[[], None]) -> Opened:
         http = latest.open(on_lost)
-        return Opened(http, ProvingTransport(over_http(reached.url, http), prover, uncovered=uncovered))
+        return Opened(http, proving(over_http(reached.url, http)))
 
     def sse(on_lost: Callable[[], None]) -> Opened:
         http = latest.open(on_lost)
-        return Opened(http, ProvingTransport(over_sse(reached.url, http), prover, uncovered=uncovered))
+        return Opened(http, proving(over_sse(reached.url, http)))
 
     patience = SILENCE_SECONDS if reached.timeout is None else reached.timeout
     return RenewingTransport(Ways(streamable, sse), patience)

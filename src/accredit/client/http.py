@@ -7,8 +7,8 @@ The SDK's transport ends with everything in it when a connection breaks. So what
 2. A body that breaks off ends its own request only.
 3. A 401 or 403 that asks for a token says so in the words of a refusal (docs/reference/refusals.md).
 4. A session that the gateway does not know (404; 400 from older servers, in words) is `SESSION_LOST`.
-5. An answer that is too long is an error as well. A stream may be long, but none of its events. None may be
-   compressed: we ask for `identity`.
+5. An answer that is too long is an error as well, and so is a refusal with too many values. A stream may be long, but
+   none of its events. None may be compressed: we ask for `identity`.
 
 The session id of the legacy era is noted: proofs are bound to it. In the stateless era none is sent, and none is heard.
 """
@@ -23,9 +23,12 @@ import httpx2
 
 from accredit.base.text import excerpt
 from accredit.client.sdk import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
+from accredit.errors import FrameError
+from accredit.jsonrpc.arrays import check_values
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import is_modern
-from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, SILENCE_SECONDS
+from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, MAX_TYPED_VALUES, SILENCE_SECONDS
 from accredit.refusals import INVALID_TOKEN, MISSING_TOKEN, SESSION_LOST
 
 BROKEN_OFF = "the gateway broke its answer off"
@@ -165,13 +168,16 @@ class _Fenced(httpx2.AsyncByteStream):
         self._max_bytes = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        seen = 0
+        whole = bytearray()  # pieces of a byte would each take fifty
         try:
             async for piece in self._inner:
-                seen += len(piece)
-                if self._max_bytes is not None and seen > self._max_bytes:
+                if self._max_bytes is None:
+                    yield piece
+                    continue
+                whole += piece
+                if len(whole) > self._max_bytes:
                     raise httpx2.StreamError("the gateway's answer is too long")
-                yield piece
+            yield bytes(whole)
         except httpx2.TransportError:
             raise httpx2.StreamError(BROKEN_OFF) from None
 
@@ -190,7 +196,8 @@ async def _body(response: httpx2.Response) -> bytes:
             body += piece
             if len(body) > MAX_REFUSAL_BYTES:
                 return b""
-    except (httpx2.HTTPError, httpx2.StreamError):
+        at_one_go(check_values(bytes(body), "a refusal", MAX_TYPED_VALUES))
+    except (httpx2.HTTPError, httpx2.StreamError, FrameError):
         return b""
     finally:
         await response.aclose()

@@ -38,6 +38,7 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter
 
+from accredit.client.budgets import Budgets
 from accredit.client.rounds import InputHandler, call_handler
 from accredit.client.sdk import read_results_with
 from accredit.jsonrpc.methods import MODERN_REVISIONS
@@ -156,31 +157,18 @@ class _Reading:
 
 
 class Dialogs:
-    """How many of a server's own requests are answered: at once, and in all while calls are open. `rounds` is how many
-    one call may have."""
+    """The server's own requests that are answered: how many at once, and of `budgets` in all."""
 
-    def __init__(self, rounds: int) -> None:
-        self._most = MAX_DIALOGS * max(rounds, 1)
-        self._open = self._asked = self._calls = 0
-
-    @contextmanager
-    def call(self) -> Generator[None]:
-        """Say that a call is open meanwhile."""
-        if not self._calls:
-            self._asked = 0
-        self._calls += 1
-        try:
-            yield
-        finally:
-            self._calls -= 1
+    def __init__(self, budgets: Budgets) -> None:
+        self._budgets = budgets
+        self._open = 0
 
     @contextmanager
     def one(self) -> Generator[None]:
         """Count one that is open meanwhile. Raises `MCPError` for one too many."""
-        if self._open >= MAX_DIALOGS or self._asked >= self._most * max(self._calls, 1):
+        if self._open >= MAX_DIALOGS or not self._budgets.asked():
             raise MCPError(INTERNAL_ERROR, "Too many requests for input")
         self._open += 1
-        self._asked += 1
         try:
             yield
         finally:

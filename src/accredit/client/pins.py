@@ -25,7 +25,6 @@ import fcntl
 import json
 import logging
 import os
-import time
 from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,7 +36,6 @@ from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import read_file, write_file
 from accredit.limits import (
-    KNOWN_GATEWAYS_SECONDS,
     MAX_IDENTIFIER_LENGTH_BYTES,
     MAX_KNOWN_GATEWAYS_BYTES,
     MAX_TOLD_URL_CHARS,
@@ -51,10 +49,16 @@ _PORTS = {"http": 80, "https": 443}
 _NO_PLACE = "a server without a URL is signed for by name: gateway_id of ProofPresenter, or known_as of the client"
 _SILENT = "the gateway asks for a proof and does not say who it is"
 
-# How often it is looked whether the other process has let go.
-_LOOK_SECONDS = 0.002
-
 _log = logging.getLogger("accredit.client")
+
+
+class Held(Exception):
+    """Another process has the file of known gateways. `refusal` says so; `request` is the id of the one that waits."""
+
+    def __init__(self, refusal: ProofRefused) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+        self.request: int | str = ""
 
 
 class GatewayPin:
@@ -74,6 +78,8 @@ class GatewayPin:
         read."""
         self._file = file if url else None
         self.url = url
+        self.named = bool(id)
+        """Whether the caller named the id (rule 1): any other gateway was only met."""
         self.unbound = unbound and not url
         """Whether a proof may be made before the id is known."""
         self._met: MutableMapping[str, str] = {} if met is None else met
@@ -83,13 +89,13 @@ class GatewayPin:
 
     def meet(self, claimed: str) -> None:
         """Compare the id that the gateway claims. Raises `ProofRefused` if another one is pinned, or if it is known
-        elsewhere."""
+        elsewhere, and `Held` while another process has the file: it can be tried again then."""
         if not (self.id or self.url or self.unbound):
             return
         if not self.id and claimed.isprintable() and 0 < len(claimed.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
             with _alone(self._file) as alone:
                 if not alone:
-                    raise self.unknown(f"another process holds {_lock_of(self._file)}" if self._file else "")
+                    raise Held(self.unknown(f"another process holds {_lock_of(self._file)}" if self._file else ""))
                 self._meet_first(claimed)
         if claimed != self.id:
             text = f"this gateway was {self.id or 'nobody'}, and now says that it is {excerpt(claimed)}"
@@ -192,8 +198,7 @@ def check_name(name: str) -> None:
 
 @contextmanager
 def _alone(file: Path | None) -> Generator[bool]:
-    """Let one process at a time read and change the file, if there is a folder for it. False: another one does not let
-    go of it."""
+    """Let one process at a time read and change the file, if there is a folder for it. False: another one has it."""
     try:
         lock = None if file is None else os.open(_lock_of(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -202,21 +207,12 @@ def _alone(file: Path | None) -> Generator[bool]:
         yield True
         return
     try:
-        yield _locked(lock)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
     finally:
         os.close(lock)
-
-
-def _locked(lock: int) -> bool:
-    until = time.monotonic() + KNOWN_GATEWAYS_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-        time.sleep(_LOOK_SECONDS)
 
 
 def _lock_of(file: Path) -> str:

@@ -5,8 +5,9 @@
 2. For a scope, the delegations that cover it are presented in their order, those last of which a constraint refuses
    this call at this time; if none covers it, the one that covers most. Expired ones count only if there are no others.
    No delegation is ever presented for another agent's key, and none that names another gateway: it is nobody else's to
-   see. Where a person can be asked, one for certain calls alone is presented for no other call. Where there is no other
-   nothing is presented.
+   see. To a gateway that was only met, nobody having named its id, are shown those that name it, and of the others the
+   first: it may be anybody, and would see all that the agent holds by naming scopes. Where a person can be asked, one
+   for certain calls alone is presented for no other call. Where there is no other nothing is presented.
 3. A proof is bound to the exact call and to the gateway that is named. Without a gateway none is made, unless whoever
    made the presenter wrote `binding="none"`: such a proof is good for any call at any gateway that takes unbound ones.
 4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
@@ -174,12 +175,17 @@ class ProofPresenter:
         known = self._known_gateways
         return GatewayPin(self._gateway_id, url=url, file=known, met=self._met, unbound=self._unbound)
 
-    def chains_for(self, scope: str, call: GuardedCall | None = None, verifier_id: str = "") -> tuple[Chain, ...]:
+    def granted_at(self, pin: GatewayPin) -> frozenset[str]:
+        """Every scope that a delegation covers which is shown to this gateway."""
+        return frozenset[str]().union(*(held.granted for held in _shown(self._alive(), pin.id, met=not pin.named)))
+
+    def chains_for(
+        self, scope: str, call: GuardedCall | None = None, verifier_id: str = "", *, met: bool = False
+    ) -> tuple[Chain, ...]:
         """Return the delegations to present, best first (rule 2); for "" the one that covers most. There may be none:
-        all may be for other gateways or, where a person can be asked, for other calls."""
-        candidates = self._alive() or self._current()
-        if verifier_id:
-            candidates = tuple(held for held in candidates if not _is_elsewhere(held.chain, verifier_id))
+        all may be for other gateways or, where a person can be asked, for other calls. `met` says that nobody named the
+        gateway."""
+        candidates = _shown(self._alive() or self._current(), verifier_id, met=met)
         if self._may_ask and call is not None:
             candidates = tuple(held for held in candidates if not self._is_for_others(held.chain, call, verifier_id))
         covering = [held for held in candidates if scope in held.granted]
@@ -342,8 +348,18 @@ class ProofPresenter:
         return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
 
 
+def _shown(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
+    """Return what a gateway may see (rule 2); "" is one that has not said who it is."""
+    if gateway or met:
+        held = tuple(each for each in held if not _is_elsewhere(each.chain, gateway))
+    if not met:
+        return held
+    first = next((each for each in held if not _is_elsewhere(each.chain, "")), None)
+    return tuple(each for each in held if each is first or _is_elsewhere(each.chain, ""))
+
+
 def _is_elsewhere(chain: Chain, gateway: str) -> bool:
-    """Return whether a chain is for another gateway alone."""
+    """Return whether a chain is for another gateway alone; for "" whether it is for any one alone."""
     return any(names_other_gateway(cert.constraints, gateway) for cert in chain)
 
 

@@ -213,7 +213,7 @@ class Prover:
         kind = KINDS[attempt.method]
         items = result.get(kind.items)
         filtered = attempt.scope is not None and result.get("cacheScope") == "private"
-        granted = self._presenter.granted
+        granted = self._presenter.granted_at(self._pin)
         covered: list[object] = []
         others: list[object] = []
         for item in cast("list[object]", items) if isinstance(items, list) else []:
@@ -274,7 +274,7 @@ class Prover:
         if not self._pin.id and not self._pin.unbound:
             raise self._pin.unknown()
         if attempt.scope != scope or not attempt.chains:
-            attempt.chains = self._presenter.chains_for(scope, attempt.call, self._pin.id)
+            attempt.chains = self._presenter.chains_for(scope, attempt.call, self._pin.id, met=not self._pin.named)
         if not attempt.chains:  # a person may be asked for one
             attempt.scope = None
             return attempt.params

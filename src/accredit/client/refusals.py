@@ -47,6 +47,10 @@ _MARK = "[Not covered by this agent's delegation: needs "
 _MISMATCH = ("found", "url", "known_url")
 _IDENTITY = "identity:"
 _NOT_PORTABLE = frozenset("<>&")
+_NOT_SHOWN = (
+    "Another delegation of this agent's covers it. It is not shown to a gateway whose id nobody named: it is with"
+    " --gateway-id (gateway_id of ProofPresenter)."
+)
 _NO_COMMAND = (
     "No command is suggested that grants this: whoever may allow it decides what exactly, and writes their own"
     " (`accredit grant --help`)."
@@ -79,6 +83,14 @@ class Caller(Struct, frozen=True):
                 id = self.presenter.pin(self.url).id
         return id if isinstance(id, str) and _is_portable(id) else ""
 
+    def shown(self) -> frozenset[str]:
+        """Return what the delegations cover that are shown there."""
+        with suppress(ConfigurationError):
+            return (
+                self.presenter.granted_at(self.presenter.pin(self.url)) if self.presenter is not None else frozenset()
+            )
+        return frozenset()
+
 
 def explained(refusal: ProofRefused, caller: Caller, method: str, target: object) -> str:
     """Return a few lines that explain to a person why a call of this `method` and `target` was refused."""
@@ -87,11 +99,15 @@ def explained(refusal: ProofRefused, caller: Caller, method: str, target: object
     lines = [f"Not allowed: {_reason(refusal, scope, presenter)} ({excerpt(refusal.error)})."]
     row = BY_WORD.get(refusal.error)
     if scope is not None and (row is None or row.grant_helps):
-        covers = ", ".join(sorted(presenter.granted)) if presenter is not None else ""
+        granted = presenter.granted if presenter is not None else frozenset[str]()
+        shown = caller.shown()
+        covers = ", ".join(sorted(shown))
         gateway = caller.gateway_at(refusal)
         says = f"the gateway {excerpt(gateway)} says so" if gateway else "a server says so that is not known"
         covered = f"This agent's delegation covers {covers or 'nothing'}."
         lines.append(f"It needs the scope {excerpt(scope)}. Nobody but the server names that: {says}. {covered}")
+        if scope in granted - shown:
+            lines.append(_NOT_SHOWN)
     if row is not None and row.advice:
         lines.append(row.advice)
     if scope is not None and row is not None and row.grant_helps:

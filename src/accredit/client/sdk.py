@@ -5,26 +5,40 @@ transport; and no public place between the wire and its models. Each of these is
 the SDK that changes one affects only this file, and its test, which says what is missing.
 """
 
+import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
-import anyio.lowlevel
 import httpx2
 from mcp.client._transport import ReadStream, Transport, TransportStreams, WriteStream
-from mcp.client.streamable_http import StreamableHTTPTransport
+from mcp.client.streamable_http import (
+    DEFAULT_RECONNECTION_DELAY_MS,
+    MAX_RECONNECTION_ATTEMPTS,
+    RequestContext,
+    StreamableHTTPTransport,
+)
 from mcp.shared._context_streams import ContextReceiveStream, ContextSendStream, create_context_streams
-from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT, sse_within_origin
+from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT, stream_within_origin
 from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, RequestId
+from mcp_types import (
+    CONNECTION_CLOSED,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 
 from accredit.base.deferred import Deferred
+from accredit.client.messages import events_of, is_message, read_message
 from accredit.errors import FrameError
-from accredit.jsonrpc.arrays import check_values
-from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MAX_ANSWER_BYTES, MAX_ANSWER_VALUES
+from accredit.jsonrpc.sse import Event
+from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
 
 if TYPE_CHECKING:
     from anyio.abc import Process
@@ -40,6 +54,7 @@ else:
 
 __all__ = [
     "BROKEN",
+    "EVENTS",
     "MCP_DEFAULT_SSE_READ_TIMEOUT",
     "MCP_DEFAULT_TIMEOUT",
     "Incoming",
@@ -48,15 +63,14 @@ __all__ = [
     "Transport",
     "TransportStreams",
     "WriteStream",
-    "check_message",
     "create_context_streams",
     "drain_child",
     "in_memory",
     "open_child",
     "open_to_the_end",
     "read_results_with",
-    "sse_within_origin",
     "stop_child",
+    "stream_within_origin",
 ]
 
 Incoming = SessionMessage | Exception
@@ -65,22 +79,31 @@ Incoming = SessionMessage | Exception
 BROKEN = (httpx2.HTTPError, httpx2.StreamError, httpx2.SSEError)
 """What is raised by a stream that can't be opened, or breaks off."""
 
+EVENTS = {"accept": "text/event-stream", "cache-control": "no-store"}
+"""The headers of a request for a stream."""
 
-async def check_message(text: str | bytes) -> None:
-    """Count a server's message before the SDK reads it. Raises `FrameError` for one that is too long, or has too many
-    values.
+_RETRY = re.compile(rb"^retry: ?([0-9]{1,6})$", re.MULTILINE)
 
-    The SDK makes an object of each value, more than once and at one go: 3 bytes of a message become 100 of memory.
-    """
-    if len(text) > MAX_ANSWER_BYTES:
-        raise FrameError(f"a message of more than {MAX_ANSWER_BYTES} bytes", bound=True)
-    for _ in check_values(text.encode() if isinstance(text, str) else text, "a message", MAX_ANSWER_VALUES):
-        await anyio.lowlevel.checkpoint()  # others have their turn
+
+class _Place:
+    """Where a stream is to be resumed: after which event, and in how many seconds."""
+
+    def __init__(self) -> None:
+        self.last = ""
+        self.wait = DEFAULT_RECONNECTION_DELAY_MS / 1000
+
+    def note(self, event: Event) -> None:
+        """Note what an event says of that."""
+        if event.id:
+            self.last = event.id.decode("utf-8", "replace")
+        found = _RETRY.search(event.raw)
+        if found is not None:
+            self.wait = int(found[1]) / 1000
 
 
 class Streamable(StreamableHTTPTransport):
-    """The SDK's transport, except that messages are counted first (`check_message`), and that its long-lived
-    stream is reopened for as long as the session lives: the SDK gives up after two failures."""
+    """The SDK's transport, except that messages are read by `messages`, and that its long-lived stream is reopened for
+    as long as the session lives: the SDK gives up after two failures."""
 
     async def _handle_json_response(
         self,
@@ -90,50 +113,71 @@ class Streamable(StreamableHTTPTransport):
         request_id: RequestId,
     ) -> None:
         try:
-            await check_message(await response.aread())
+            message = await read_message(await response.aread())
         except (FrameError, httpx2.StreamError) as error:
-            await read_stream_writer.send(_failed(request_id, f"Failed to parse JSON response: {error}"))
-        else:
-            await super()._handle_json_response(response, read_stream_writer, request_id=request_id)
+            message = error
+        if not isinstance(message, SessionMessage):
+            message = _failed(request_id, f"Failed to parse JSON response: {message}")
+        await _tell(read_stream_writer, message)
 
-    async def _handle_sse_event(
-        self,
-        sse: httpx2.ServerSentEvent,
-        read_stream_writer: ContextSendStream[Incoming],
-        original_request_id: RequestId | None = None,
-        resumption_callback: Callable[[str], Awaitable[None]] | None = None,
-    ) -> bool:
-        try:
-            await check_message(sse.data)
-        except FrameError as error:
-            if original_request_id is None:
-                await read_stream_writer.send(error)
-                return False
-            await read_stream_writer.send(_failed(original_request_id, f"Failed to parse SSE message: {error}"))
-            return True
-        return await super()._handle_sse_event(sse, read_stream_writer, original_request_id, resumption_callback)
+    async def _handle_sse_response(self, response: httpx2.Response, ctx: RequestContext) -> None:
+        asked, writer = cast("JSONRPCRequest", ctx.session_message.message).id, ctx.read_stream_writer
+        place, failures = _Place(), 0
+        answered = await self._pass_on(response, writer, place, asked)
+        while not answered and place.last and failures < MAX_RECONNECTION_ATTEMPTS:
+            await anyio.sleep(place.wait)
+            failures += 1
+            with suppress(*BROKEN):
+                async with self._get(ctx.client, place) as resumed:
+                    if resumed.status_code == 200:
+                        failures = 0
+                        answered = await self._pass_on(resumed, writer, place, asked)
+        if not answered:
+            await _tell(writer, _failed(asked, "SSE stream ended without a response", CONNECTION_CLOSED))
 
     async def handle_get_stream(
         self, client: httpx2.AsyncClient, read_stream_writer: ContextSendStream[Incoming]
     ) -> None:
         """Keep the long-lived stream open, until there is none to be had."""
-        delay, last = BACKOFF_FIRST_SECONDS, ""
+        delay, place = BACKOFF_FIRST_SECONDS, _Place()
         while self.session_id:
-            headers = {**self._prepare_headers(), **({"last-event-id": last} if last else {})}
             with suppress(*BROKEN):
-                async with sse_within_origin(
-                    client, self.url, headers=headers, max_event_size=self.max_sse_event_size
-                ) as source:
-                    status = source.response.status_code
-                    if 400 <= status < 500:
+                async with self._get(client, place) as response:
+                    if 400 <= response.status_code < 500:
                         return  # it offers none, or the session is gone, which `GatewayHttp` has noticed
-                    if status == 200:
+                    if response.status_code == 200:
                         delay = BACKOFF_FIRST_SECONDS
-                    async for event in source if status == 200 else _nothing():
-                        last = event.id or last
-                        await self._handle_sse_event(event, read_stream_writer)
+                        await self._pass_on(response, read_stream_writer, place)
             await anyio.sleep(delay)
             delay = min(2 * delay, BACKOFF_MAX_SECONDS)
+
+    def _get(self, client: httpx2.AsyncClient, place: _Place) -> AbstractAsyncContextManager[httpx2.Response]:
+        headers = {**self._prepare_headers(), **EVENTS, **({"last-event-id": place.last} if place.last else {})}
+        return stream_within_origin(client, "GET", self.url, headers=headers)
+
+    async def _pass_on(
+        self,
+        response: httpx2.Response,
+        writer: ContextSendStream[Incoming],
+        place: _Place,
+        asked: RequestId | None = None,
+    ) -> bool:
+        """Pass on what a stream says, until it ends or has the answer to the request `asked`; return whether it had."""
+        try:
+            async for event in events_of(response):
+                place.note(event)
+                if is_message(event):
+                    item = await read_message(event.data or b"")
+                    if asked is not None and _answers(item, asked):
+                        await _tell(writer, item)
+                        return True
+                    await _tell(writer, item)
+        except FrameError as error:
+            await _tell(writer, error if asked is None else _failed(asked, f"SSE stream failed: {error}"))
+            return asked is not None
+        except BROKEN:
+            pass  # it may be resumed
+        return False
 
 
 class _OpenToTheEnd(ContextSendStream[Incoming]):
@@ -175,10 +219,22 @@ def read_results_with(session: "ClientSession", reading: Callable[[Dispatcher[An
     session._dispatcher = reading(inner)  # pyright: ignore[reportPrivateUsage]
 
 
-def _failed(id: RequestId, message: str) -> SessionMessage:
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=PARSE_ERROR, message=message)))
+def _failed(id: RequestId, message: str, code: int = PARSE_ERROR) -> SessionMessage:
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=message)))
 
 
-async def _nothing() -> AsyncIterator[Any]:
-    for nothing in ():
-        yield nothing
+def _answers(item: Incoming, asked: RequestId) -> bool:
+    """Return whether a message is the answer to the request whose stream it came on; then it has its id. Raises
+    `FrameError` for what is no message: it might be that one."""
+    if isinstance(item, FrameError):
+        raise item
+    message = item.message if isinstance(item, SessionMessage) else None
+    if not isinstance(message, JSONRPCResponse | JSONRPCError):
+        return False
+    message.id = asked
+    return True
+
+
+async def _tell(writer: ContextSendStream[Incoming], item: Incoming) -> None:
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # nobody reads any more
+        await writer.send(item)

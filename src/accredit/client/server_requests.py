@@ -3,7 +3,7 @@
 1. Two sessions never share an id at the host: servers count from the beginning in each, and an answer to the last
    session's first request must not answer the new one's. The first session keeps its ids.
 2. What a session asked that is gone is cancelled at the host, and the host's answer to it goes to nobody.
-3. At most `MAX_OPEN_REQUESTS` may be open; what comes beyond is refused here.
+3. At most `MAX_DIALOGS` may be open; what comes beyond is refused here.
 
 No I/O: whoever holds this sends what it returns.
 """
@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, RequestId
 
 from accredit.client.peers import Answer
-from accredit.limits import MAX_OPEN_REQUESTS
+from accredit.limits import MAX_DIALOGS
 
 
 class _Numbered(Protocol):
@@ -28,7 +28,7 @@ _Session = TypeVar("_Session", bound=_Numbered)
 class ServerRequests(Generic[_Session]):
     """The requests that the host has not answered yet, of all sessions."""
 
-    def __init__(self, limit: int = MAX_OPEN_REQUESTS) -> None:
+    def __init__(self, limit: int = MAX_DIALOGS) -> None:
         self._limit = limit
         self._open: dict[RequestId, tuple[_Session, RequestId]] = {}
 

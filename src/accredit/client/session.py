@@ -29,6 +29,7 @@ from mcp_types import (
     ReadResourceResult,
 )
 
+from accredit.client.budgets import Budgets
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback
 from accredit.client.pins import check_name
@@ -80,16 +81,21 @@ class AccreditedClient:
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._rounds = rounds or RoundsOptions()
-        self._dialogs = Dialogs(self._rounds.max_rounds)
+        self._budgets = Budgets(self._rounds.max_rounds)
+        dialogs = Dialogs(self._budgets)
         if known_as:
             check_name(target if isinstance(target, str) else known_as)
         self._client = Client(
-            to_gateway(Reached(url=target, token=token or "", headers=headers or {}, timeout=timeout), presenter)
+            to_gateway(
+                Reached(url=target, token=token or "", headers=headers or {}, timeout=timeout),
+                presenter,
+                heard=self._budgets.heard,
+            )
             if isinstance(target, str)
-            else _transport(target, presenter, token or "", known_as),
-            elicitation_callback=legacy_callback(elicitation, "elicitation/create", self._dialogs),
-            sampling_callback=legacy_callback(sampling, "sampling/createMessage", self._dialogs),
-            list_roots_callback=legacy_callback(roots, "roots/list", self._dialogs),
+            else _transport(target, presenter, token or "", known_as, self._budgets),
+            elicitation_callback=legacy_callback(elicitation, "elicitation/create", dialogs),
+            sampling_callback=legacy_callback(sampling, "sampling/createMessage", dialogs),
+            list_roots_callback=legacy_callback(roots, "roots/list", dialogs),
             mode=mode,
         )
 
@@ -234,7 +240,7 @@ class AccreditedClient:
         async def send_leg(leg: _ParamsModel, _: LegOptions) -> _Result | InputRequiredResult:
             return await send(leg, progress)
 
-        with _refusals(), self._dialogs.call():
+        with _refusals(), self._budgets.call():
             if by_hand:
                 return await run_leg(send_leg, begun, method, timeout=timeout, max_total_timeout=total)
             return await run_rounds(
@@ -249,7 +255,7 @@ class AccreditedClient:
             )
 
 
-def _transport(target: _Local, presenter: ProofPresenter | None, token: str, name: str) -> Transport:
+def _transport(target: _Local, presenter: ProofPresenter | None, token: str, name: str, budgets: Budgets) -> Transport:
     prover = Prover(presenter, name) if presenter is not None else None
     if isinstance(target, StdioServerParameters):
         inner: Transport = over_stdio(target)
@@ -257,7 +263,7 @@ def _transport(target: _Local, presenter: ProofPresenter | None, token: str, nam
         inner = in_memory(target)
     else:
         inner = target
-    return ProvingTransport(inner, prover, token=token)
+    return ProvingTransport(inner, prover, token=token, heard=budgets.heard)
 
 
 def _only(group: ExceptionGroup[Exception]) -> Exception:

@@ -13,12 +13,11 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import StdioServerParameters
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
 
+from accredit.client.messages import encode_message, read_message
 from accredit.client.sdk import (
     Incoming,
     TransportStreams,
-    check_message,
     drain_child,
     open_child,
     stop_child,
@@ -78,26 +77,32 @@ async def _hear(
         while True:
             for line in splitter.feed(await output.receive()):
                 try:
-                    if isinstance(line, FrameError):
-                        raise line
-                    await check_message(line)
+                    read = await _read(line, server)
                 except FrameError as error:
                     _log.warning("the server's output is not read any further: %s", error.detail)
                     return
-                await to_reader.send(_read(line, server))
+                await to_reader.send(read)
 
 
 async def _say(
     input: ByteSendStream, server: StdioServerParameters, to_write: MemoryObjectReceiveStream[SessionMessage]
 ) -> None:
     async for item in to_write:
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
-        await input.send(text.encode(server.encoding, server.encoding_error_handler))
+        text = encode_message(item.message) + b"\n"
+        await input.send(_recoded(text, "utf-8", server.encoding, server))
 
 
-def _read(line: bytes, server: StdioServerParameters) -> Incoming:
+async def _read(line: bytes | FrameError, server: StdioServerParameters) -> Incoming:
+    if isinstance(line, FrameError):
+        raise line
     try:
-        text = line.decode(server.encoding, server.encoding_error_handler)
-        return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
-    except ValueError as error:
+        return await read_message(_recoded(line, server.encoding, "utf-8", server))
+    except UnicodeError as error:
         return error
+
+
+def _recoded(text: bytes, encoding: str, other: str, server: StdioServerParameters) -> bytes:
+    if server.encoding == "utf-8":
+        return text
+    handler = server.encoding_error_handler
+    return text.decode(encoding, handler).encode(other, handler)

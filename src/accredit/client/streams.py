@@ -24,15 +24,20 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from msgspec import Struct
 
+from accredit.client.pins import Held
 from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
+from accredit.limits import KNOWN_GATEWAYS_LOOK_SECONDS, KNOWN_GATEWAYS_SECONDS
 from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS
 
 Uncovered = Callable[[dict[str, object]], dict[str, object]]
 """Makes an entry for a list's item that no delegation covers, in place of omitting it."""
+
+Heard = Callable[[Incoming], Incoming | None]
+"""Returns what is passed on of what the server says: see `budgets`."""
 
 
 class _Open(Struct):
@@ -50,12 +55,19 @@ class ProvingTransport:
     """
 
     def __init__(
-        self, inner: Transport, prover: Prover | None, *, token: str = "", uncovered: Uncovered | None = None
+        self,
+        inner: Transport,
+        prover: Prover | None,
+        *,
+        token: str = "",
+        uncovered: Uncovered | None = None,
+        heard: Heard | None = None,
     ) -> None:
         self._inner = inner
         self._prover = prover
         self._token = token
         self._uncovered = uncovered
+        self._heard = heard
         self._open: dict[RequestId, _Open] = {}
         self._renamed: dict[RequestId, RequestId] = {}
         self._resent = 0
@@ -85,7 +97,8 @@ class ProvingTransport:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             async with to_host, self._to_host:
                 async for item in read:
-                    changed = self._received(item)
+                    taken = item if self._heard is None else self._heard(item)
+                    changed = None if taken is None else await self._answered(taken)
                     if changed is not None:
                         await to_host.send(changed)
 
@@ -131,17 +144,28 @@ class ProvingTransport:
         renamed = cancelled.model_copy(update={"params": {**(cancelled.params or {}), "requestId": wire_id}})
         return SessionMessage(renamed, item.metadata)
 
+    async def _answered(self, item: Incoming) -> Incoming | None:
+        """Do what `_received` does. While another process has the file of known gateways it is tried again."""
+        until = anyio.current_time() + KNOWN_GATEWAYS_SECONDS
+        while True:
+            try:
+                return self._received(item)
+            except Held as held:
+                if anyio.current_time() >= until:
+                    return _refusal(self._settle(held.request).id, held.refusal)
+                await anyio.sleep(KNOWN_GATEWAYS_LOOK_SECONDS)
+
     def _received(self, item: Incoming) -> Incoming | None:
-        """Return the message to pass on in place of what came; None if the request was sent again instead."""
+        """Return the message to pass on in place of what came; None if the request was sent again instead. Raises
+        `Held`: then it is as if nothing had come."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
             return self._notification(item, message)
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return item
-        opened = self._open.pop(message.id, None)
+        opened = self._open.get(message.id)
         if opened is None or self._prover is None:
             return item
-        self._renamed.pop(opened.id, None)
         changes: dict[str, object] = {"id": opened.id}
         try:
             if isinstance(message, JSONRPCError):
@@ -154,11 +178,20 @@ class ProvingTransport:
                 params = None
                 self._prover.answered(opened.attempt, message.result)
         except ProofRefused as error:
-            return _refusal(opened.id, error)
+            return _refusal(self._settle(message.id).id, error)
+        except Held as held:
+            held.request = message.id
+            raise
+        self._settle(message.id)
         if params is None:
             return SessionMessage(message.model_copy(update=changes))
         self._send_again(opened, params)
         return None
+
+    def _settle(self, id: RequestId) -> _Open:
+        opened = self._open.pop(id)
+        self._renamed.pop(opened.id, None)
+        return opened
 
     def _notification(self, item: Incoming, message: JSONRPCNotification) -> Incoming:
         """Return a notification under the host's own id of its subscription."""

@@ -9,31 +9,30 @@ origin.
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 from urllib.parse import urljoin
 
 import anyio
 import httpx2
-from httpx2 import EventSource
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
-from pydantic import ValidationError
+from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest
 
 from accredit.client.http import BROKEN_OFF, GatewayHttp
+from accredit.client.messages import events_of, is_message, read_message
 from accredit.client.sdk import (
     BROKEN,
+    EVENTS,
     Incoming,
     Streamable,
     TransportStreams,
     WriteStream,
-    check_message,
     create_context_streams,
     open_to_the_end,
-    sse_within_origin,
+    stream_within_origin,
 )
 from accredit.errors import FrameError
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
-from accredit.limits import CONNECT_SECONDS, MAX_ANSWER_BYTES, STOP_GRACE_SECONDS
+from accredit.jsonrpc.sse import Event
+from accredit.limits import CONNECT_SECONDS, STOP_GRACE_SECONDS
 
 
 class NoEventStream(Exception):
@@ -43,7 +42,7 @@ class NoEventStream(Exception):
 @asynccontextmanager
 async def over_http(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStreams]:
     """Open streamable HTTP over this connection, which is closed at the end."""
-    transport = Streamable(url, max_sse_event_size=MAX_ANSWER_BYTES)
+    transport = Streamable(url)
     to_reader, read = open_to_the_end()
     write, to_write = create_context_streams[SessionMessage](0)
     posted, ending = anyio.Event(), anyio.Event()
@@ -78,9 +77,9 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
     to_reader, read = create_context_streams[Incoming](0)
     write, to_write = create_context_streams[SessionMessage](0)
     posted = anyio.Event()
-    async with http, sse_within_origin(http, url, max_event_size=MAX_ANSWER_BYTES) as source:
-        events = aiter(source)
-        endpoint = await _endpoint(url, source, events)
+    async with http, stream_within_origin(http, "GET", url, headers=EVENTS) as response:
+        events = events_of(response)
+        endpoint = await _endpoint(url, response, events)
         http.is_session = True
 
         async def hear() -> None:
@@ -88,9 +87,8 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
                 # What is too much ends the stream: nobody would learn otherwise that his answer does not come.
                 with suppress(*BROKEN, FrameError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     async for event in events:
-                        if event.event == "message" and event.data:
-                            await check_message(event.data)
-                            await to_reader.send(_read(event.data))
+                        if is_message(event):
+                            await to_reader.send(await read_message(event.data or b""))
 
         async def say(item: SessionMessage) -> None:
             body = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
@@ -99,7 +97,7 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
             try:
                 if response.status_code >= 300 and isinstance(item.message, JSONRPCRequest):
                     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                        await to_reader.send(SessionMessage(_refused(item.message, response)))
+                        await to_reader.send(SessionMessage(await _refused(item.message, response)))
             finally:
                 await response.aclose()  # what a good one says is owed to nobody, and may never end
 
@@ -131,18 +129,18 @@ async def _send_the_last(write: WriteStream[SessionMessage], posted: anyio.Event
         await posted.wait()
 
 
-async def _endpoint(url: str, source: EventSource, events: AsyncIterator[Any]) -> str:
+async def _endpoint(url: str, response: httpx2.Response, events: AsyncIterator[Event]) -> str:
     """Return where messages go, from the stream's first event."""
     try:
         with anyio.fail_after(CONNECT_SECONDS):
-            if source.response.status_code != 200:
+            if response.status_code != 200:
                 raise NoEventStream
             first = await anext(events)
-        endpoint = httpx2.URL(urljoin(url, first.data))
-    except (*BROKEN, httpx2.InvalidURL, ValueError, StopAsyncIteration, TimeoutError):
+        endpoint = httpx2.URL(urljoin(url, (first.data or b"").decode()))
+    except (*BROKEN, FrameError, httpx2.InvalidURL, ValueError, StopAsyncIteration, TimeoutError):
         raise NoEventStream from None
     here = httpx2.URL(url)
-    if first.event != "endpoint" or (endpoint.scheme, endpoint.host, endpoint.port) != (
+    if first.name != b"endpoint" or (endpoint.scheme, endpoint.host, endpoint.port) != (
         here.scheme,
         here.host,
         here.port,
@@ -151,19 +149,11 @@ async def _endpoint(url: str, source: EventSource, events: AsyncIterator[Any]) -
     return str(endpoint)
 
 
-def _read(data: str) -> Incoming:
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(data, by_name=False))
-    except ValidationError as error:
-        return error
-
-
-def _refused(request: JSONRPCRequest, response: httpx2.Response) -> JSONRPCError:
-    try:
-        said = response.content if response.status_code >= 400 else b""  # which `GatewayHttp` has read
-        answer = jsonrpc_message_adapter.validate_json(said, by_name=False)
-    except ValidationError:
-        answer = None
+async def _refused(request: JSONRPCRequest, response: httpx2.Response) -> JSONRPCError:
+    answer = None
+    with suppress(FrameError):
+        said = await read_message(response.content if response.status_code >= 400 else b"")  # `GatewayHttp` has read it
+        answer = said.message if isinstance(said, SessionMessage) else None
     error = answer.error if isinstance(answer, JSONRPCError) else ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE)
     return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
 

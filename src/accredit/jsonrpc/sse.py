@@ -61,14 +61,17 @@ class SseParser:
         if not self._started and not self._start():
             return
         while end := self._end_of_event():
-            raw = bytes(memoryview(self._buffer)[:end])
-            del self._buffer[:end]
-            data = b"\n".join(self._data) if self._data else None
-            event = Event(raw, data, self._name, self._id, self._in_utf8)
-            self._begin()
-            self._check(end)
-            yield event
+            yield self._event(end)  # which is held nowhere here: it may be large
         self._check(len(self._buffer))
+
+    def _event(self, end: int) -> Event:
+        raw = bytes(memoryview(self._buffer)[:end])
+        del self._buffer[:end]
+        data = b"\n".join(self._data) if self._data else None
+        event = Event(raw, data, self._name, self._id, self._in_utf8)
+        self._begin()
+        self._check(end)
+        return event
 
     @property
     def size(self) -> int:

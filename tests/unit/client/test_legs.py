@@ -11,6 +11,7 @@ from tests.world.rounds_server import RoundsServer
 from tests.world.running import RunningGateway, run
 
 from accredit.client import AccreditedClient
+from accredit.client.budgets import Budgets
 from accredit.client.legs import Dialogs
 from accredit.errors import InvalidInputRequired
 from accredit.limits import MAX_DIALOGS
@@ -63,15 +64,16 @@ def test_one_call_of_the_older_era_asks_no_more_than_its_rounds_could(at_once: b
 
 
 def test_what_is_open_at_once_is_bounded_whatever_is_asked_for() -> None:
-    dialogs = Dialogs(0)
+    budgets = Budgets(0)
+    dialogs = Dialogs(budgets)
 
     def nest(depth: int) -> None:
         with dialogs.one():
             nest(depth + 1)
 
-    with dialogs.call(), pytest.raises(MCPError):
+    with budgets.call(), pytest.raises(MCPError):
         nest(0)
-    with dialogs.call(), dialogs.one():
+    with budgets.call(), dialogs.one():
         pass
 
 

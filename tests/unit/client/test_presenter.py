@@ -312,6 +312,26 @@ def test_no_gateway_sees_a_delegation_that_is_for_another__whatever_it_asks_for(
     assert prover.again(attempt, -31001, {"required_scope": "payments:send", "_meta": {}}) is None
 
 
+@pytest.mark.holds("client/presenter", 2)
+def test_a_gateway_that_was_only_met_sees_the_first_delegation_and_what_names_it__however_many_scopes_it_names(
+    trust: Trust,
+) -> None:
+    first, second = trust.chain("email:read"), trust.chain("payments:send", "email:read")
+    here, there = for_calls(trust, "email:send"), for_calls(trust, "files:write", gateway="another")
+    agent = ProofPresenter(signing_key(trust), [there, first, second, here])
+    scopes = ("email:read", "email:send", "payments:send", "files:write", "identity:delegate", "")
+    seen = {id(chain) for scope in scopes for chain in agent.chains_for(scope, inbox(), GATEWAY, met=True)}
+    assert seen == {id(first), id(here)}
+    assert agent.chains_for("email:read", inbox(), met=True) == (first,)  # to who says nothing of itself
+    met, named = (
+        agent.pin("http://gateway.example/mcp"),
+        ProofPresenter(signing_key(trust), [first], gateway_id=GATEWAY),
+    )
+    met.meet(GATEWAY)
+    assert agent.granted_at(met) == {"email:read", "email:send"}
+    assert agent.granted_at(named.pin()) == {"email:read", "email:send", "payments:send"}
+
+
 @pytest.mark.holds("client/presenter", 5)
 def test_delegations_that_were_named_come_before_what_was_allowed(trust: Trust) -> None:
     named, allowed = trust.chain("email:read"), for_calls(trust, "email:read")

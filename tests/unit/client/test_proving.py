@@ -462,7 +462,8 @@ def test_a_list_that_is_none_breaks_nothing(tools: object, trust: Trust) -> None
 @pytest.mark.parametrize("tool", ["list_inbox", "send_email"])
 @pytest.mark.parametrize("modern", [True, False])
 def test_what_is_asked_about_a_task_is_proved_for_the_tool_that_made_it(tool: str, modern: bool, trust: Trust) -> None:
-    agent, judge = prover(trust, ("mcp:prompt", "mcp:resource", "mcp:tool"), (SCOPES[tool],)), Judge(trust)
+    scopes = (("mcp:prompt", "mcp:resource", "mcp:tool"), (SCOPES[tool],))
+    agent, judge = prover(trust, *scopes, gateway_id=GATEWAY), Judge(trust)
     made = agent.attempt("tools/call", call(tool))
     assert made is not None
     assert sent(agent, judge, "tools/call", call(tool))[1] is None

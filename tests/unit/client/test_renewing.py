@@ -12,7 +12,7 @@ from tests.world.virtual_time import run_virtually
 
 from accredit.client.http import SESSION_LOST, GatewayHttp
 from accredit.client.renewing import Opened, RenewingTransport, Ways
-from accredit.limits import MAX_OPEN_REQUESTS, SILENCE_SECONDS
+from accredit.limits import MAX_DIALOGS, SILENCE_SECONDS
 
 pytestmark = pytest.mark.holds("client/peers")
 
@@ -67,17 +67,17 @@ def taken_back(id: int) -> JSONRPCNotification:
 @pytest.mark.holds("client/server_requests", 3)
 def test_a_server_that_asks_without_end_is_refused__its_questions_would_fill_the_memory_of_the_client() -> None:
     async def case(server: Server, read: Any, write: Any) -> None:
-        for id in range(MAX_OPEN_REQUESTS):
+        for id in range(MAX_DIALOGS):
             await server.says(question(id))
             assert (await read.receive()).message.id == id
-        await server.says(question(MAX_OPEN_REQUESTS))
+        await server.says(question(MAX_DIALOGS))
         refused = await server.reads()
         assert isinstance(refused, JSONRPCError)
-        assert (refused.id, refused.error.message) == (MAX_OPEN_REQUESTS, "The client owes too many answers")
+        assert (refused.id, refused.error.message) == (MAX_DIALOGS, "The client owes too many answers")
         await write.send(SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=0, result={})))
         assert (await server.reads()).id == 0
-        await server.says(question(MAX_OPEN_REQUESTS + 1))
-        assert (await read.receive()).message.id == MAX_OPEN_REQUESTS + 1
+        await server.says(question(MAX_DIALOGS + 1))
+        assert (await read.receive()).message.id == MAX_DIALOGS + 1
 
     between(case)
 

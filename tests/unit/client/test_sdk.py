@@ -25,7 +25,7 @@ PRIVATE = {
     ),
     "mcp.client._transport": ("ReadStream", "Transport", "TransportStreams", "WriteStream"),
     "mcp.shared._context_streams": ("ContextReceiveStream", "ContextSendStream", "create_context_streams"),
-    "mcp.shared._httpx_utils": ("MCP_DEFAULT_SSE_READ_TIMEOUT", "MCP_DEFAULT_TIMEOUT", "sse_within_origin"),
+    "mcp.shared._httpx_utils": ("MCP_DEFAULT_SSE_READ_TIMEOUT", "MCP_DEFAULT_TIMEOUT", "stream_within_origin"),
 }
 METHODS = {
     "handle_get_stream": ["self", "client", "read_stream_writer"],
@@ -35,9 +35,7 @@ METHODS = {
     "terminate_session": ["self", "client"],
     "_prepare_headers": ["self"],
     "_handle_json_response": ["self", "response", "read_stream_writer", "request_id"],
-    "_handle_sse_event": [
-        "self", "sse", "read_stream_writer", "original_request_id", "resumption_callback",
-    ],
+    "_handle_sse_response": ["self", "response", "ctx"],
 }  # fmt: skip
 
 

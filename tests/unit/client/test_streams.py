@@ -1,9 +1,11 @@
 """Proofs in a transport of the official SDK: what is written, what is read, and what neither side gets to see."""
 
 import base64
+import fcntl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -78,6 +80,49 @@ def between(
             await case(Ends(host, gateway_reads, gateway_writes))
 
     run(main())
+
+
+@pytest.mark.holds("client/pins", 3)
+def test_while_another_process_has_the_file_of_known_gateways_others_have_their_turn(
+    trust: Trust, tmp_path: Path
+) -> None:
+    key = SigningKey(trust.agent.public(), trust.agent.signer())
+    known = tmp_path / "known.json"
+    prover = Prover(ProofPresenter(key, [trust.chain()], known_gateways=known), "http://gateway.example/mcp")
+    transport = ProvingTransport(None, prover)  # pyright: ignore[reportArgumentType]
+    refused = {"error": "missing_ratify_proof", "required_scope": "mcp:resource", "_meta": {"ratify_verifier": GATEWAY}}
+    answer = SessionMessage(JSONRPCError(jsonrpc="2.0", id=7, error=ErrorData(code=-31001, message="no", data=refused)))
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            transport._tasks = tasks
+            transport._write = Written()  # pyright: ignore[reportAttributeAccessIssue]
+            with (tmp_path / ".known.json.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                transport._sent(SessionMessage(read()))
+                told: Any = await transport._answered(answer)
+                assert (told.message.id, "another process holds" in told.message.error.message) == (7, True)
+                transport._sent(SessionMessage(read()))
+                turns = 0
+
+                async def let_go() -> None:
+                    nonlocal turns
+                    for turns in range(1, 4):  # noqa: B007
+                        await anyio.sleep(0)
+                    fcntl.flock(lock, fcntl.LOCK_UN)
+
+                tasks.start_soon(let_go)
+                assert await transport._answered(answer) is None  # it is sent again, with a proof
+                assert turns == 3
+
+    run(main())
+    assert GATEWAY in known.read_text("utf-8")
+
+
+class Written:
+    """Takes what is written."""
+
+    async def send(self, item: SessionMessage) -> None: ...
 
 
 def request(method: str, params: dict[str, Any] | None = None, *, id: int | str = 7) -> JSONRPCRequest:

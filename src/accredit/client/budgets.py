@@ -1,0 +1,135 @@
+"""What a server may have of a client: counted as it comes, in each message and over each whole call. No I/O.
+
+1. A message has so many values and characters at most, and fewer values where the SDK's models look: of each that is
+   not what it should be they make five errors. This holds on every road, also where the caller has brought the
+   transport. What that one takes to read a message is its own.
+2. A call has so many characters of its server in all, in however many answers, rounds and notifications, and so many
+   dialogs. Nothing says which call a message is about on every road, so it counts for the one that has most left.
+3. What is too much is not passed on: an answer becomes an error, anything else is dropped.
+"""
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from mcp.shared.message import SessionMessage
+from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from msgspec import Struct
+
+from accredit.client.sdk import Incoming
+from accredit.errors import FrameError
+from accredit.jsonrpc.encode import INVALID_ANSWER, UPSTREAM_ERROR
+from accredit.limits import (
+    MAX_ANSWER_BYTES,
+    MAX_ANSWER_VALUES,
+    MAX_CALL_CHARS,
+    MAX_DIALOGS,
+    MAX_ROUNDS,
+    MAX_TYPED_VALUES,
+)
+
+_log = logging.getLogger("accredit.client")
+
+_UNTYPED = frozenset({"structuredContent", "inputSchema", "outputSchema", "_meta"})
+"""Members that the SDK's models take as they are."""
+
+
+class Left(Struct, eq=False):
+    """What a call may still have: dialogs, and characters of what its server says."""
+
+    dialogs: int
+    chars: int = MAX_CALL_CHARS
+
+
+class Budgets:
+    """What the calls of one client may still have. `rounds` is how many each may have: it has `MAX_DIALOGS` dialogs for
+    each of them."""
+
+    def __init__(self, rounds: int = MAX_ROUNDS) -> None:
+        self._dialogs = MAX_DIALOGS * max(rounds, 1)
+        self._calls: list[Left] = []
+        self._between = Left(self._dialogs)
+        """What may come while no call is open."""
+
+    def begin(self) -> Left:
+        """Return what a call may have that is open from now on."""
+        left = Left(self._dialogs)
+        self._calls.append(left)
+        return left
+
+    def end(self, left: Left) -> None:
+        """Take away what is left of a call."""
+        self._calls.remove(left)
+        self._between = Left(self._dialogs)
+
+    @contextmanager
+    def call(self) -> Generator[None]:
+        """Say that a call is open meanwhile."""
+        left = self.begin()
+        try:
+            yield
+        finally:
+            self.end(left)
+
+    def asked(self) -> bool:
+        """Count a dialog; return whether there may be one more."""
+        call = max(self._calls or [self._between], key=lambda left: left.dialogs)
+        call.dialogs -= 1
+        return call.dialogs >= 0
+
+    def heard(self, item: Incoming) -> Incoming | None:
+        """Count what the server says; return what is passed on (rule 3)."""
+        if not isinstance(item, SessionMessage):
+            return item
+        try:
+            chars = characters(item.message)
+            call = max(self._calls or [self._between], key=lambda left: left.chars)
+            call.chars -= chars
+            if call.chars < 0:
+                raise FrameError(f"more than {MAX_CALL_CHARS} characters for one call", bound=True)
+        except FrameError as error:
+            _log.warning("a message of the server is not taken: %s", error.detail)
+            return _in_place_of(item.message, error.detail)
+        return item
+
+
+def characters(message: JSONRPCMessage) -> int:
+    """Return how many characters a message has. Raises `FrameError` for too many of them, or of values."""
+    chars = values = 0
+    typed, untyped = [_said(message)], list[object]()
+    for waiting, most in ((typed, MAX_TYPED_VALUES), (untyped, MAX_ANSWER_VALUES)):
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, str):
+                chars += len(value)
+            elif isinstance(value, dict | list):
+                values += len(cast("list[object]", value))
+                if values > most:
+                    raise FrameError(f"a message with more than {most} values", bound=True)
+                if isinstance(value, list):
+                    waiting += cast("list[object]", value)
+                    continue
+                for name, member in cast("dict[str, object]", value).items():
+                    chars += len(name)
+                    (untyped if name in _UNTYPED else waiting).append(member)
+            if chars > MAX_ANSWER_BYTES:
+                raise FrameError(f"a message of more than {MAX_ANSWER_BYTES} characters", bound=True)
+    return chars
+
+
+def _said(message: JSONRPCMessage) -> Any:
+    match message:
+        case JSONRPCResponse():
+            return message.result
+        case JSONRPCError():
+            return [message.error.message, message.error.data]
+        case JSONRPCRequest() | JSONRPCNotification():
+            return message.params
+
+
+def _in_place_of(message: JSONRPCMessage, why: str) -> SessionMessage | None:
+    if not isinstance(message, JSONRPCResponse | JSONRPCError):
+        return None
+    error = ErrorData(code=UPSTREAM_ERROR, message=INVALID_ANSWER, data=why)
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error))

@@ -1,0 +1,98 @@
+"""Messages of a server, read from its bytes, and messages written. I/O: the body of a response.
+
+1. A message is counted before anything is made of it: its bytes, its values at any depth, and digits of long numbers,
+   which cost as their square. What is too much is a `FrameError` with `bound`.
+2. It is read in one go only after that, and others have their turn before: no step is longer than a tenth of a second.
+3. A stream of events is split by its bytes. An event has as many bytes as a message, and as many lines as at a gateway.
+
+The SDK reads with its models, through text: an event of 16 MiB took 340 MiB, and a second at one go.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+
+import anyio.lowlevel
+import httpx2
+import msgspec
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+from msgspec import structs
+from pydantic import BaseModel, ValidationError
+
+from accredit.errors import FrameError
+from accredit.jsonrpc.arrays import check_values
+from accredit.jsonrpc.long_text import Steps, check_in_steps, outside_strings
+from accredit.jsonrpc.objects import parts_of
+from accredit.jsonrpc.sse import Event, SseParser
+from accredit.jsonrpc.text import check_text
+from accredit.limits import LONG_ANSWER_BYTES, MAX_ANSWER_BYTES, MAX_ANSWER_LONG_DIGITS, MAX_ANSWER_VALUES
+
+RAW_BYTES = 1_024
+"""Of an event so many of its bytes are kept, besides what it says: a server writes there when it is to be resumed."""
+
+_LONG_DIGITS = b"0" * 100
+_DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
+
+
+async def read_message(text: bytes) -> SessionMessage | FrameError:
+    """Return a message, or why the text is none. Raises `FrameError` for what is too much."""
+    try:
+        for _ in _check(text):
+            await anyio.lowlevel.checkpoint()  # others have their turn
+        return SessionMessage(jsonrpc_message_adapter.validate_python(msgspec.json.decode(text), by_name=False))
+    except FrameError as error:
+        if error.bound:
+            raise
+        return error
+    except (msgspec.MsgspecError, ValidationError, RecursionError):
+        return FrameError("not one of MCP's messages")
+
+
+async def events_of(response: httpx2.Response) -> AsyncIterator[Event]:
+    """Yield what a stream says, with the first `RAW_BYTES` of its bytes. Raises `FrameError` for an event that is too
+    much, and what `httpx2` raises for a stream that breaks off, or is none."""
+    if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+        raise httpx2.SSEError("not a stream of events")
+    parser = SseParser(MAX_ANSWER_BYTES)
+    async for piece in response.aiter_raw():
+        for event in parser.feed(piece):
+            shortened = structs.replace(event, raw=event.raw[:RAW_BYTES])
+            del event
+            yield shortened
+
+
+def is_message(event: Event) -> bool:
+    """Return whether an event brings a message."""
+    return bool(event.data) and event.name in (None, b"", b"message")
+
+
+def encode_message(message: JSONRPCMessage) -> bytes:
+    """Return a message as it is written."""
+    return _encode(message)
+
+
+def _members(model: BaseModel) -> dict[str, object]:
+    return {name: getattr(model, name) for name in model.model_fields_set}
+
+
+_encode = msgspec.json.Encoder(enc_hook=_members).encode
+
+
+def _check(text: bytes) -> Steps[None]:
+    if len(text) > MAX_ANSWER_BYTES:
+        raise FrameError(f"a message of more than {MAX_ANSWER_BYTES} bytes", bound=True)
+    yield from check_values(text, "a message", MAX_ANSWER_VALUES)
+    if len(text) <= LONG_ANSWER_BYTES:
+        check_text(text)
+        return
+    yield from check_in_steps(text)
+    # There are more of them than there may be in few texts, and mostly in strings.
+    if (yield from _long_digits(parts_of(text))) and (yield from _long_digits(outside_strings(text))):
+        raise FrameError("a message with too many long numbers", bound=True)
+
+
+def _long_digits(parts: Iterator[bytes]) -> Steps[bool]:
+    found = 0
+    for part in parts:
+        found += len(_LONG_DIGITS) * part.translate(_DIGITS).count(_LONG_DIGITS)
+        yield
+    return found > MAX_ANSWER_LONG_DIGITS
