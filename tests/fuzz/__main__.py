@@ -17,6 +17,7 @@ TARGETS = {
     "gate": (["-m", "tests.fuzz.guided", "gate"], 40_000),
     "wrap": (["-m", "tests.fuzz.guided", "wrap"], 40_000),
     "guard": (["-m", "tests.fuzz.guided", "guard"], 40_000),
+    "client": (["-m", "tests.fuzz.guided", "client"], 40_000),
 }
 """How each target is started, and the bytes of its longest input."""
 SPARE_SECONDS = 120

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import atheris
 
-INSTRUMENTED = {"ratify": "accredit.ratify", "gate": "accredit", "wrap": "accredit", "guard": "accredit"}
+INSTRUMENTED = {"ratify": "accredit.ratify", **dict.fromkeys(("gate", "wrap", "guard", "client"), "accredit")}
 """The code whose coverage guides each target."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.fuzz import fuzz_gate_target, fuzz_guard_target, fuzz_wrap_target
+from tests.fuzz import fuzz_client_target, fuzz_gate_target, fuzz_guard_target, fuzz_wrap_target
 from tests.fuzz.__main__ import ROOT, TARGETS
 from tests.fuzz.fuzz_gate_target import Hole, Records, corpus, one_input, one_request, readings, runs
 
@@ -20,6 +20,7 @@ from accredit.attest import CallDecision
 CORPUS = corpus()
 LINES = fuzz_wrap_target.corpus()
 CALLS = fuzz_guard_target.corpus()
+ANSWERS = fuzz_client_target.corpus()
 CHOSEN = 20
 """Inputs of chosen lines for each target that reads lines."""
 
@@ -28,7 +29,10 @@ CHOSEN = 20
 @pytest.mark.parametrize(
     "name",
     # What takes long to be instrumented runs here as it is (`test_chosen_lines_lead_around_nothing`, and the next).
-    [pytest.param(name, marks=pytest.mark.long) if name in ("gate", "wrap", "guard") else name for name in TARGETS],
+    [
+        pytest.param(name, marks=pytest.mark.long) if name in ("gate", "wrap", "guard", "client") else name
+        for name in TARGETS
+    ],
 )
 def test_a_short_run_finds_nothing(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("atheris") is None:
@@ -106,6 +110,27 @@ def test_no_line_of_a_client_leads_around_a_guard(name: str) -> None:
     signed = {"allowed", "twice", "legacy", "version", "answer", "cancelled"}
     expected = ["relay", "list_inbox"] if (kind, case) == ("fastmcp", "relay") else ["list_inbox"] * (case in signed)
     assert fuzz_guard_target.one_input(CALLS[name])[1] == expected
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_no_line_of_a_server_leads_a_client_to_a_proof_that_is_good_elsewhere(name: str) -> None:
+    told, proofs = fuzz_client_target.one_input(ANSWERS[name])
+    assert told
+    assert (proofs > 0) == (name in ("claims", "challenges"))
+
+
+def test_lines_of_a_server_that_are_cut_and_joined_lead_to_none_either() -> None:
+    lines, dice = [line for each in ANSWERS.values() for line in each.split(b"\n")], random.Random(7)
+    for _ in range(CHOSEN):
+        chosen = [dice.choice(lines) for _ in range(6)]
+        chosen[dice.randrange(6)] = dice.choice(lines)[: dice.randrange(1, 99)]
+        fuzz_client_target.one_input(b"\n".join(chosen))
+
+
+def test_a_proof_that_a_real_gateway_takes_is_a_hole_in_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz_client_target, "KNOWN", {})
+    with pytest.raises(Hole, match="a real gateway takes"):
+        fuzz_client_target.one_input(ANSWERS["poses"])
 
 
 @pytest.mark.parametrize("target", [fuzz_wrap_target, fuzz_guard_target], ids=["wrap", "guard"])

@@ -316,6 +316,24 @@ def test_a_schema_of_the_servers_runs_nowhere__one_pattern_held_the_client_up_pa
     play(server, calls)
 
 
+def test_nor_does_a_schema_of_what_it_asks_for() -> None:
+    schema = {"type": "object", "properties": {"size": {"type": "string", "pattern": "^(a+)+$"}}, "required": ["no"]}
+    form = {"mode": "form", "message": "?", "requestedSchema": schema}
+    asking = {
+        "resultType": "input_required",
+        "inputRequests": {"k": {"method": "elicitation/create", "params": form}},
+    }
+
+    async def answers(_context: Any, params: Any) -> ElicitResult:
+        assert params.requested_schema == schema
+        return ElicitResult(action="accept", content={"size": "a" * 100 + "!"})
+
+    async def calls(client: AccreditedClient) -> None:
+        assert text_of(await client.call_tool("deploy")) == "done"
+
+    play(RoundsServer([asking, FINAL]), calls, elicitation=answers)
+
+
 @pytest.mark.holds("client/legs", 1)
 def test_a_result_that_does_not_say_so_is_complete() -> None:
     async def calls(client: AccreditedClient) -> None:

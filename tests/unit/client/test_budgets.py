@@ -23,6 +23,10 @@ def response(**result: Any) -> JSONRPCResponse:
     return JSONRPCResponse(jsonrpc="2.0", id=7, result=result)
 
 
+def itself(server: MCPServer) -> MCPServer:
+    return server
+
+
 def test_each_call_has_dialogs_of_its_own__one_that_never_ends_leaves_the_next_without_none() -> None:
     budgets = Budgets(1)
     with budgets.call():
@@ -65,7 +69,7 @@ def test_schemas_and_structured_content_may_have_more_values_than_what_the_model
         characters(response(text=["x" * (MAX_ANSWER_BYTES // 2)] * 3))
 
 
-@pytest.mark.parametrize("bring", [in_memory, lambda server: server], ids=["a transport", "a server"])
+@pytest.mark.parametrize("bring", [in_memory, itself], ids=["a transport", "a server"])
 def test_over_a_transport_that_the_caller_brings_messages_are_counted_too(bring: Any) -> None:
     server = MCPServer("large")
 
