@@ -1,5 +1,6 @@
 """The quickstarts of client libraries are done here as they are written: each from nothing to a protected call."""
 
+import json
 import re
 import subprocess
 import sys
@@ -52,7 +53,8 @@ def test_the_page_leads_from_nothing_to_a_protected_call(
         with Up(person, person.words(url)):
             assert run(interpreter, "-c", program) == printed
             run("bash", "-c", f"{grant} --yes --passphrase-file {person.secret}")
-            more = with_another_delegation(program)
+            (gateway,) = json.loads((person.own / "known_gateways.json").read_text("utf-8")).values()
+            more = with_another_delegation(program, gateway)
             assert "sent to ada@example.org: Hello" in run(interpreter, "-c", more)
             allowed = [line for line in run("bash", "-c", listed).splitlines() if "allow" in line]
             assert sum("list_inbox" in line for line in allowed) == program.count("list_inbox") + more.count(
@@ -60,11 +62,12 @@ def test_the_page_leads_from_nothing_to_a_protected_call(
             )
 
 
-def with_another_delegation(program: str) -> str:
-    """The page's program as its last part has it: it sends an email, with a second delegation for that."""
-    one, two = 'str(OWN / "delegation.json")]', 'str(OWN / "delegation.json"), "--delegation", str(OWN / "send.json")]'
-    program = program.replace(one, two).replace(
-        '[OWN / "delegation.json"]', '[OWN / "delegation.json", OWN / "send.json"]'
+def with_another_delegation(program: str, gateway: str) -> str:
+    """The page's program as its last part has it: it sends an email, with a second delegation for that, and the
+    gateway's id."""
+    one, two = 'str(OWN / "delegation.json")]', 'str(OWN / "delegation.json"), "--delegation", str(OWN / "send.json"), '
+    program = program.replace(one, f'{two}"--gateway-id", "{gateway}"]').replace(
+        '[OWN / "delegation.json"]', f'[OWN / "delegation.json", OWN / "send.json"], gateway_id="{gateway}"'
     )
     if "send_email" in program:
         return program
