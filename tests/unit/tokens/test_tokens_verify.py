@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.world.issuer import AUDIENCE, NOW, IssuerKey, claims, key_set_text
 
 from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
-from accredit.limits import TOKEN_LEEWAY_SECONDS
+from accredit.limits import MAX_TOKEN_BYTES, TOKEN_LEEWAY_SECONDS
 from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier, VerifiedToken, read_key_set, read_public_key
 from accredit.tokens.compact import take_apart
 from accredit.tokens.verify import VerifiedTokens, _signed_by
@@ -210,6 +210,19 @@ def test_a_clock_that_is_a_little_off_is_no_reason(changes: dict[str, object]) -
 def test_another_issuer_is_refused_before_its_keys_are_asked_for() -> None:
     text = KEY.sign(claims("https://evil.example"))
     assert refusal_of(lambda: TokenVerifier([ISSUER]).read(text)).reason == "an issuer that is not configured"
+
+
+@pytest.mark.holds("tokens/verify", 4)
+def test_a_token_of_full_length_is_known_again_by_its_last_letter_too__a_forged_one_would_be_taken_for_it() -> None:
+    key = IssuerKey("key-12")
+    letters = (MAX_TOKEN_BYTES - len(key.sign(claims(name="")))) * 3 // 4
+    good = next(
+        text for more in range(3) if len(text := key.sign(claims(name="n" * (letters + more)))) == MAX_TOKEN_BYTES
+    )
+    keys, verifier = read_key_set(key_set_text(key)), TokenVerifier([ISSUER])
+    assert verifier.verify(verifier.read(good), keys, NOW).kid == "key-12"
+    forged = good[:-1] + ("Q" if good[-1] == "A" else "A")
+    refusal_of(lambda: verifier.verify(verifier.read(forged), keys, NOW))
 
 
 def test_each_issuer_has_its_own_audience_and_keys() -> None:
