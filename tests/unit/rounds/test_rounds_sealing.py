@@ -1,6 +1,7 @@
 """Sealed state opens for whom, for what and as long as it was given, and for nothing else."""
 
 import base64
+import hmac
 from collections.abc import Sequence
 
 import msgspec
@@ -203,3 +204,20 @@ def test_wrong_lengths_are_misuse() -> None:
         ring.open(sealed(), b"", NOW)
     with pytest.raises(ValueError, match="flow"):
         sealed(FlowState("s", "f" * (MAX_FLOW_BYTES + 1), 1, NOW))
+
+
+def test_a_tag_of_a_ring_is_good_for_its_keys_and_its_data_alone__and_only_whole() -> None:
+    tag = KeyRing([OLD]).tag(b"data")
+    assert tag == hmac.digest(OLD, b"data", "sha256")[:16]
+    assert KeyRing([NEW, OLD]).has_tagged(tag, b"data")
+    assert not KeyRing([NEW]).has_tagged(tag, b"data")
+    assert not KeyRing([NEW, OLD]).has_tagged(tag, b"other")
+    for wrong in (tag[:-1], b"", bytes([tag[0] ^ 1]) + tag[1:]):
+        assert not KeyRing([OLD]).has_tagged(wrong, b"data")
+
+
+def test_a_ring_for_another_use_opens_nothing_of_this_one__and_follows_its_rotation() -> None:
+    ring = KeyRing([NEW, OLD])
+    text = sealed(ring=ring.derived(b"one"))
+    assert refusal(text, ring=ring) == refusal(text, ring=ring.derived(b"two")) == "no key of this ring"
+    assert KeyRing([OLD, NEW]).derived(b"one").open(text, BINDING, NOW) == STATE
