@@ -203,7 +203,7 @@ class Success(Struct, frozen=True):
 
     def message(self) -> Steps[dict[str, Raw]]:
         """Return the members of the whole message by name, in steps if it is long. Raises `FrameError`."""
-        return (yield from opened_in_steps(Raw(self.text)))
+        return (yield from opened_in_steps(Raw(self.text.lstrip())))
 
     def with_result(self, members: Mapping[str, Raw], changes: Mapping[str, object]) -> Steps["Success"]:
         """Return the response with a result of these members, some replaced or added, in steps."""

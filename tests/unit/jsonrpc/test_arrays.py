@@ -88,6 +88,15 @@ def test_an_array_that_is_written_anew_stands_where_the_old_one_did(
     assert json.loads(bytes(new.result)) == expected["result"]
 
 
+@pytest.mark.parametrize("blanks", [b" ", b"\t\r\n"])
+def test_an_array_in_an_answer_that_begins_with_blanks_is_written_anew__its_call_failed(blanks: bytes) -> None:
+    frame = decode_frame(blanks + b'{"jsonrpc":"2.0","id":1,"result":{"items":[0]}}')
+    assert isinstance(frame, Success)
+    members = at_one_go(frame.members())
+    edited = RewrittenArray("items", at_one_go(frame.message()), members, frame.id, 1_000)
+    assert json.loads(edited.end().text) == {"jsonrpc": "2.0", "id": 1, "result": {"items": []}}
+
+
 def test_what_it_becomes_is_bounded() -> None:
     frame = decode_frame(b'{"jsonrpc":"2.0","id":1,"result":{"items":[]}}')
     assert isinstance(frame, Success)
