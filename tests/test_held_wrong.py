@@ -1,19 +1,35 @@
 """The library in the hands of somebody in a hurry: misuse is refused, and the examples are the safe ones."""
 
+import math
 import operator
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.ratify.world import AGENT, HUMAN, NOW, STRANGER, certificate, proof
+from tests.unit.server.test_server_gate import start_refused
+from tests.world.guarded import KINDS, Guarded
 from tests.world.records import Chained, gateway
 
-from accredit.attest import Examined, LogReport, encode_envelope, examine, verify_log
+from accredit.attest import encode_envelope, examine, verify_log
 from accredit.base.clock import unix_seconds
-from accredit.ratify import DelegationCert, VerifyResult, encode_proof_bundle, present, verify_bundle, verify_chain
+from accredit.client import ProofPresenter
+from accredit.errors import ConfigurationError
+from accredit.ratify import (
+    DelegationCert,
+    IdentityStatus,
+    VerifyResult,
+    encode_proof_bundle,
+    present,
+    verify_bundle,
+    verify_chain,
+)
 from accredit.ratify.extras.transactions import ReceiptResult
+from accredit.rounds import input_response
+from accredit.server import ProofGuard, TokenRules, TrustedIssuer
 from accredit.tokens import Issuer, Presented, VerifiedToken, check_tool
 
 REFERENCE = Path(__file__).parents[1] / "docs/reference"
@@ -33,11 +49,14 @@ KEY = gateway()[1]
         verify_log([b"rubbish"], [KEY]),
         examine(b"rubbish", {}),
         Presented(Issuer("https://issuer.example", "mail"), None, "forged"),
+        IdentityStatus.EXPIRED,
+        input_response({}, "sure"),
+        input_response({"sure": {"action": "decline"}}, "sure"),
     ],
     ids=repr,
 )
 def test_a_result_is_never_taken_for_a_boolean__a_refused_one_would_be_true(
-    result: VerifyResult | ReceiptResult | LogReport | Examined | Presented,
+    result: object,
 ) -> None:
     with pytest.raises(TypeError, match="neither true nor false"):
         bool(result)
@@ -58,6 +77,55 @@ def test_a_scope_that_a_lookup_did_not_find_is_refused__it_asked_for_nothing(sco
 def test_a_vocabulary_of_one_text_is_refused__its_letters_are_no_scopes() -> None:
     with pytest.raises(TypeError, match="write vocabulary="):
         verify_bundle(proof(), "files:read", now=NOW, vocabulary="files:read")
+
+
+def test_an_empty_scope_or_context_is_refused__it_asked_for_nothing() -> None:
+    with pytest.raises(ValueError, match="required_scope is empty"):
+        verify_bundle(proof(), "", now=NOW)
+    with pytest.raises(ValueError, match="session_context is empty"):
+        verify_bundle(proof(), "files:read", now=NOW, session_context=b"")
+
+
+@pytest.mark.parametrize("now", [math.nan, float(NOW), True, str(NOW)])
+def test_a_time_that_is_no_whole_number_is_refused__after_no_end_comes_a_nan(now: Any) -> None:
+    with pytest.raises(TypeError, match="write now=int"):
+        verify_bundle(proof(), "files:read", now=now)
+    with pytest.raises(TypeError, match="write now=int"):
+        verify_chain([certificate()], now=now)
+
+
+def test_an_examiner_is_named__in_the_place_of_kept_checkpoints_it_would_be_taken_for_some() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        verify_log([], [KEY], [], examine)  # pyright: ignore[reportCallIssue]
+
+
+def test_one_text_in_the_place_of_a_list_is_refused__its_letters_name_nothing(tmp_path: Path) -> None:
+    issuer = TrustedIssuer("https://issuer.example", "mail", jwks_url="https://issuer.example/keys")
+    wrong: dict[str, Callable[[], object]] = {
+        "revocation_files": lambda: ProofGuard([HUMAN.public_key], "mail", revocation_files="revoked.json"),
+        "roots": lambda: ProofGuard("owner.key.pub", "mail"),
+        "methods": lambda: ProofGuard([HUMAN.public_key], "mail", methods="vendor/run"),
+        "algorithms": lambda: ProofGuard(None, "mail", tokens=TokenRules([replace(issuer, algorithms="ES256")])),
+        "required_scopes": lambda: ProofGuard(None, "mail", tokens=TokenRules([replace(issuer, required_scopes="a")])),
+        "delegations": lambda: ProofPresenter("agent.key", "delegation.json"),
+    }
+    for name, make in wrong.items():
+        with pytest.raises(ConfigurationError, match=f"{name} is one"):
+            make()
+
+
+@pytest.mark.parametrize("scope", ["", " ", "two scopes", None])
+def test_a_tool_that_asks_a_token_for_no_scope_is_refused__it_asked_for_nothing(scope: Any) -> None:
+    issuer = TrustedIssuer("https://issuer.example", "mail", jwks_url="https://issuer.example/keys")
+    with pytest.raises(ConfigurationError, match="tool_scopes"):
+        ProofGuard(None, "mail", tokens=TokenRules([issuer], tool_scopes={"pay": scope}))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_scope_for_a_tool_that_is_not_there_stops_the_start__the_one_that_is_meant_asks_for_none(kind: str) -> None:
+    issuer = TrustedIssuer("https://issuer.example", "mail", jwks_url="https://issuer.example/keys")
+    rules = TokenRules([issuer], tool_scopes={"pay": "mail:pay", "sned_email": "mail:send"})
+    assert "sned_email" in start_refused(Guarded(kind, None, tokens=rules).server)
 
 
 @pytest.mark.parametrize("entries", [[], [b"rubbish"]])

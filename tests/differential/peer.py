@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ratify_protocol as published
+from msgspec import UNSET
 from ratify_protocol.types import VerifierContext as PublishedContext
 
 from accredit.errors import WireError
@@ -84,9 +85,9 @@ def our_answer(bundle: ProofBundle, asked: Question) -> Answer:
     """What our verifier says."""
     found = verify_bundle(
         bundle,
-        asked.required_scope,
+        asked.required_scope or UNSET,
         now=asked.now,
-        session_context=asked.session_context,
+        session_context=asked.session_context or None,
         stream=StreamContext(*asked.stream) if asked.stream else None,
         context=VerifierContext(**(asked.facts or {})),
         is_revoked=None if asked.revoked is None else asked.revoked.__contains__,

@@ -108,7 +108,7 @@ def judge(data: bytes) -> None:
 
 def answered(bundle: ProofBundle, context: VerifierContext) -> None:
     """A verification is an answer, and a fact that is no number is no reason to allow anything."""
-    result = verify_bundle(bundle, now=NOW, context=context, session_context=bundle.session_context)
+    result = verify_bundle(bundle, now=NOW, context=context, session_context=bundle.session_context or None)
     if result.valid is bool(result.error_reason):
         raise AssertionError(f"no answer: {result!r}")
 

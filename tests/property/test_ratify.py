@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 from tests.unit.ratify.world import CONTEXT, NOW, STREAM, answering, certificate, chain, constraint, proof
 
@@ -305,7 +306,7 @@ def test_a_verification_answers_whatever_it_is_asked(
     bundle = proof()
     odd = replace(bundle, delegations=(replace(bundle.delegations[0], constraints=constraints),))
     for asked in (bundle, odd):
-        result = verify_bundle(asked, required, now=now, context=context, is_revoked=answering(False))
+        result = verify_bundle(asked, required or UNSET, now=now, context=context, is_revoked=answering(False))
         assert isinstance(result, VerifyResult)
     for each in constraints:
         evaluate(each, context, "cert", NOW, {each.type: answering("no")})

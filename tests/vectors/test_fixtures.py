@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from tests.vectors.fixtures import (
     OWN,
     Fixture,
@@ -109,10 +110,10 @@ def _verify(fixture: Fixture) -> None:
         revoked = {bundle.delegations[min(1, len(bundle.delegations) - 1)].cert_id}
     result = verify_bundle(
         bundle,
-        options.get("required_scope", ""),
+        options.get("required_scope") or UNSET,
         now=options["now"],
         is_revoked=revoked.__contains__,
-        session_context=bytes_of(options.get("session_context", "")),
+        session_context=bytes_of(options.get("session_context", "")) or None,
         stream=stream_of(options.get("stream")),
         context=context_of(fixture.get("verifier_context")),
     )

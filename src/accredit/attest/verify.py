@@ -169,8 +169,8 @@ def verify_log(
     entries: Iterable[Entry | Envelope | bytes | str],
     keys: Iterable[LogKey | RecordKey],
     kept: Iterable[Envelope | Head] = (),
-    examiner: Examiner | None = None,
     *,
+    examiner: Examiner | None = None,
     has_digests: bool = False,
     marks: Marks | None = None,
 ) -> LogReport:

@@ -113,6 +113,10 @@ class ProofPresenter:
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         """Raise `ConfigurationError` for a file that can't be used, or a delegation that proves nothing."""
+        if isinstance(delegations, str | Path):
+            raise ConfigurationError(
+                "delegations is one path, and a list is asked for", f"write delegations=[{str(delegations)!r}]"
+            )
         self.key_path = None if isinstance(key, SigningKey) else Path(key)
         self._key = key if isinstance(key, SigningKey) else load_signing_key(Path(key))
         self._signer = self._key.signer

@@ -26,6 +26,10 @@ class IdentityStatus(StrEnum):
     UNAUTHORIZED = "unauthorized"
     """Reserved by the protocol: no verification returns it."""
 
+    def __bool__(self) -> NoReturn:
+        """Raise `TypeError`: each status is a text, and every text but "" is true."""
+        raise TypeError("a status is neither true nor false: ask for result.valid")
+
 
 class VerifyResult(Struct, frozen=True, kw_only=True):
     """The outcome of one verification.

@@ -22,7 +22,7 @@ within its parent's, and loops. Without `roots` anyone can be the principal.
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
@@ -119,7 +119,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
 def verify_bundle(
     bundle: ProofBundle,
-    required_scope: str = "",
+    required_scope: str | UnsetType = UNSET,
     *,
     now: int | None = None,
     vocabulary: Iterable[str] | None = None,
@@ -139,22 +139,19 @@ def verify_bundle(
     its `human_id` is whoever signed. `is_revoked(cert_id)` is asked about every certificate. `stream` is not advanced
     here: the caller does that, after success. Without `session_context` and
     `challenge_store` a proof is good for any call, and again and again until its challenge is 300 seconds old. See
-    `Evaluator` and `ChallengeStore` for the others. An empty `required_scope` requires none, which a gateway never
-    should. Raises `TypeError` for a `required_scope` or a `vocabulary` of another type, such as the None of a lookup
-    that found nothing.
+    `Evaluator` and `ChallengeStore` for the others. Without `required_scope` none is required, which a gateway never
+    should do. Raises `TypeError` for a `now`, a `required_scope` or a `vocabulary` of another type, and `ValueError`
+    for an empty `required_scope` or `session_context`: a lookup that found nothing gives None or "".
     """
-    if not isinstance(required_scope, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        found = type(required_scope).__name__
-        raise TypeError(f"required_scope is {found}, not a text: refuse a tool that is not known before its proof")
     if isinstance(vocabulary, str):
         raise TypeError(f"vocabulary is one text, and several are asked for: write vocabulary=[{vocabulary!r}]")
-    moment = unix_seconds() if now is None else now
+    moment = moment_of(now)
     terms = Terms(
         now=moment,
-        required_scope=required_scope,
+        required_scope=scope_of(required_scope),
         vocabulary=frozenset(vocabulary or ()),
         roots=None if roots is None else tuple(roots),
-        session_context=session_context or b"",
+        session_context=context_of(session_context),
         stream=stream,
         context=context or VerifierContext(),
         constraint_evaluators=constraint_evaluators or {},
@@ -203,12 +200,42 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
     )
 
 
-def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Iterable[str] = ()) -> VerifyResult:
-    """Verify certificates without a proof (steps 1, 2, 4, 10 and 11), before a grant is built on them. Never raises.
+def moment_of(now: object) -> int:
+    """Return the time that is meant, in unix seconds; None is this machine's. Raises `TypeError`: no comparison with a
+    NaN refuses anything."""
+    if now is None:
+        return unix_seconds()
+    if type(now) is not int:
+        raise TypeError(f"now is {type(now).__name__}, not whole unix seconds: write now=int(time.time())")
+    return now
 
-    Not checked: revocation, constraints, the root, and whether anybody holds the subject's key.
+
+def scope_of(required: object) -> str:
+    """Return the scope that is required, "" for `UNSET`. Raises `TypeError`, and `ValueError` for an empty one."""
+    if required is UNSET:
+        return ""
+    if not isinstance(required, str):
+        found = type(required).__name__
+        raise TypeError(f"required_scope is {found}, not a text: refuse a tool that is not known before its proof")
+    if not required:
+        raise ValueError("required_scope is empty, and would require nothing: leave it out if that is meant")
+    return required
+
+
+def context_of(session_context: bytes | None) -> bytes:
+    """Return the session context that is asked for, none for None. Raises `ValueError` for an empty one."""
+    if session_context == b"":
+        raise ValueError("session_context is empty, and would bind a proof to nothing: leave it out if that is meant")
+    return session_context or b""
+
+
+def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Iterable[str] = ()) -> VerifyResult:
+    """Verify certificates without a proof (steps 1, 2, 4, 10 and 11), before a grant is built on them.
+
+    Not checked: revocation, constraints, the root, and whether anybody holds the subject's key. Raises `TypeError` for
+    a `now` that is no whole number, and nothing else.
     """
-    return run(chain_verification(chain, Terms(now=now, vocabulary=frozenset(vocabulary))), now)
+    return run(chain_verification(chain, Terms(now=moment_of(now), vocabulary=frozenset(vocabulary))), now)
 
 
 def chain_verification(chain: Sequence[DelegationCert], terms: Terms) -> Steps:

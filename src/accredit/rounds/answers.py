@@ -12,7 +12,7 @@ all. A server that must know keeps that in a protected `requestState`.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeGuard, TypeVar, overload
+from typing import Any, Literal, NoReturn, TypeGuard, TypeVar, overload
 
 from mcp_types import (
     CreateMessageResult,
@@ -38,13 +38,19 @@ _SAMPLED = TypeAdapter[CreateMessageResult | CreateMessageResultWithTools](
 _WRAPPING = frozenset({"method", "result"})
 
 
-class Missing(Struct, frozen=True):
+class _View(Struct, frozen=True):
+    def __bool__(self) -> NoReturn:
+        """Raise `TypeError`: an object is always true, also one that says that nothing was answered, or no."""
+        raise TypeError("an answer is neither true nor false: ask for its kind and action, or for accepted_content")
+
+
+class Missing(_View, frozen=True):
     """There is no usable answer."""
 
     kind: Literal["missing"] = "missing"
 
 
-class Elicited(Struct, frozen=True):
+class Elicited(_View, frozen=True):
     """A person's answer. `content` is None unless a form was accepted."""
 
     action: Literal["accept", "decline", "cancel"]
@@ -52,14 +58,14 @@ class Elicited(Struct, frozen=True):
     kind: Literal["elicit"] = "elicit"
 
 
-class Sampled(Struct, frozen=True):
+class Sampled(_View, frozen=True):
     """A language model's answer."""
 
     result: CreateMessageResult | CreateMessageResultWithTools
     kind: Literal["sampling"] = "sampling"
 
 
-class Rooted(Struct, frozen=True):
+class Rooted(_View, frozen=True):
     """The client's roots."""
 
     roots: list[Root]

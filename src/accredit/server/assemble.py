@@ -5,7 +5,7 @@ server's author, with no `app` above it to pass them in.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,10 @@ class Guard:
         """
         _check(gateway_id, default_tool_scope, binding)
         _check_seconds(freshness_seconds=freshness_seconds, challenge_seconds=challenge_seconds)
+        _check_list("revocation_files", revocation_files)
         zone_names()
         self._default_tool = Entry(scope=default_tool_scope) if default_tool_scope else None
+        self.scoped_tools = frozenset(tokens.tool_scopes if tokens is not None else ())
         self._tokens = _tokens(tokens, clock, proofs=roots is not None) if tokens is not None else None
         if roots is None:
             if self._tokens is None:
@@ -136,6 +138,14 @@ def _tokens(rules: TokenRules, clock: Callable[[], int], *, proofs: bool) -> Tok
             "bind_agent ties each call's token to its proof, and a call may come without one of them",
             "give roots and leave required, or leave out bind_agent",
         )
+    for tool, scope in rules.tool_scopes.items():
+        if not isinstance(scope, str) or scope.split() != [scope]:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"tool_scopes: {scope!r} of {tool!r} is no scope", f'write tool_scopes={{{tool!r}: "mail:send"}}'
+            )
+    for issuer in rules.issuers:
+        _check_list("algorithms", issuer.algorithms)
+        _check_list("required_scopes", issuer.required_scopes)
     issuers = [
         Issuer(each.issuer, each.audience, tuple(each.algorithms), tuple(each.required_scopes))
         for each in rules.issuers
@@ -153,8 +163,7 @@ def _keys(issuer: TrustedIssuer) -> KeySet | str:
 
 def _pinned(roots: Iterable[_Root]) -> dict[HybridPublicKey, str]:
     """Return the public keys of the principals whose delegations count, with their names."""
-    if isinstance(roots, str | Path):
-        raise ConfigurationError("roots is one path, and a list is asked for", f"write roots=[{str(roots)!r}]")
+    _check_list("roots", roots)
     pinned: dict[HybridPublicKey, str] = {}
     for root in roots:
         if isinstance(root, HybridPublicKey):
@@ -182,8 +191,7 @@ def _check(gateway_id: str, default_tool_scope: str, binding: str) -> None:
 
 
 def _named(methods: Iterable[str]) -> frozenset[str]:
-    if isinstance(methods, str):
-        raise ConfigurationError("methods is one name, and a list is asked for", f"write methods=[{methods!r}]")
+    _check_list("methods", methods)
     named = frozenset(methods)
     guarded = next((method for method in named if may_guard(method)), None)
     if guarded is not None:
@@ -193,10 +201,21 @@ def _named(methods: Iterable[str]) -> frozenset[str]:
     return named
 
 
+def _check_list(name: str, given: object) -> None:
+    if isinstance(given, str | Path):
+        raise ConfigurationError(f"{name} is one text, and a list is asked for", f"write {name}=[{str(given)!r}]")
+
+
 def _check_seconds(**named: int) -> None:
     for name, seconds in named.items():
         if not 1 <= seconds <= CHALLENGE_WINDOW_SECONDS:
             raise ConfigurationError(f"{name} is {seconds}", f"write 1 to {CHALLENGE_WINDOW_SECONDS}")
+
+
+def check_scoped(missing: Collection[str]) -> None:
+    """Check that no tool is missing that `tool_scopes` names. Raises `ConfigurationError`."""
+    if missing:
+        raise ConfigurationError(f"tool_scopes names {min(missing)!a}, and there is no such tool", "name a tool")
 
 
 def check_requirements(functions: Iterable[tuple[str, object, Mapping[str, Any] | None]]) -> None:

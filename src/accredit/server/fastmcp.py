@@ -26,7 +26,7 @@ from accredit.errors import ProofRefused, TokenError
 from accredit.policy import GUARDED
 from accredit.server.answers import current_dropped_keys
 from accredit.server.arguments import reading_of
-from accredit.server.assemble import Guard, check_requirements
+from accredit.server.assemble import Guard, check_requirements, check_scoped
 from accredit.server.gate import Gate, check_first, is_judged, put_first, refused, undecided
 from accredit.server.judge import Allowed, Found, current_authority, current_token, found_plain
 from accredit.server.lowlevel import look_at_start
@@ -84,6 +84,8 @@ class ProofGuard(Guard, Middleware):
             gate.check_place()
             check_first(self, server.middleware)
             check_requirements(await _functions(server))
+            found = [(await self._find_tool(server, name, None)).name for name in self.scoped_tools]
+            check_scoped(self.scoped_tools.difference(found))
 
         gate = Gate(self._judge, find, lambda: _below(server))
         put_first(gate, _below(server))

@@ -28,7 +28,7 @@ from mcp_types import CallToolRequestParams
 
 from accredit.errors import ConfigurationError, ProofRefused, TokenError
 from accredit.server.arguments import Read, given
-from accredit.server.assemble import Guard, check_requirements
+from accredit.server.assemble import Guard, check_requirements, check_scoped
 from accredit.server.gate import Find, Gate, put_first, refused, undecided
 from accredit.server.judge import Found, found_plain
 from accredit.server.lowlevel import finder, look_at_start, look_last
@@ -80,6 +80,7 @@ class ProofGuard(Guard, Extension):
             gate.check_place()
             if isinstance(server, MCPServer):
                 check_requirements(_functions(server))
+                check_scoped(self.scoped_tools.difference(each.name for each in await server.list_tools()))
 
         if isinstance(server, MCPServer):
             self._look_inside(server)

@@ -142,7 +142,7 @@ class TestSession:
         ],
     )
     def test_refusals(self, bound: bytes, expected: bytes, reason: str) -> None:
-        assert verdict(proof(session_context=bound), session_context=expected) == invalid(reason)
+        assert verdict(proof(session_context=bound), session_context=expected or None) == invalid(reason)
 
 
 class TestStream:

@@ -77,7 +77,7 @@ def verify_file(
         raise ConfigurationError(f"{path} is a log, and --root is for one call", ONE_CALL)
     with understood(), Verifiers(trusted) as examiner, MarksInFile() as marks:
         progress = Progress("verifying", unit="entries")
-        report = verify_log(_watched(progress, every), trusted, kept, examiner, marks=marks)
+        report = verify_log(_watched(progress, every), trusted, kept, examiner=examiner, marks=marks)
     return _tell(report, kept, as_json=as_json)
 
 

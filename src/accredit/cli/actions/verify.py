@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
@@ -89,12 +89,12 @@ def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]
     assumed = catalog_scopes([question.required_scope, *(scope for cert in chain for scope in cert.scope)])
     result = verify_bundle(
         bundle,
-        question.required_scope,
+        question.required_scope or UNSET,
         now=now,
         vocabulary=MCP_SCOPES | assumed,
         roots=[key.public_key for key in roots.values()],
         is_revoked=revoked.__contains__,
-        session_context=question.session_context,
+        session_context=question.session_context or None,
         context=question.facts,
         constraint_evaluators=OWN_EVALUATORS,
     )

@@ -9,10 +9,9 @@ import hashlib
 import hmac
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from accredit.base.clock import unix_seconds
 from accredit.errors import IssueError
 from accredit.ratify.canonical import canonical
 from accredit.ratify.challenges import ChallengeStore
@@ -28,6 +27,7 @@ from accredit.ratify.needs import ConsumeChallenge, Steps, ValidateChallenge, as
 from accredit.ratify.results import IdentityStatus, VerifyResult, invalid, refused
 from accredit.ratify.signable import chain_hash
 from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle, StreamContext
+from accredit.ratify.verify import context_of, moment_of, scope_of
 from accredit.ratify.wire import Bytes32, Integer, WireObject
 
 _HASH_BYTES = 32
@@ -133,20 +133,20 @@ def verify_streamed_turn(
     token: SessionToken,
     secret: bytes,
     turn: StreamedTurn,
-    required_scope: str = "",
+    required_scope: str | UnsetType = UNSET,
     *,
     now: int | None = None,
     session_context: bytes | None = None,
     stream: StreamContext | None = None,
     challenge_store: ChallengeStore | None = None,
 ) -> VerifyResult:
-    """Verify a turn by its session's token. Like `verify_bundle` it returns a result, and does not raise.
+    """Verify a turn by its session's token. It returns a result and raises as `verify_bundle` does.
 
     It has no other options of `verify_bundle`, as a turn does not carry what they check. `root_checked` is False: roots
     were checked, or not, when the token was issued.
     """
-    moment = unix_seconds() if now is None else now
-    terms = _TurnTerms(moment, required_scope, session_context or b"", stream, challenge_store is not None)
+    moment, scope, context = moment_of(now), scope_of(required_scope), context_of(session_context)
+    terms = _TurnTerms(moment, scope, context, stream, challenge_store is not None)
     return run(settled(_steps(token, secret, turn, terms)), moment, store=challenge_store)
 
 

@@ -205,7 +205,7 @@ class LogReader(ABC):
         entries = (each.entry for each in watch(self.entries()))
         trusted = tuple(keys)
         rows = OpenRows(MarksInMemory() if marks is None else marks, self.open_rows, trusted)
-        report = verify_log(entries, trusted, [*kept, *heads], examiner, has_digests=True, marks=rows)
+        report = verify_log(entries, trusted, [*kept, *heads], examiner=examiner, has_digests=True, marks=rows)
         return report if report.fault is not None else report._replace(fault=_uncounted(report, heads) or rows.fault)
 
 

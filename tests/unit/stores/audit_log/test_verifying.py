@@ -69,7 +69,7 @@ def test_the_verdict_is_that_of_one_process__to_the_letter(what: list[tuple[int,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verifying, "VERIFIED_ENTRIES", at_a_time)
         with Verifiers(KEYS, 3) as examiner:
-            assert verify_log(iter(log), KEYS, kept, examiner) == verify_log(iter(log), KEYS, kept)
+            assert verify_log(iter(log), KEYS, kept, examiner=examiner) == verify_log(iter(log), KEYS, kept)
 
 
 def test_what_can_not_be_read_is_told_after_what_was_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_what_can_not_be_read_is_told_after_what_was_read_before(monkeypatch: py
     monkeypatch.setattr(verifying, "VERIFIED_ENTRIES", 7)
     for log in (GOOD, spoiled(GOOD, 20, "removed")):
         with Verifiers(KEYS, 2) as examiner:
-            found = verify_log(damaged(log), KEYS, (), examiner)
+            found = verify_log(damaged(log), KEYS, examiner=examiner)
         assert found == verify_log(damaged(log), KEYS)
         assert found.records == (40 if log is GOOD else 22)
 
@@ -92,7 +92,7 @@ def test_with_one_core_there_is_no_other_process(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(os, "sched_getaffinity", one_core)
     with Verifiers(KEYS) as examiner:
         assert examiner._processes == []
-        assert verify_log(GOOD, KEYS, (), examiner).valid
+        assert verify_log(GOOD, KEYS, examiner=examiner).valid
 
 
 def test_no_more_is_read_than_the_processes_have_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_a_process_that_is_killed_leaves_no_verdict() -> None:
             os.kill(process.pid, signal.SIGKILL)
             process.join()
         with pytest.raises(StoreUnavailable, match="has ended"):
-            verify_log(GOOD, KEYS, (), examiner)
+            verify_log(GOOD, KEYS, examiner=examiner)
 
 
 _ORPHANS = """
