@@ -1,8 +1,10 @@
 """The library in the hands of somebody in a hurry: misuse is refused, and the examples are the safe ones."""
 
+import ast
 import math
 import operator
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +34,8 @@ from accredit.rounds import input_response
 from accredit.server import ProofGuard, TokenRules, TrustedIssuer
 from accredit.tokens import Issuer, Presented, VerifiedToken, check_tool
 
-REFERENCE = Path(__file__).parents[1] / "docs/reference"
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs/reference"
 SCOPE = "comms:email:send"
 MAIL = b"Dear Sir"
 KEY = gateway()[1]
@@ -208,3 +211,112 @@ def test_the_auditor_of_the_reference_stops_at_a_log_that_is_not_good__or_not_th
         return
     with pytest.raises((SystemExit, ValueError), match=r"BAD|no keys"):
         exec(code.replace(before, "keys = known"), names)
+
+
+TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "src").rglob("*.py"))}
+EXAMPLES = [
+    pytest.param(code, id=f"{page.name}-{number}")
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
+]
+
+
+def raises_as_boolean(node: ast.ClassDef) -> bool:
+    return any(
+        isinstance(each, ast.FunctionDef)
+        and each.name == "__bool__"
+        and "NoReturn" in ast.unparse(each.returns or each)
+        for each in node.body
+    )
+
+
+def functions_with_results() -> set[str]:
+    """The names of all functions that a package offers and that return what is neither true nor false."""
+    nodes = [node for tree in TREES.values() for node in ast.walk(tree)]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    results = {node.name for node in classes if raises_as_boolean(node)}
+    results |= {node.name for node in classes if results & {ast.unparse(base) for base in node.bases}}
+    offered = {
+        str(node.value)
+        for path, tree in TREES.items()
+        if path.name == "__init__.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+    }
+    return {
+        node.name
+        for node in nodes
+        if isinstance(node, ast.FunctionDef) and node.returns and node.name in offered
+        if results & set(re.findall(r"\w+", ast.unparse(node.returns)))
+    }
+
+
+FUNCTIONS = functions_with_results()
+
+
+def taken_for_booleans(tree: ast.AST) -> list[str]:
+    """Where such a result, or a name that was given one, is tested."""
+    tested: list[ast.expr] = []
+    named: set[str] = set()
+
+    def is_result(node: ast.expr) -> bool:
+        node = node.value if isinstance(node, ast.Await) else node
+        called = node.func if isinstance(node, ast.Call) else None
+        return getattr(called, "id", getattr(called, "attr", "")) in FUNCTIONS
+
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_result(value):
+                named.add(name)
+            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
+                tested.append(test)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                tested.append(operand)
+            case ast.BoolOp(values=values):
+                tested += values
+            case ast.comprehension(ifs=ifs):
+                tested += ifs
+            case _:
+                pass
+    return [
+        ast.unparse(each) for each in tested if is_result(each) or (isinstance(each, ast.Name) and each.id in named)
+    ]
+
+
+def test_a_result_that_is_tested_is_found() -> None:
+    assert {"verify_bundle", "verify_chain", "verify_log", "examine", "input_response"} <= FUNCTIONS
+    code = "if not verify_bundle(b): pass\nresult = verify_log(e, k)\nok = result and verify_chain(c).valid"
+    assert taken_for_booleans(ast.parse(code)) == ["verify_bundle(b)", "result"]
+
+
+def test_no_module_takes_a_result_for_a_boolean() -> None:
+    assert {path: found for path, tree in TREES.items() if (found := taken_for_booleans(tree))} == {}
+
+
+def keywords(call: ast.Call) -> set[str]:
+    return {each.arg for each in call.keywords if each.arg}
+
+
+NEEDED = {
+    "verify_bundle": {"required_scope", "roots", "is_revoked", "session_context", "challenge_store"},
+    "ProofGuard": {"roots", "gateway_id"},
+    "TrustedIssuer": {"audience"},
+}
+"""What an example of each names, by keyword or in its place: without it the check is weaker."""
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_each_example_of_each_page_is_the_safe_one(code: str) -> None:
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:  # an example of a part, with what only a coroutine may say
+        tree = ast.parse("async def main():\n" + textwrap.indent(code, "    "))
+    assert taken_for_booleans(tree) == []
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+        missing = NEEDED.get(name, set[str]()) - keywords(call)
+        if name == "verify_bundle" and len(call.args) > 1:
+            missing -= {"required_scope"}
+        assert not missing, f"{name} without {missing}"
+        if name in ("AccreditedClient", "ProofPresenter"):
+            assert not any(each.arg == "binding" for each in call.keywords), "an example of an unbound proof"

@@ -17,14 +17,18 @@ METHODS = (
     *("sampling/createMessage", "elicitation/create", "resources/subscribe", "subscriptions/listen", "rpc.call"),
 )
 _NAMES = ("list_inbox", "relay", "pay", "open_door", "whoami", "confirm", "send_email", "LIST_INBOX", "list_inbox ", "")
-NAMES = (*(f'"{name}"' for name in _NAMES), '"list\\u005finbox"', '["pay"]', "null", '"mail://inbox"', '"greet"')
+_SPENDERS = ("spend", "buy", "spend_with_fee", "@HASHED@")
+_QUOTED = (f'"{name}"' for name in (*_NAMES, *_SPENDERS))
+NAMES = (*_QUOTED, '"list\\u005finbox"', '["pay"]', "null", '"mail://inbox"', '"greet"')
 ARGUMENTS = (
     *("@ARGUMENTS@", "{}", '{"folder":"in","folder":"out"}', '{"Folder":"in"}', '{"name":"list_inbox"}'),
     *('{"name":"pay"}', '{"amount":5,"currency":"EUR"}', '{"_token":"a"}', '{"a":1e999}', '{"a":9007199254740993}'),
+    *('{"amount":5,"total":5000}', '{"total":5000}', '{"order":{"amount":5,"total":5000}}', '{"fee":1,"total":5000}'),
     *('{"a":"\\ud800"}', '{"":{"":[[[]]]}}', "null", "[]", '"{}"', '{"to":"eve"}', '{"__proto__":{"name":"pay"}}'),
 )
 METAS = (
     *('"ratify_proof":@PROOF@', "", '"ratify_proof":@RELAY@', '"com.ratifyprotocol/proof":@PROOF@'),
+    *('"ratify_proof":@SPEND@', '"com.ratifyprotocol/proof":@SPEND@'),
     *('"ratify_proof":null', '"ratify_proof":"x"', '"Ratify_Proof":@PROOF@', '"ratify_proof":[@PROOF@]'),
     *('"progressToken":1', '"progressToken":"ask"', '"token":"a"', '"fastmcp":{"version":"2"}'),
     *('"dev.accredit/authorization":{"principal_id":"a"}', '"Dev.Accredit/Authorization":{}', '"ratify_challenge":{}'),

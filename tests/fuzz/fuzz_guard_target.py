@@ -3,10 +3,12 @@
 The first byte of an input says which server gets the rest: one of the SDK, one of FastMCP, a low-level one; from 128
 on, the rest chooses lines (`built_lines`). Each line is read as the SDK's stdio transport reads it. `@PROOF@` stands
 for a proof that is bound to `CALL`, `@RELAY@` for one that is bound to `RELAY`: a tool of FastMCP's that calls the
-tool which it is told to.
+tool which it is told to. `@SPEND@` stands for a proof that is bound to no call, of a delegation of 10 EUR; tools that
+spend have two names for an amount, also inside of an object, or call each other. `@HASHED@` is another name of a tool
+of an app.
 
 The oracle knows nothing of the guard: nobody has signed for more than one run of `list_inbox` by itself and one of it
-from within `relay`. Whatever else ran is a hole.
+from within `relay`, and for spending more than 10 EUR. Whatever else ran is a hole.
 """
 
 import asyncio
@@ -14,12 +16,15 @@ import io
 import json
 import math
 from collections import Counter
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import mcp_types as types
+from fastmcp import FastMCP, FastMCPApp
+from fastmcp.server.providers.addressing import hashed_backend_name
 from mcp.server.lowlevel import Server
 from mcp.shared._context_streams import create_context_streams
 from mcp.shared.message import SessionMessage
+from pydantic import AliasChoices, BaseModel, Field
 from tests.fuzz.built_lines import built
 from tests.fuzz.fuzz_gate_target import PROOF_SECONDS, TRUST, Hole, message
 from tests.world.authorization import Signed
@@ -27,12 +32,13 @@ from tests.world.guarded import Guarded
 
 from accredit.base.clock import unix_seconds
 from accredit.ports import ProofStore
+from accredit.ratify.constraints import MaxAmount
 from accredit.server import ProofGuard, require
 from accredit.stores import MemoryStore
 
 CALL = {"name": "list_inbox", "arguments": {}}
 RELAY = {"name": "relay", "arguments": {"name": "list_inbox"}}
-SIGNED_FOR = Counter({"list_inbox": 2, "relay": 1})
+SIGNED_FOR = Counter({"list_inbox": 2, "relay": 1, "spend": 1, "buy": 1, "spend_with_fee": 1})
 """How often what may run, at the most."""
 MODERN = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -42,6 +48,9 @@ MODERN = {
 KINDS = ("sdk", "fastmcp", "lowlevel")
 _TURNS = 400
 _CHAIN = TRUST.chain("email:read")
+_SPENDING = "fuzz:spend"
+_LIMIT = 10
+_HASHED = hashed_backend_name("desk", "secret")
 
 
 class FreshStore:
@@ -52,6 +61,49 @@ class FreshStore:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+class Order(BaseModel):
+    """What is bought, with two names for what it costs."""
+
+    amount: Annotated[float, Field(validation_alias=AliasChoices("total", "amount"))]
+
+
+def _spenders(server: Any, ran: list[str]) -> None:
+    """Tools that spend: what is more than the limit is noted by another name."""
+
+    def noted(name: str, amount: float) -> str:
+        ran.append(name if amount <= _LIMIT else f"{name} of {amount}")
+        return "done"
+
+    def facts(pointer: str) -> Any:
+        return require(_SPENDING, facts={"amount": pointer, "currency": "EUR"})
+
+    @server.tool()
+    @facts("/amount")
+    def spend(amount: Annotated[float, Field(validation_alias=AliasChoices("amount", "total"))]) -> str:
+        return noted("spend", amount)
+
+    @server.tool()
+    @facts("/order/amount")
+    def buy(order: Order) -> str:
+        return noted("buy", order.amount)
+
+    @server.tool()
+    @facts("/fee")
+    async def spend_with_fee(fee: float, total: float) -> str:
+        ran.append("spend_with_fee")
+        return str(await server.call_tool("spend", {"amount": total}))
+
+    if isinstance(server, FastMCP):
+        app = FastMCPApp("desk")
+
+        @app.tool(model=True)
+        @require("fuzz:secret")
+        def secret() -> str:
+            return noted("secret", 0)
+
+        server.add_provider(app)
 
 
 class LowLevel:
@@ -83,6 +135,7 @@ def _server(kind: str, store: Any) -> tuple[Server[Any], list[str]]:
         return low.server, low.ran
     guarded = Guarded(kind, [TRUST.owner.public_key], store=store)
     server = cast(Any, guarded.server)
+    _spenders(server, guarded.ran)
     return server._mcp_server if kind == "fastmcp" else server._lowlevel_server, guarded.ran
 
 
@@ -96,14 +149,20 @@ class _Proofs:
     def put_in(self, data: bytes) -> bytes:
         if abs(unix_seconds() - self._made_at) > PROOF_SECONDS:
             self._made_at = unix_seconds()
-            self._texts = [(b"@PROOF@", _proof(CALL)), (b"@RELAY@", _proof(RELAY))]
+            self._texts = [(b"@PROOF@", _proof(CALL)), (b"@RELAY@", _proof(RELAY)), (b"@SPEND@", _unbound())]
         for name, text in self._texts:
             data = data.replace(name, text)
-        return data
+        return data.replace(b"@HASHED@", _HASHED.encode())
 
 
 def _proof(params: dict[str, Any]) -> bytes:
     return json.dumps(TRUST.proof(_CHAIN, "tools/call", params, Signed(scope="email:read"))).encode()
+
+
+def _unbound() -> bytes:
+    chain = TRUST.chain(_SPENDING, known=(_SPENDING,), constraints=(MaxAmount("EUR", _LIMIT),))
+    params = {"name": "spend", "arguments": {}}
+    return json.dumps(TRUST.proof(chain, "tools/call", params, Signed(scope=_SPENDING, bound=False))).encode()
 
 
 _proofs = _Proofs()
@@ -158,6 +217,7 @@ def _modern(method: str, params: dict[str, Any], **meta: Any) -> bytes:
         message(method, {**params, "_meta": {**MODERN, **meta}})
         .replace(b'"@PROOF@"', b"@PROOF@")
         .replace(b'"@RELAY@"', b"@RELAY@")
+        .replace(b'"@SPEND@"', b"@SPEND@")
     )
 
 
@@ -168,7 +228,19 @@ def corpus() -> dict[str, bytes]:
     good = _modern("tools/call", CALL, ratify_proof="@PROOF@")
     legacy = message("tools/call", {**CALL, "_meta": {"ratify_proof": "@PROOF@"}}).replace(b'"@PROOF@"', b"@PROOF@")
     door = {"name": "open_door", "arguments": {}}
+    spends = {
+        "spend": ("spend", {"amount": 5}),
+        "aliased": ("spend", {"amount": 5, "total": 5000}),
+        "other-alias": ("spend", {"total": 5000}),
+        "nested-alias": ("buy", {"order": {"amount": 5, "total": 5000}}),
+        "pay-with-fee": ("spend_with_fee", {"fee": 1, "total": 5000}),
+        "hashed": (_HASHED, {}),
+    }
     inputs = {
+        name: _modern("tools/call", {"name": tool, "arguments": arguments}, ratify_proof="@SPEND@")
+        for name, (tool, arguments) in spends.items()
+    }
+    inputs |= {
         "allowed": good,
         "twice": good + b"\n" + good,
         "legacy": start + legacy.replace(b'"id": 1', b'"id": 2'),
