@@ -100,6 +100,9 @@ by = "agent"
 window = "1m"
 calls = 60
 """
+ON_URL, WITH_KEY = 'url = "http://127.0.0.1:9/mcp"', 'headers = { "X-Api-Key" = { file = "api.key" } }'
+OWN_SECRET = 'type = "client_credentials", client_id = "mail", client_secret = { file = "api.key" }'
+ISSUED = '[tokens]\nmode = "required"\n[[tokens.issuers]]\nissuer = "https://a.example"\naudience = "https://b.example/mcp"\n'
 WELL = DatabaseCondition(schema=VERSION, is_synced=True, standbys="ANY 1 (db2, db3)", powers=(), clock_off=0.01)
 _HOSTS = (Host("db", 5432),)
 DATABASE = PostgresDatabase(_HOSTS, "accredit", "gw", tls=(("sslmode", "verify-full"),), replicas="required")
@@ -189,6 +192,11 @@ def pipe(name: str) -> Callable[[Path], None]:
     return change
 
 
+def in_the_open(change: Callable[[Path], None]) -> Callable[[Path], None]:
+    """A change of the configuration, which others can read."""
+    return lambda folder: (change(folder), mode("accredit.toml", 0o644)(folder))[0]
+
+
 def in_database(**condition: Any) -> dict[str, Any]:
     known = {name: getattr(WELL, name) for name in WELL.__struct_fields__}
     return {"store": DATABASE, "database": DatabaseCondition(**{**known, **condition})}
@@ -232,6 +240,20 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
         lambda folder: (told(folder, "env"), mode("accredit.toml", 0o644)(folder)),
         {},
     ),
+    *(
+        ("keys", "no", held, in_the_open(replaced(before, after)), {})
+        for held, before, after in (
+            ("upstream.url", "9/mcp", "9/mcp?api_key=1"),
+            ("upstream.url", "9/mcp", "9/s/sk-live-0f6b1d2e3c4a5b6d/mcp"),
+            ("upstream.urls", 'url = "http://127.0.0.1:9/mcp"', 'urls = ["https://a.example/mcp?key=1"]'),
+            ("upstream.command", f"{ON_URL}\n{WITH_KEY}", 'command = ["true", "--api-key", "mark-0f6b1d"]'),
+            ("upstream.auth", WITH_KEY, f'auth = {{ {OWN_SECRET}, token_url = "https://a.example/token?key=1" }}'),
+            ("telemetry.endpoint", "[store]", '[telemetry]\nendpoint = "https://otel.example?key=1"\n[store]'),
+            ("tokens.issuers", "[store]", f'{ISSUED}jwks_url = "https://a.example/jwks?key=1"\n[store]'),
+        )
+    ),
+    ("keys", "no", "records.pem", lambda folder: signing(folder, "records.pem"), {}),
+    ("files", "no", "records.pem.pub", lambda folder: signing(folder, "records.pem.pub"), {}),
     (
         "outgoing",
         "no",
@@ -339,6 +361,17 @@ def told(folder: Path, section: str) -> None:
     else:
         replaced('url = "http://127.0.0.1:9/mcp"', 'command = ["true"]\nenv = { API_KEY = "1" }')(folder)
         replaced('headers = { "X-Api-Key" = { file = "api.key" } }', "")(folder)
+
+
+def signing(folder: Path, open_to_all: str) -> None:
+    """Another key signs the records; one of its halves is anybody's to write."""
+    replaced(
+        'key_file = "gateway.key"',
+        'key_file = "gateway.key"\nsigner = "file2:records.pem"\nsigner_public_key_file = "records.pem.pub"',
+    )(folder)
+    for each, bits in (("records.pem", 0o600), ("records.pem.pub", 0o644)):
+        (folder / each).touch()
+        (folder / each).chmod(0o666 if each == open_to_all else bits)
 
 
 def several(folder: Path) -> None:

@@ -2,7 +2,8 @@
 
 1. What nobody else may write: what decides who may do what, and secrets, by which sessions and records are believed.
    What nobody else may read: secrets. Only their rights are looked at, not what is in them. A header or a variable
-   whose value stands in the configuration may be one, so the configuration is one then.
+   whose value stands in the configuration may be one, so the configuration is one then; so it is where a URL or a
+   command may hold one (`hosts.credentials`).
 2. What is no regular file is a fault: whoever opens a pipe waits.
 3. Links are followed, as the gateway follows them.
 4. A private key that lies beside a public one that decides is a fault, whoever may read it: it is named as by
@@ -12,7 +13,7 @@
 import ctypes
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from accredit.base.clock import unix_seconds
@@ -24,6 +25,7 @@ from accredit.config import Loaded, folder_of, lock_file, own_key_file
 from accredit.config.servers import views
 from accredit.config.values import SecretFrom
 from accredit.errors import ConfigurationError
+from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import read_file
 from accredit.keys.reading import FileContent
 from accredit.limits import MAX_PEM_CHAIN_BYTES
@@ -82,6 +84,8 @@ def _plain_files(loaded: Loaded) -> Iterator[tuple[str, Path]]:
                 yield f"the keys of {issuer.issuer}", folder / named
     if config.gateway.tls_cert_file is not None:
         yield "the certificate", Path(config.gateway.tls_cert_file)
+    if config.attest.signer_public_key_file is not None:
+        yield "the public key of attest.signer", Path(config.attest.signer_public_key_file)
 
 
 def _deciding_keys(loaded: Loaded) -> Iterator[tuple[str, Path]]:
@@ -113,6 +117,11 @@ def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str,
     if config.tokens.bootstrap is not None:
         folder = folder_of(loaded, ("tokens", "bootstrap"))
         yield "tokens.bootstrap.key_file", folder / config.tokens.bootstrap.key_file
+        if os.path.lexists(secret := folder / config.tokens.bootstrap.secret_file):
+            yield "tokens.bootstrap.secret_file", secret
+    kind, _, name = (config.attest.signer or "").partition(":")
+    if kind == "file2":
+        yield "attest.signer", folder_of(loaded, ("attest", "signer")) / name
     yield from _of_upstreams(loaded)
     if isinstance(store, SqliteFile) and os.path.lexists(store.path):
         yield "the store", store.path
@@ -134,14 +143,34 @@ def _of_upstreams(loaded: Loaded) -> Iterator[tuple[str, Path]]:
 
 
 def _held(loaded: Loaded) -> Iterator[str]:
-    """Yield the headers and variables whose values stand in the file itself."""
+    """Yield what stands in the file itself and is, or may hold, a credential."""
+    config = loaded.config
+    named = {("telemetry", "endpoint"): [config.telemetry.endpoint]}
+    named["tokens", "issuers"] = [issuer.jwks_url for issuer in config.tokens.issuers]
+    for (section, key), urls in named.items():
+        if _in_file(loaded, section, key) and _any_holds(urls):
+            yield f"{section}.{key}"
     for each in views(loaded):
         upstream = each.config.upstream
+        token_url = upstream.auth.token_url if upstream.auth is not None else None
+        for key, urls in {"url": [upstream.url], "urls": upstream.urls, "auth": [token_url]}.items():
+            if _in_file(each, "upstream", key) and _any_holds(urls):
+                yield f"{each.place('upstream')}.{key}"
+        if _in_file(each, "upstream", "command") and any(held for _, held in secret_parts(upstream.command or ())):
+            yield f"{each.place('upstream')}.command"
         for section, values in {"headers": upstream.headers, "env": upstream.env}.items():
-            origin = each.origins.get(("upstream", section))
-            if origin is not None and origin.kind == "file":
+            if _in_file(each, "upstream", section):
                 literal = (name for name, value in values.items() if isinstance(value, str))
                 yield from (f"{each.place('upstream')}.{section}.{name}" for name in literal)
+
+
+def _in_file(loaded: Loaded, section: str, key: str) -> bool:
+    origin = loaded.origins.get((section, key))
+    return origin is not None and origin.kind == "file"
+
+
+def _any_holds(urls: Iterable[str | None]) -> bool:
+    return any(url is not None and url_holds_secret(url) for url in urls)
 
 
 def _found(what: str, path: Path, *, is_secret: bool) -> FileFound:
