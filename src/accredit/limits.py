@@ -429,7 +429,7 @@ REPLAY_EVENTS = 256
 """Events of one stream that are kept for a client that lost its connection and resumes."""
 
 REPLAY_BYTES = 1_048_576
-"""Bytes of these events, not counting the newest, which is kept whatever its size: it may be the response."""
+"""Bytes of these events, not counting the newest until it was sent: it may be the response."""
 
 REPLAY_STREAMS = 8
 """Finished streams of one session that can still be resumed; a client notices a lost connection within seconds."""

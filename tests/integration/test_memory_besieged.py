@@ -175,7 +175,7 @@ async def under_siege(besieged: Besieged) -> AsyncGenerator[None]:
         assert not [each for each in ended if not isinstance(each, asyncio.CancelledError)]
 
 
-@pytest.mark.holds("gateway/upstream/http/large_answers")
+@pytest.mark.holds("gateway/upstream/large_answers")
 @pytest.mark.parametrize("pins", [False, True])
 def test_twenty_hostile_callers_and_five_hostile_servers_take_no_more_memory_than_is_promised(
     pins: bool, tmp_path: Path

@@ -31,12 +31,12 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.answer import Answer, Grow
 from accredit.gateway.upstream.http.heads import WITH_RESULT
-from accredit.gateway.upstream.http.large_answers import LargeAnswers
 from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
 from accredit.gateway.upstream.http.representation import as_it_came, decoded, error_type, head_problem
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.http.sse_relay import EventRelay, LongLivedStreams
 from accredit.gateway.upstream.http.unasked import UnaskedBodies
+from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Request, Success
 from accredit.jsonrpc.methods import LISTEN

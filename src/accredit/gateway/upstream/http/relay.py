@@ -17,12 +17,12 @@ from accredit.gateway.room import ALONE, Parts, Place, leave_once_read
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.answer_relay import AnswerRelay
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer
-from accredit.gateway.upstream.http.large_answers import LargeAnswers
 from accredit.gateway.upstream.http.own_calls import own_call, whole_response
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.gateway.upstream.http.replicas import route_of
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.http.unasked import UnaskedBodies
+from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era

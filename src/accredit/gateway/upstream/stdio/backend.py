@@ -15,8 +15,9 @@ from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER
 from accredit.gateway.media_types import accepts
-from accredit.gateway.room import ALONE, Parts
+from accredit.gateway.room import ALONE, Parts, leave_once_read
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import find_program
 from accredit.gateway.upstream.stdio.modern import SharedUpstream
@@ -28,6 +29,7 @@ from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, MODERN_REVISIONS, Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
+from accredit.limits import ASKED_TIMES
 
 
 class StdioBackend:
@@ -44,11 +46,13 @@ class StdioBackend:
         """`parts` are the server's of what the process has once."""
         self._upstream = upstream
         self._guard = OrphanGuard()
-        self._sessions = Sessions(settings, upstream, self._guard, counters, parts)
+        self._large = LargeAnswers(settings, parts)
+        self._sessions = Sessions(settings, upstream, self._guard, counters, self._large, parts)
         self._shared = SharedUpstream(settings, upstream, self._guard, counters, tools)
 
     def go_by(self, settings: GatewaySettings) -> None:
         """Judge what children write by these settings from now on, and start the next ones by them."""
+        self._large.fit(settings)
         self._sessions.go_by(settings)
         self._shared.go_by(settings)
 
@@ -86,13 +90,16 @@ class StdioBackend:
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
         """Send a request of the gateway's own, to the client's session or the shared child; return the response's text
         or None."""
+        held = self._large.of(reply, times=ASKED_TIMES)
         try:
             if era is Era.MODERN:
-                return await self._shared.ask(request)
+                return await self._shared.ask(request, held)
             async with self._sessions.using(reply, watches=False) as session:
-                return await session.ask(request)
+                return await session.ask(request, held)
         except AccreditError:
             return None
+        finally:
+            leave_once_read(held)
 
     async def ready(self) -> bool:
         """Return whether the upstream's command is there, and does not end as soon as it is started."""
@@ -115,7 +122,7 @@ class StdioBackend:
             await self._sessions.create(reply, initialize, edits.get(initialize.id))
         else:
             async with self._sessions.using(reply) as session:
-                await session.post(reply, message, edits)
+                await session.post(reply, message, edits, self._large.of(reply))
 
     async def _modern(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
         if not isinstance(message, Request):
@@ -124,7 +131,7 @@ class StdioBackend:
             # The child would take it for the beginning of a legacy connection, which all modern clients share.
             raise RequestError(METHOD_NOT_FOUND, "Method not found: initialize", id=message.id, status=404)
         else:
-            await self._shared.post(reply, message, edits.get(message.id))
+            await self._shared.post(reply, message, edits.get(message.id), self._large.of(reply))
 
 
 def _check_accept(reply: Reply, *types: bytes) -> None:

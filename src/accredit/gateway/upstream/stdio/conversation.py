@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from accredit.attest import Outcome
-from accredit.errors import AccreditError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.settings import GatewaySettings
@@ -112,7 +112,13 @@ class Conversation(ABC, Generic[_S]):
         self._settled(call, outcome_of_end(error), lambda: call.stream.fail(call.request.id, error))
 
     async def _answered(self, call: _S, answered: Answered[_S], then: Callable[[], None]) -> None:
-        """Do what `_settled` does, for a call that the child has answered."""
+        """Do what `_settled` does, for a call that the child has answered, if there is room for the answer."""
+        try:
+            call.stream.make_room(len(answered.text))
+        except AnswerError as error:
+            self._counters.refused(error, method=call.request.method)
+            self._fail(call, error)
+            return
         if call.record is None:
             then()
         else:

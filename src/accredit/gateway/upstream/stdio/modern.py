@@ -10,6 +10,7 @@ from accredit.errors import UpstreamUnavailable
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.large_answers import Held
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
@@ -47,17 +48,17 @@ class SharedUpstream:
         for life in self._lives:
             life.go_by(settings)
 
-    async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
+    async def post(self, reply: Reply, request: Request, edit: Edit | None, held: Held) -> None:
         """Forward a request and answer the client. Raises `AccreditError`."""
         life = await self._living()
         if request.method == "tools/call":
             await self._tools.check_headers(request, reply.head.headers, life.ask)
-        await life.post(reply, request, edit)
+        await life.post(reply, request, edit, held)
 
-    async def ask(self, request: Request) -> bytes | None:
+    async def ask(self, request: Request, held: Held) -> bytes | None:
         """Send a request of the gateway's own; return the response's text, or None if there is none. Raises
         `AccreditError`."""
-        return await (await self._living()).ask(request)
+        return await (await self._living()).ask(request, held)
 
     def resting(self) -> bool:
         """Return whether the child died and is not to be started again yet."""

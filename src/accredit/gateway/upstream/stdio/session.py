@@ -21,6 +21,7 @@ from accredit.base.log_events import log_event
 from accredit.errors import AnswerError, ClientGone, FrameError, MessageId, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.large_answers import Held
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.answers import answer, stand
 from accredit.gateway.upstream.stdio.child import Child
@@ -71,9 +72,9 @@ class Session(Conversation[_SessionCall]):
         self._posts: dict[int, Stream] = {}
         self._made = 0
 
-    async def initialize(self, request: Request, edit: Edit | None = None) -> Stream:
+    async def initialize(self, request: Request, held: Held, edit: Edit | None = None) -> Stream:
         """Forward the first request, and return the stream with its answer. Raises `AccreditError`."""
-        stream = Stream(due=1)
+        stream = Stream(due=1, held=held)
         self._begin(_SessionCall(request, stream, edit))
         await self._child.send(request.text, self._patience)
         while not stream.ended:
@@ -100,7 +101,7 @@ class Session(Conversation[_SessionCall]):
         self._pending.told()
         await self._child.send(_INITIALIZED, self._patience)
 
-    async def post(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit]) -> None:
+    async def post(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit], held: Held) -> None:
         """Forward a message, or the members of a batch, and answer the client."""
         frames = message.frames if isinstance(message, Batch) else (message,)
         requests = [frame for frame in frames if isinstance(frame, Request)]
@@ -110,7 +111,7 @@ class Session(Conversation[_SessionCall]):
             await reply.reply(202)
             return
         self._made += 1
-        stream = Stream(self._made, due=len(requests), batch=isinstance(message, Batch))
+        stream = Stream(self._made, due=len(requests), batch=isinstance(message, Batch), held=held)
         calls = [_SessionCall(request, stream, edits.get(request.id)) for request in requests]
         try:
             self._open(calls, reply)
@@ -127,9 +128,9 @@ class Session(Conversation[_SessionCall]):
         finally:
             self._forget_streams(stream)
 
-    async def ask(self, request: Request) -> bytes | None:
+    async def ask(self, request: Request, held: Held) -> bytes | None:
         """Send a request of the gateway's own; return the response's text, or None if there is none."""
-        call = _SessionCall(request, Stream(due=1))
+        call = _SessionCall(request, Stream(due=1, held=held))
         return await self._ask(call, lambda: self._child.send(request.text, self._patience))
 
     async def get(self, reply: Reply, last_event_id: bytes | None) -> None:
@@ -196,9 +197,10 @@ class Session(Conversation[_SessionCall]):
     def _forget_streams(self, answered: Stream) -> None:
         if answered.plain:
             self._posts.pop(answered.number or 0, None)
+            answered.leave()
         ended = [number for number, stream in self._posts.items() if stream.ended]
         for number in ended[:-REPLAY_STREAMS]:
-            del self._posts[number]
+            self._posts.pop(number).leave()
 
     def _resumed(self, event_id: bytes) -> tuple[Stream, int]:
         match = _EVENT_ID.fullmatch(event_id)
@@ -210,6 +212,8 @@ class Session(Conversation[_SessionCall]):
 
     def _lost(self) -> None:
         self._standing.end()
+        for stream in self._posts.values():
+            stream.leave()
 
     async def _take(self, verdict: Verdict[_SessionCall]) -> None:
         match verdict:

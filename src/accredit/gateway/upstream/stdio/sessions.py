@@ -25,6 +25,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
 from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.large_answers import Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
@@ -91,11 +92,13 @@ class Sessions:
         upstream: StdioUpstream,
         guard: OrphanGuard,
         counters: Counters,
+        large: LargeAnswers,
         parts: Parts = ALONE,
     ) -> None:
         self._upstream = upstream
         self._guard = guard
         self._counters = counters
+        self._large = large
         self._parts = parts
         self._entries: dict[str, _Entry] = {}
         self.go_by(settings)
@@ -116,6 +119,15 @@ class Sessions:
         """Start a child for an `initialize`, and answer the client: with a session, if the child's answer is valid.
         With `ahead` the session is there for its client as soon as it has an id. Raises `AccreditError`."""
         await self._make_room(reply, request)
+        held = self._large.of(reply)
+        try:
+            await self._begin(reply, request, held, edit, ahead)
+        finally:
+            held.leave()
+
+    async def _begin(
+        self, reply: Reply, request: Request, held: Held, edit: Edit | None, ahead: HeadStart | None
+    ) -> None:
         session = await self._start()
         entry = _Entry(session, reply)
         if ahead is not None:
@@ -125,7 +137,7 @@ class Sessions:
         kept = False
         try:
             with WhileConnected(reply):
-                stream = await session.initialize(request, edit)
+                stream = await session.initialize(request, held, edit)
             established = self._established(session, stream.whole())
             if established and ahead is not None and ahead.confirmed:
                 await session.confirm()

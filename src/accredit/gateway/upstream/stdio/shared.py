@@ -22,6 +22,7 @@ from accredit.errors import AnswerError, FrameError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current, traced
+from accredit.gateway.upstream.large_answers import Held
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio import rewriting
 from accredit.gateway.upstream.stdio.answers import answer
@@ -64,11 +65,11 @@ _STATUS = {
 class _SharedCall(StreamCall):
     """A request, under the number that the child knows it by."""
 
-    def __init__(self, request: Request, number: int) -> None:
+    def __init__(self, request: Request, number: int, held: Held | None = None) -> None:
         self.client_token = progress_token(request)
         super().__init__(request, number, None if self.client_token is None else number)
         self.number = number
-        self.stream = Stream(due=1)
+        self.stream = Stream(due=1, held=held)
         self.listens = request.method == LISTEN
         self.tasks = subscribed_tasks(request) if self.listens else ()
         self.wants_log = request.in_meta(META_LOG_LEVEL) is not None
@@ -97,9 +98,9 @@ class SharedChild(Conversation[_SharedCall]):
         super().go_by(settings)
         self._guards = settings.guards
 
-    async def post(self, reply: Reply, request: Request, edit: Edit | None) -> None:
+    async def post(self, reply: Reply, request: Request, edit: Edit | None, held: Held) -> None:
         """Forward a request and answer the client. Raises `AccreditError`."""
-        call = _SharedCall(request, next(self._numbers))
+        call = _SharedCall(request, next(self._numbers), held)
         call.edit = edit
         if not self._guards:
             call.tasks = ()  # nobody had to show that they are one's own
@@ -111,10 +112,11 @@ class SharedChild(Conversation[_SharedCall]):
                 await answer(reply, call.stream)
         finally:
             self._leave(reply, call)
+            call.stream.leave()
 
-    async def ask(self, request: Request) -> bytes | None:
+    async def ask(self, request: Request, held: Held | None = None) -> bytes | None:
         """Send a request of the gateway's own; return the response's text, or None if there is none."""
-        call = _SharedCall(request, next(self._numbers))
+        call = _SharedCall(request, next(self._numbers), held)
         return await self._ask(call, lambda: self._send_call(call))
 
     def drain(self) -> None:

@@ -13,8 +13,9 @@ from itertools import islice
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, MessageId
 from accredit.gateway.replies import refusal
+from accredit.gateway.upstream.large_answers import Held
 from accredit.jsonrpc.sse import encode_event
-from accredit.limits import REPLAY_BYTES, REPLAY_EVENTS, RETRY_MILLISECONDS
+from accredit.limits import EVENT_TIMES, LARGE_ANSWER_BYTES, REPLAY_BYTES, REPLAY_EVENTS, RETRY_MILLISECONDS
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -24,10 +25,14 @@ class Stream:
 
     It ends with the last of `due` responses; with none due it stands. `plain` holds as long as nothing else came: the
     answer can be JSON still, an array if `batch`. `reader` is who writes the answer; None: nobody does at present.
+    `held` is the room of its responses, which is given back once they are not kept any more.
     """
 
-    def __init__(self, number: int | None = None, *, due: int = 0, batch: bool = False) -> None:
+    def __init__(
+        self, number: int | None = None, *, due: int = 0, batch: bool = False, held: Held | None = None
+    ) -> None:
         self.number = number
+        self._held = held
         self.batch = batch
         self._due = due
         self.plain = True
@@ -46,6 +51,24 @@ class Stream:
     def unsent(self) -> int:
         """How many bytes wait to be sent."""
         return self._last_byte - self._sent_bytes
+
+    @property
+    def _kept(self) -> int:
+        if not self._messages:
+            return 0
+        oldest, end = self._messages[0]
+        return self._last_byte - end + len(oldest)
+
+    def make_room(self, size: int) -> None:
+        """Have room for a response of so many bytes. Raises `AnswerError`."""
+        if self._held is not None:
+            size += self._kept
+            self._held.take(size if self.plain else EVENT_TIMES * size)
+
+    def leave(self) -> None:
+        """Give the room back: the stream is not kept any more."""
+        if self._held is not None:
+            self._held.leave()
 
     def tell(self, message: bytes) -> None:
         """Add a message that is not a response: the answer becomes an event stream."""
@@ -142,6 +165,8 @@ class Stream:
     def _trim(self) -> None:
         while self._messages and self._oldest_goes():
             self._messages.popleft()
+            if self._kept <= LARGE_ANSWER_BYTES:
+                self.leave()
 
     def _oldest_goes(self) -> bool:
         count = len(self._messages)
@@ -150,9 +175,7 @@ class Stream:
             return sent
         if not sent and self.reader is not None:
             return False  # it waits for its client, and the child for both
-        oldest, end = self._messages[0]
-        size = self._last_byte - end + len(oldest)
-        if count <= REPLAY_EVENTS and (size <= REPLAY_BYTES or count == 1):
+        if count <= REPLAY_EVENTS and (self._kept <= REPLAY_BYTES or (count == 1 and not sent)):
             return False
         if not sent and not self._losing:
             self._losing = True

@@ -3,11 +3,15 @@
 import logging
 
 import pytest
+from tests.world.asgi import Told
 from tests.world.running import run
 
 from accredit.errors import AnswerError
+from accredit.gateway.room import Parts
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.stdio.stream import Stream
-from accredit.limits import REPLAY_BYTES, REPLAY_EVENTS
+from accredit.limits import EVENT_TIMES, LARGE_ANSWER_BYTES, REPLAY_BYTES, REPLAY_EVENTS
 
 pytestmark = pytest.mark.holds("gateway/upstream/stdio/stream")
 
@@ -92,12 +96,25 @@ def test_what_was_sent_is_kept_within_bounds() -> None:
     assert stream.holds(REPLAY_EVENTS - 1)
 
 
-def test_the_newest_message_is_kept_whatever_its_size__it_may_be_the_response() -> None:
+def test_the_newest_message_is_kept_until_it_was_sent_whatever_its_size__it_may_be_the_response() -> None:
     stream = Stream(1)
     stream.tell(b"small")
     stream.tell(b"x" * (2 * REPLAY_BYTES))
     assert not stream.holds(0)
     assert stream.holds(1)
+
+
+def test_a_long_response_is_kept_until_it_was_sent__each_stream_of_each_session_would_keep_one() -> None:
+    large = LargeAnswers(GatewaySettings(StdioUpstream(("server",))), Parts())
+    stream = Stream(1, due=1, held=large.of(Told().exchange))
+    stream.tell(b"news")
+    stream.make_room(2 * REPLAY_BYTES)
+    stream.answer(b"x" * (2 * REPLAY_BYTES))
+    assert stream.holds(1)
+    assert large.room.taken == EVENT_TIMES * (2 * REPLAY_BYTES + 4) - LARGE_ANSWER_BYTES
+    stream.written(2)
+    assert not stream.holds(1)
+    assert large.room.taken == 0
 
 
 def test_nothing_is_lost_while_a_client_is_slow__its_child_waits_instead() -> None:

@@ -1,9 +1,10 @@
-"""Room for the large answers of one server, over HTTP: a hundred of 100 MiB would take the memory of all others.
+"""Room for the large answers of one server: a hundred of 100 MiB would take the memory of all others.
 
 1. An answer, or an event of a stream, takes no room up to `LARGE_ANSWER_BYTES`; beyond, it takes as much again each
    time that it has outgrown what it has, and gives all back when it has gone on.
 2. There is `MAX_ANSWERS_BYTES` for all servers, and of several an equal part for each; two of the largest fit in any.
-3. An answer that finds none waits for `BODY_ROOM_SECONDS`, unread, and is then refused as one that is too large.
+3. An answer that finds none waits for `BODY_ROOM_SECONDS`, unread, and is then refused as one that is too large. That
+   of a child has come already, and other callers' answers come behind it: it is refused at once.
 4. What is held more than once counts as often: an event, as it came and as its data (`EVENT_TIMES`); a list that the
    gateway asks for itself, until it was read (`ASKED_TIMES`). What an edited list becomes counts, where that is
    longer, until its client has read it. What a stream holds beside its event counts once. A Brotli decoder's window
@@ -59,18 +60,32 @@ class Held:
 
     async def grow(self, size: int, beside: int = 0) -> None:
         """Have room for so many bytes, and for those `beside` them. Raises `AnswerError` (rule 3)."""
-        if size + beside <= LARGE_ANSWER_BYTES:
+        missing = self._missing(size, beside)
+        if missing <= 0:
             return
-        size = min(size * self._times + beside, LARGE_ANSWER_BYTES + self._room.most_of(self._reply))
-        if size <= self._size:
-            return
-        # All at once: of many that each hold a part and wait for the next, none would go on.
-        wanted = max(size, min(2 * self._size, self._largest))
         try:
-            self._places.append(await self._room.wait(self._reply, wanted - self._size, BODY_ROOM_SECONDS))
-            self._size = wanted
+            # All at once: of many that each hold a part and wait for the next, none would go on.
+            missing = max(missing, min(2 * self._size, self._largest) - self._size)
+            self._places.append(await self._room.wait(self._reply, missing, BODY_ROOM_SECONDS))
+            self._size += missing
         except RequestError:
-            raise AnswerError("too many large answers of this server at once", bound=True) from None
+            raise _full() from None
+
+    def take(self, size: int) -> None:
+        """Have room for so many bytes that have come already. Raises `AnswerError` (rule 3)."""
+        missing = self._missing(size)
+        if missing <= 0:
+            return
+        try:
+            self._places.append(self._room.take(self._reply, missing))
+            self._size += missing
+        except RequestError:
+            raise _full() from None
+
+    def _missing(self, size: int, beside: int = 0) -> int:
+        if size + beside <= LARGE_ANSWER_BYTES:
+            return 0
+        return min(size * self._times + beside, LARGE_ANSWER_BYTES + self._room.most_of(self._reply)) - self._size
 
     async def fit(self, size: int, beside: int = 0) -> None:
         """Have room for so many bytes, and for those `beside` them; none if they take none. Raises `AnswerError`
@@ -86,3 +101,7 @@ class Held:
             place.leave()
         self._places.clear()
         self._size = LARGE_ANSWER_BYTES
+
+
+def _full() -> AnswerError:
+    return AnswerError("too many large answers of this server at once", bound=True)

@@ -18,12 +18,12 @@ from accredit.errors import AnswerError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.room import Parts, Room
 from accredit.gateway.upstream.http.encoding import Decoder, open_decoder
-from accredit.gateway.upstream.http.large_answers import LargeAnswers
+from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.jsonrpc.methods import Era
 from accredit.limits import LARGE_ANSWER_BYTES, MAX_ANSWERS_BYTES
 from accredit.stores import MemoryStore, RevocationLists
 
-pytestmark = pytest.mark.holds("gateway/upstream/http/large_answers")
+pytestmark = pytest.mark.holds("gateway/upstream/large_answers")
 LIMIT = 4 * LARGE_ANSWER_BYTES
 UPSTREAM = HttpUpstream("http://127.0.0.1:9/mcp")
 LARGE = response(text="x" * 3 * LARGE_ANSWER_BYTES)
@@ -63,15 +63,15 @@ PACKED_KINDS: dict[str, Callable[[bytes], tuple[bytes, ...]]] = {
 
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.http.large_answers.BODY_ROOM_SECONDS", 0.05)
-    monkeypatch.setattr("accredit.gateway.upstream.http.large_answers.MAX_ANSWERS_BYTES", 1)
+    monkeypatch.setattr("accredit.gateway.upstream.large_answers.BODY_ROOM_SECONDS", 0.05)
+    monkeypatch.setattr("accredit.gateway.upstream.large_answers.MAX_ANSWERS_BYTES", 1)
 
 
 def settings(upstream: HttpUpstream = UPSTREAM) -> GatewaySettings:
     return GatewaySettings(upstream, max_response_bytes=LIMIT, max_event_bytes=LIMIT)
 
 
-@pytest.mark.holds("gateway/upstream/http/large_answers", 1)
+@pytest.mark.holds("gateway/upstream/large_answers", 1)
 def test_what_is_not_large_takes_no_room__and_what_is_gives_all_back() -> None:
     async def main() -> None:
         large = LargeAnswers(settings(), Parts())
@@ -86,9 +86,9 @@ def test_what_is_not_large_takes_no_room__and_what_is_gives_all_back() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/http/large_answers", 2)
+@pytest.mark.holds("gateway/upstream/large_answers", 2)
 def test_each_of_many_servers_has_room_for_two_of_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.http.large_answers.MAX_ANSWERS_BYTES", MAX_ANSWERS_BYTES)
+    monkeypatch.setattr("accredit.gateway.upstream.large_answers.MAX_ANSWERS_BYTES", MAX_ANSWERS_BYTES)
 
     async def main() -> None:
         for servers in (1, 2, 1_000):
@@ -102,7 +102,7 @@ def test_each_of_many_servers_has_room_for_two_of_the_largest(monkeypatch: pytes
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", 4)
 def test_what_is_held_more_than_once_counts_as_often__and_takes_all_there_is_rather_than_wait_for_more() -> None:
     async def main() -> None:
         large = LargeAnswers(settings(), Parts())
@@ -124,7 +124,7 @@ def test_what_is_held_more_than_once_counts_as_often__and_takes_all_there_is_rat
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/http/large_answers", 3)
+@pytest.mark.holds("gateway/upstream/large_answers", 3)
 @pytest.mark.parametrize("kind", LARGE_KINDS)
 def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_next_one_is_refused(kind: str) -> None:
     head, half = LARGE_KINDS[kind]
@@ -158,7 +158,7 @@ def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_n
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", 4)
 @pytest.mark.parametrize("kind", BESIDE_KINDS)
 def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320_mib_by_it(kind: str) -> None:
     method, sent = BESIDE_KINDS[kind]
@@ -189,12 +189,12 @@ def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", 4)
 @pytest.mark.parametrize("kind", PACKED_KINDS)
 def test_a_hundred_short_answers_in_brotli_at_once_are_answered__none_waits_for_the_room_of_anothers_window(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.http.large_answers.BODY_ROOM_SECONDS", 0)  # whoever waits is refused
+    monkeypatch.setattr("accredit.gateway.upstream.large_answers.BODY_ROOM_SECONDS", 0)  # whoever waits is refused
     whole = _packed_whole(response(text="x" * 20_000), stream=kind == "a stream")  # enough for a turn of the loop
 
     async def main() -> None:
@@ -226,7 +226,7 @@ def test_a_hundred_short_answers_in_brotli_at_once_are_answered__none_waits_for_
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", 4)
 @pytest.mark.parametrize(("kind", "long", "status"), [("a body", 1, 200), ("a body", 3, 502), ("a stream", 1, 502)])
 def test_a_short_body_alone_is_decoded_without_room_for_the_window__a_stream_is_not(
     kind: str, long: int, status: int
@@ -254,7 +254,7 @@ def test_a_short_body_alone_is_decoded_without_room_for_the_window__a_stream_is_
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", 4)
 def test_nothing_of_a_stream_in_brotli_is_decoded_while_its_window_has_no_room__a_few_bytes_would_fill_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -380,7 +380,7 @@ def test_a_bomb_takes_room_as_it_grows__and_gives_it_back_when_it_is_refused() -
 
 
 def test_room_that_is_there_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.http.large_answers.BODY_ROOM_SECONDS", 30)
+    monkeypatch.setattr("accredit.gateway.upstream.large_answers.BODY_ROOM_SECONDS", 30)
 
     async def main() -> None:
         large = LargeAnswers(settings(), Parts())

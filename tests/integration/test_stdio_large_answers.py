@@ -1,0 +1,64 @@
+"""Large answers of a server on stdio take room, as those of a server behind HTTP do: whoever reads slowly, or not at
+all, keeps no more of them in memory than that."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.world.asgi import Told
+from tests.world.calls import post
+from tests.world.raw_server import until
+from tests.world.running import run
+from tests.world.stdio_processes import raw_command
+
+from accredit.gateway import GatewaySettings, StdioUpstream, create_app
+from accredit.jsonrpc.methods import Era
+from accredit.limits import LARGE_ANSWER_BYTES
+
+CALLERS = 6
+FIT = 4
+
+
+class Slow(Told):
+    """A client that reads nothing of its answer but the head until it `reads`."""
+
+    def __init__(self) -> None:
+        params = {"name": "echo", "arguments": {"text": "x" * 2 * LARGE_ANSWER_BYTES}}
+        posted = post(Era.MODERN, "tools/call", params)
+        headers = [("Host", "127.0.0.1"), *posted.headers]
+        super().__init__("POST", [(name.lower().encode(), value.encode()) for name, value in headers], posted.body)
+        self.reads = asyncio.Event()
+
+    async def send(self, message: Any) -> None:
+        if message["type"] != "http.response.start":
+            await self.reads.wait()
+        await super().send(message)
+
+
+@pytest.mark.holds("gateway/upstream/large_answers", 3)
+def test_no_more_large_answers_of_a_child_wait_for_their_clients_than_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.large_answers.MAX_ANSWERS_BYTES", 0)
+    # There is room for two of the largest; up to `LARGE_ANSWER_BYTES` an answer takes none.
+    largest = FIT * (LARGE_ANSWER_BYTES + 65_536) // 2
+
+    async def main() -> None:
+        upstream = StdioUpstream(raw_command())
+        app = create_app(GatewaySettings(upstream, max_response_bytes=largest, max_event_bytes=largest))
+        callers = [Slow() for _ in range(CALLERS)]
+        asked = [asyncio.create_task(app(each.scope, each.receive, each.send)) for each in callers]
+        await until(lambda: all(each.status for each in callers))
+        refused = [each for each in callers if each.status != 200]
+        assert len(refused) == CALLERS - FIT
+        for each in callers:
+            each.reads.set()
+        await asyncio.gather(*asked)
+        assert all(b"too many large answers of this server at once" in each.body for each in refused)
+        later = Slow()
+        later.reads.set()
+        await app(later.scope, later.receive, later.send)
+        assert later.status == 200
+        await app.aclose()
+
+    run(main())
