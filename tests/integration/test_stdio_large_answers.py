@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.world.asgi import Told
 from tests.world.calls import post
+from tests.world.memory import MemoryWatch
 from tests.world.raw_server import until
 from tests.world.running import run
+from tests.world.stdio_bridge import Bridge
 from tests.world.stdio_processes import raw_command
 
 from accredit.gateway import GatewaySettings, StdioUpstream, create_app
@@ -60,5 +62,19 @@ def test_no_more_large_answers_of_a_child_wait_for_their_clients_than_there_is_r
         await app(later.scope, later.receive, later.send)
         assert later.status == 200
         await app.aclose()
+
+    run(main())
+
+
+def test_a_session_that_rests_keeps_nothing_of_its_last_answer__a_hundred_of_them_would_keep_as_many() -> None:
+    async def main() -> None:
+        async with Bridge(max_request_bytes=16_777_216) as bridge:
+            text = "x" * 6 * LARGE_ANSWER_BYTES
+            sessions = [await bridge.session() for _ in range(4)]
+            assert (await sessions[0].call("echo", text=text))[0] == 200
+            with MemoryWatch() as watch:
+                for session in sessions[1:]:
+                    assert (await session.call("echo", text=text))[0] == 200
+            assert watch.kept_mib < 6 * len(sessions[1:])
 
     run(main())

@@ -108,6 +108,11 @@ class Expected:
         """Whether each request has had its response. A standing stream is never done."""
         return self.waiting and not self.open
 
+    def take_answers(self) -> Answers:
+        """Return the responses in the text that was judged last, and keep none of them."""
+        taken, self.answers = self.answers, Answers([])
+        return taken
+
     def ask(self, request: Request) -> None:
         """Add a request to those that a standing stream may answer. Raises `FrameError` for an id in use."""
         if request.id in self.open:

@@ -9,13 +9,16 @@ from collections.abc import Generator
 
 import pytest
 from tests.unit.gateway.upstream.stdio.test_pending_calls import World
-from tests.world.asgi import AsgiExchange
-from tests.world.calls import post
+from tests.world.asgi import AsgiExchange, MemoryAnswer, Told
+from tests.world.calls import event, post, response
 from tests.world.raw_server import until
 
 from accredit.errors import AnswerError
+from accredit.gateway.counters import Counters
 from accredit.gateway.room import Rooms
-from accredit.jsonrpc.frames import Request, decode_frame
+from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.upstream.http.sse_relay import EventRelay
+from accredit.jsonrpc.frames import Frame, Request, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.limits import LONG_ANSWER_BYTES
@@ -90,3 +93,26 @@ def test_an_exchange_whose_client_was_watched_is_held_by_nothing() -> None:
         await until(lambda: known() is None)
 
     asyncio.run(main())
+
+
+def test_a_stream_that_stands_keeps_nothing_of_the_responses_that_went_by() -> None:
+    expected = Expected(Era.LEGACY, resumed=True)
+
+    async def main() -> None:
+        answer = MemoryAnswer(200, [(b"content-type", b"text/event-stream")], event(response()))
+        relay = EventRelay(
+            Told().exchange,
+            answer.as_answer(),
+            expected,
+            headers=[],
+            settings=GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp")),
+            counters=Counters(),
+            learn=seen.append,
+            idle_seconds=None,
+        )
+        await relay.run()
+
+    seen: list[Frame] = []
+    asyncio.run(main())
+    assert len(seen) == 1
+    assert expected.answers.members == []

@@ -320,7 +320,7 @@ EDITED_KINDS = {
 }
 
 
-@pytest.mark.holds("gateway/upstream/http/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", 4)
 @pytest.mark.parametrize("kind", EDITED_KINDS)
 def test_a_list_that_is_edited_takes_the_room_of_what_it_becomes__until_a_slow_client_has_read_it(kind: str) -> None:
     async def answers(connection: Connection) -> None:

@@ -234,6 +234,7 @@ class EventRelay:
                         await self._write(b"".join(judged))
                         judged.clear()
                     text = await self._recorded(event, text)
+                self._expected.take_answers()  # what stands until the next event is not to be kept for so long
                 judged.append(text)
                 if self._expected.done and self._enforce:
                     break

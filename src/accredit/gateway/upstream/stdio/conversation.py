@@ -141,16 +141,8 @@ class Conversation(ABC, Generic[_S]):
     async def _run(self) -> None:
         error = UpstreamUnavailable("the session was ended")
         try:
-            while (lines := await self._child.lines()) is not None:
-                size = 0
-                for line in lines:
-                    size += len(line) if isinstance(line, bytes) else 0
-                    if size > EVENTS_AT_ONCE_BYTES:  # they may be thousands
-                        size = 0
-                        await next_turn()
-                    set_current(None)
-                    await self._take(await self._pending.judge(line))
-                await asyncio.sleep(0)  # yield: lines may come faster than clients read them
+            while await self._take_lines():
+                pass
             error = await self._child.died()
         finally:
             self.alive = False
@@ -159,6 +151,20 @@ class Conversation(ABC, Generic[_S]):
                 self._fail(call, error)
             self._lost()
             await self._child.aclose()
+
+    async def _take_lines(self) -> bool:
+        """Handle what the child writes next; return whether there was anything. Until the next lines come nothing is
+        left of these: a session may rest for half an hour."""
+        lines, size = await self._child.lines(), 0
+        for line in lines or ():
+            size += len(line) if isinstance(line, bytes) else 0
+            if size > EVENTS_AT_ONCE_BYTES:  # they may be thousands
+                size = 0
+                await next_turn()
+            set_current(None)
+            await self._take(await self._pending.judge(line))
+        await asyncio.sleep(0)  # yield: lines may come faster than clients read them
+        return lines is not None
 
     def _lost(self) -> None:
         """Hook for when the child is gone, after open calls were answered."""

@@ -256,7 +256,7 @@ class PendingCalls(Generic[_C]):
                 self._counters.notified(frame.method)
                 return Notified(frame, self._subject(frame))
             case _:
-                return Answered(self._taken(frame), text, frame, self._expected.answers)
+                return Answered(self._taken(frame), text, frame, self._expected.take_answers())
 
     def _ask(self, request: Request) -> None:
         if request.id in self._child_requests:
