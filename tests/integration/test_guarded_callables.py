@@ -303,6 +303,148 @@ def test_a_requirement_that_a_decorator_hides_stops_the_start__and_what_came_lat
     assert "holds one with a requirement" in start_refused(server)
 
 
+def by_object(run: Run, say: Say) -> Any:
+    class Retry:
+        __name__ = "made"
+
+        def __init__(self, function: Run) -> None:
+            self.function = function
+
+        def __call__(self) -> str:
+            return self.function()
+
+    return Retry(plain(run, say))
+
+
+def by_objects_method(run: Run, say: Say) -> Any:
+    class Retry:
+        def __init__(self, function: Run) -> None:
+            self.function = function
+
+        def made(self) -> str:
+            return self.function()
+
+    return Retry(plain(run, say)).made
+
+
+def around(held: Any) -> Any:
+    def made() -> str:
+        return str(held())
+
+    return made
+
+
+def around_cache(run: Run, say: Say) -> Any:
+    return around(functools.lru_cache(plain(run, say)))
+
+
+def around_thing(run: Run, say: Say) -> Any:
+    return around(thing(run, say))
+
+
+def around_called_thing(run: Run, say: Say) -> Any:
+    return around(called_thing(run, say))
+
+
+def by_default(run: Run, say: Say) -> Any:
+    said = plain(run, say)
+
+    def made(*, held: Any = said) -> str:
+        return str(held())
+
+    return made
+
+
+def overriding(run: Run, say: Say) -> Any:
+    class Holder:
+        @say
+        def made(self) -> str:
+            raise NotImplementedError
+
+    class Mail(Holder):
+        def made(self) -> str:
+            return run()
+
+    return Mail().made
+
+
+def overriding_of_class(run: Run, say: Say) -> Any:
+    class Holder:
+        @say
+        @classmethod
+        def made(cls) -> str:
+            raise NotImplementedError
+
+    class Mail(Holder):
+        @classmethod
+        def made(cls) -> str:
+            return run()
+
+    return Mail.made
+
+
+def overriding_call(run: Run, say: Say) -> Any:
+    class Thing:
+        __name__ = "made"
+
+        @say
+        def __call__(self) -> str:
+            raise NotImplementedError
+
+    class Other(Thing):
+        def __call__(self) -> str:
+            return run()
+
+    return Other()
+
+
+HIDING = (by_object, by_objects_method, around_cache, around_thing, around_called_thing, by_default)
+OVERRIDING = (overriding, overriding_of_class, overriding_call)
+
+
+@pytest.mark.holds("server/requirements", 3)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore:Default value")
+@pytest.mark.parametrize("shape", [*HIDING, *OVERRIDING])
+def test_a_requirement_is_hidden_by_no_object_and_lost_by_no_method_that_overrides_it(
+    kind: str, shape: Callable[[Run, Say], Any]
+) -> None:
+    ran: list[str] = []
+    item = Item("tools/call", shape, "guarded:one", over=False)
+    server = made_server(kind)
+
+    async def case(client: Client) -> None:
+        added(server, item, 0, lambda: ran.append("hidden") or "private")
+        assert await used(client, "tools/call", target(item, 0), ALL) == -32602
+
+    in_memory(server, case)
+    assert ran == []
+    assert "holds one with a requirement, or overrides one" in start_refused(server)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_method_beside_one_with_a_requirement_runs_on_its_own(kind: str) -> None:
+    class Mail:
+        def __init__(self) -> None:
+            self.server = server
+
+        @require("guarded:one")
+        def send(self) -> str:
+            raise NotImplementedError
+
+        def status(self) -> str:
+            return "fine"
+
+    server = made_server(kind)
+    tool = FastMCPTool.from_function(Mail().status, name="status") if kind == "fastmcp" else Mail().status
+    server.add_tool(tool)
+
+    async def case(client: Client) -> None:
+        assert await used(client, "tools/call", "status", frozenset({"mcp:tool"})) is None
+
+    in_memory(server, case)
+
+
 def test_what_a_mounted_server_asks_for_is_not_lost__its_resources_and_prompts_do_not_run() -> None:
     child: FastMCP[Any] = FastMCP("child")
 

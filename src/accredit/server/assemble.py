@@ -233,6 +233,6 @@ def check_requirements(functions: Iterable[tuple[str, object, Mapping[str, Any] 
             )
         if hides_requirement(function):
             raise ConfigurationError(
-                f"{name!a} is made of a function that holds one with a requirement, and has none itself",
+                f"{name!a} has no requirement, and is made of what holds one with a requirement, or overrides one",
                 "put @require beside @mcp.tool(), over all other decorators",
             )

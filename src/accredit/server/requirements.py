@@ -9,14 +9,17 @@ delegation may grant it.
 1. `require` goes on what is called: a function, a static or class method, a partial, an object with `__call__`.
    Anything else is refused.
 2. It is found through all that says what it wraps (`entry_of`), and through FastMCP's own wrappers, which do not.
-3. A function that holds one with a requirement, and has none itself, could be a decorator's that hides it
-   (`hides_requirement`): the start fails, and what is registered later is refused.
+3. A callable that holds one with a requirement (in its closure, its defaults, its object), or a method that overrides
+   one, and that has none itself, could hide it (`hides_requirement`): the start fails, and what is registered later is
+   refused.
 
 Not checked here: whether a tool has a requirement at all. One without is refused when it is called.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -93,7 +96,7 @@ def entry_of(tool: object) -> Entry | None:
 
 
 def hides_requirement(tool: object) -> bool:
-    """Return whether a function without a requirement holds one that has (rule 3)."""
+    """Return whether a function without a requirement holds or overrides one that has (rule 3)."""
     return entry_of(tool) is None and next(_entries(tool, _held), None) is not None
 
 
@@ -135,21 +138,27 @@ def _is_partial(tool: object) -> bool:
 
 
 def _held(tool: Any) -> Iterator[object]:
-    """Yield the callables that a callable holds, wrapped or not."""
+    """Yield the callables that a callable holds, wrapped or not, and what it overrides."""
     yield from _wrapped(tool)
-    yield from _closed_over(tool)
-    if _is_partial(tool):
-        yield from (each for each in (*tool.args, *tool.keywords.values()) if callable(each))
+    held: list[Iterable[object]] = [_closed_over(tool)]
+    if isinstance(tool, FunctionType):
+        held += [tool.__defaults__ or (), (tool.__kwdefaults__ or {}).values()]
+    elif _is_partial(tool):
+        held += [tool.args, tool.keywords.values()]
+    elif not isinstance(tool, type | classmethod):
+        owner, name = (tool.__self__, tool.__name__) if isinstance(tool, MethodType) else (tool, _CALL)
+        kind = owner if isinstance(owner, type) else type(owner)
+        yield from (vars(each).get(name) for each in kind.__mro__)
+        held += [] if owner is kind else [getattr(owner, "__dict__", {}).values()]
+    for each in itertools.chain(*held):
+        if isinstance(each, classmethod) or (callable(each) and not isinstance(each, type)):
+            yield each
 
 
 def _closed_over(tool: Any) -> Iterator[Any]:
     for cell in (tool.__closure__ or ()) if isinstance(tool, FunctionType) else ():
-        try:
-            held = cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
-        if isinstance(held, FunctionType | MethodType) or _is_partial(held):
-            yield held
+        with suppress(ValueError):  # not filled yet
+            yield cell.cell_contents
 
 
 def named_scopes() -> frozenset[str]:
