@@ -80,8 +80,12 @@ MAX_RESPONSE_BYTES = 104_857_600
 """The most that it may be set to: each answer is whole in memory before any of it goes on."""
 
 MAX_SPLIT_BYTES = 16_777_216
-"""Bytes of a part of an answer that is split into its members at one go, in up to 70 ms: a batch, an error, a list that
+"""Bytes of a part of an answer that is split into its members at one go, in up to 90 ms: a batch, an error, a list that
 is edited. It is the default bound for an event; real ones have some 100,000."""
+
+MAX_SPLIT_BRACKETS = 1_048_576
+"""Arrays and objects in such a part, at every depth. To skip one takes as long as ten other bytes; definitions of tools
+that are nothing but schemas have one in 22 bytes."""
 
 MAX_LISTED_ITEMS = 65_536
 """Items of a list that is split: tools, tasks, blocks of content. Each takes some 80 bytes, and some 25 microseconds

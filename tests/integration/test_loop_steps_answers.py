@@ -67,14 +67,19 @@ CASES = {
     "nested": Case("tools/call", DEEP),
     "not valid": Case("tools/call", DEEP[:-3] + b"]]}", refused=True),
     "escapes": Case("tools/call", result(b'"text":"' + much(rb"\u00e9\"\\", 12 * MIB) + b'"')),
-    "an error": Case("tools/call", DEEP.replace(b'"result":{', b'"error":{"code":1,"message":"","data":{', 1) + b"}"),
+    "an error": Case(
+        "tools/call", DEEP.replace(b'"result":{', b'"error":{"code":1,"message":"","data":{', 1) + b"}", refused=True
+    ),
     "tools": Case("tools/list", tools(*(b'{"name":"t%d"}' % n for n in range(40_000))), guarded=True),
     "tools with schemas": Case(
         "tools/list",
         tools(*(b'{"name":"%d","inputSchema":{"a":[%b]}}' % (n, b"{}," * 999 + b"0") for n in range(1_000))),
         guarded=True,
     ),
-    "one deep tool": Case("tools/list", tools(b'{"name":"t","deep":[' + much(NESTED, 12 * MIB) + b"0]}"), guarded=True),
+    "one deep tool": Case(
+        "tools/list", tools(b'{"name":"t","deep":[' + much(NESTED, 12 * MIB) + b"0]}"), guarded=True, refused=True
+    ),
+    "one long tool": Case("tools/list", tools(b'{"name":"t","long":[' + much(b"1,", 12 * MIB) + b"0]}"), guarded=True),
     "a task in it": Case("tools/call", result(b'"taskId":[' + much(NESTED, 12 * MIB) + b"0]"), guarded=True),
 }
 BODIES = {
@@ -279,7 +284,7 @@ def test_no_flood_of_events_blocks_it__in_answer_to_a_call_of_the_gateways_own_n
 @pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream"])
 def test_no_batch_blocks_it(kind: bytes) -> None:
     case = CASES["nested"]
-    each = result(b'"deep":[' + much(NESTED, 4 * MIB) + b"0]")
+    each = result(b'"long":[' + much(b"1,", 4 * MIB) + b"0]")
     answers = batch(each, 3)
     with upstream(kind, answers if kind == b"application/json" else b"data: " + answers + b"\n\n") as server:
         step, answer = measured(gateway(server, guarded=False), batch(asked(case).replace(b'"id": 1', b'"id":1'), 3))

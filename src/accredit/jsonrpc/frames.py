@@ -19,6 +19,7 @@ from msgspec import Raw, Struct
 
 from accredit.base.caching import Once
 from accredit.errors import AccreditError, FrameError, MessageId
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import around, to_json
 from accredit.jsonrpc.long_text import Steps, members_in_steps, opened_in_steps
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
@@ -238,7 +239,7 @@ def opened_frame(text: bytes) -> Steps[Frame]:
     """Do what `decode_frame` does, in steps if the text is long. Raises `FrameError`."""
     if len(text) <= LONG_ANSWER_BYTES:
         return decode_frame(text)
-    return frame_of((yield from members_in_steps(text, MESSAGE)), text)
+    return frame_of((yield from opened_message(text)), text)
 
 
 def decode_error(text: bytes) -> Failure:
@@ -254,7 +255,17 @@ def opened_error(text: bytes) -> Steps[Failure]:
     """Do what `decode_error` does, in steps if the text is long. Raises `FrameError`."""
     if len(text) <= LONG_ANSWER_BYTES:
         return decode_error(text)
-    return _error_in((yield from members_in_steps(text, MESSAGE)), text)
+    return _error_in((yield from opened_message(text)), text)
+
+
+def opened_message(text: bytes) -> Steps[dict[str, Raw]]:
+    """Return the members of a long message, in steps. Raises `FrameError`, also where what is split of it at one go has
+    too many arrays and objects."""
+    found = yield from members_in_steps(text, MESSAGE)
+    for name in ("error", "params"):
+        if name in found:
+            yield from check_brackets(found[name], f'"{name}"')
+    return found
 
 
 def _error_in(found: dict[str, Raw], text: bytes) -> Failure:

@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, MessageId
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Notification, Request, message_id
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION
@@ -42,6 +43,8 @@ def check_input_required(request: Request, result: dict[str, Raw]) -> Steps[None
     asked = result.get("inputRequests")
     if asked is not None and not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
+    if asked is not None:
+        yield from check_brackets(asked, '"inputRequests"')
     entries = pairs(asked) if asked is not None else []
     if not entries and state is None:
         raise FrameError("input_required with neither inputRequests nor requestState")
@@ -69,6 +72,7 @@ def check_input_requests(request: Request | None, asked: Raw) -> Steps[None]:
     request has declared nothing. Raises `FrameError`."""
     if not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
+    yield from check_brackets(asked, '"inputRequests"')
     yield from _check_entries(request, pairs(asked))
 
 

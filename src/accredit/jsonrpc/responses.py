@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from accredit.base.text import excerpt
 from accredit.errors import AnswerError, FrameError, MessageId
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import (
     MESSAGE,
@@ -194,6 +195,7 @@ class Expected:
             raise FrameError(f"a batch of more than {MAX_SPLIT_BYTES} bytes", bound=True)
         if len(text) > LONG_ANSWER_BYTES:
             yield from check_in_steps(text)
+            yield from check_brackets(text, "a batch")
         else:
             check_text(text)
         parts = split_batch(text)

@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.long_text import Steps, at_one_go, may_hold_any, members_in_steps
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
@@ -131,6 +132,7 @@ def listed(response: Success, shown: Callable[[str], bool]) -> Steps[bytes]:
     """Return the response to `tasks/list`, with the tasks for which `shown` is true, in steps. Raises `FrameError`."""
     if len(response.text) > MAX_SPLIT_BYTES:
         raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
+    yield from check_brackets(response.result, "a list")
     answer = unambiguous_members(response.result, _LIST) if is_object(response.result) else {}
     if "tasks" not in answer:
         raise FrameError("a list of tasks without tasks")

@@ -21,6 +21,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.canonical import canonical
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.objects import (
     Names,
@@ -96,6 +97,7 @@ class ListReader:
         self._bytes += len(result)
         if self._bytes > MAX_LISTED_BYTES:
             raise FrameError(f"a list of tools of more than {MAX_LISTED_BYTES} bytes", bound=True)
+        yield from check_brackets(result, "a list of tools")
         found = unambiguous_members(result, _LIST)
         if "tools" not in found:
             raise FrameError("a list without tools")

@@ -19,6 +19,7 @@ from msgspec import Raw, Struct
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import RewrittenArray, elements
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.long_text import Steps
@@ -153,6 +154,7 @@ def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> Step
     """
     if len(response.text) > MAX_SPLIT_BYTES:
         raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
+    yield from check_brackets(response.result, "a list")
     for each in (kind, *others):
         yield
         result = unambiguous_members(response.result, each.result_names) if is_object(response.result) else {}

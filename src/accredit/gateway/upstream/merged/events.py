@@ -21,8 +21,18 @@ from accredit.errors import FrameError, MessageId
 from accredit.gateway.counters import Counters
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.merged.messages import Outward
-from accredit.jsonrpc.frames import MESSAGE, Failure, Notification, Request, Success, frame_of, message_id, opened_frame
-from accredit.jsonrpc.long_text import Steps, at_one_go, may_hold_any, members_in_steps
+from accredit.jsonrpc.frames import (
+    MESSAGE,
+    Failure,
+    Notification,
+    Request,
+    Success,
+    frame_of,
+    message_id,
+    opened_frame,
+    opened_message,
+)
+from accredit.jsonrpc.long_text import Steps, at_one_go, may_hold_any
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.objects import unambiguous_members
 from accredit.jsonrpc.sse import Event, SseParser, encode_event, pieces
@@ -105,7 +115,7 @@ class EventMapper:
             if not (yield from may_hold_any(Raw(text), b"method")):
                 return {}
             if len(text) > LONG_ANSWER_BYTES:
-                return (yield from members_in_steps(text, MESSAGE))
+                return (yield from opened_message(text))
             return unambiguous_members(text, MESSAGE)
         except FrameError:
             return {}

@@ -24,6 +24,7 @@ from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, FrameError
 from accredit.gateway.turns import about, in_turns
 from accredit.jsonrpc.arrays import elements
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
 from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame, opened_frame
 from accredit.jsonrpc.long_text import Steps
@@ -155,6 +156,7 @@ class MergedLists:
                 return ListOfOne((), ())
             if not isinstance(answer, Success) or not is_object(answer.result):
                 return None
+            await in_turns(check_brackets(answer.result, "a list"))
             result = unambiguous_members(answer.result, kind.result_names)
             items += await in_turns(_items(result, kind, server, MAX_MERGED_ITEMS - len(items)))
             if sum(map(len, items)) > self._bytes:  # under merged names each is longer

@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import RewrittenArray, elements
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.long_text import Steps, may_hold_any, opened_in_steps
@@ -82,6 +83,7 @@ def _mapped(server: str, places: Mapping[str, _Mapped], response: Success) -> St
         if name in result and (yield from may_hold_any(result[name], _URI)):
             if len(result[name]) > MAX_SPLIT_BYTES:
                 raise FrameError(f"{name} with URIs, of more than {MAX_SPLIT_BYTES} bytes", bound=True)
+            yield from check_brackets(result[name], f"{name} with URIs")
             yield
             response = yield from _with_mapped(server, response, result, name, mapped)
     return response

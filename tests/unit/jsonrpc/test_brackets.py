@@ -1,0 +1,72 @@
+"""Brackets are counted before a part of an answer is split at one go: 15 MiB of them held the loop for 150 ms."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec import Raw
+
+from accredit.errors import AnswerError, FrameError
+from accredit.gateway.upstream.merged.results import with_merged_uris
+from accredit.jsonrpc import tasks
+from accredit.jsonrpc.brackets import check_brackets
+from accredit.jsonrpc.frames import Request, Success, opened_error, opened_frame
+from accredit.jsonrpc.input_required import check_input_requests
+from accredit.jsonrpc.long_text import Steps, at_one_go
+from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.responses import Expected
+from accredit.limits import MAX_SPLIT_BRACKETS
+from accredit.pins.definitions import ListReader
+from accredit.policy.catalog import Catalog
+from accredit.policy.lists import KINDS, ListView, listed
+
+pytestmark = pytest.mark.holds("jsonrpc/brackets")
+
+PAIR = b"[{},[]],"  # three of them
+MANY = b"[" + PAIR * (MAX_SPLIT_BRACKETS // 3 + 1) + b"0]"
+REASON = "more than 1048576 arrays and objects"
+
+
+def message(text: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0",' + text + b"}"
+
+
+def success(text: bytes) -> Success:
+    result = b"{" + text + b"}"
+    return Success(1, Raw(result), message(b'"id":1,"result":' + result))
+
+
+def merged(text: bytes) -> Steps[bytes]:
+    edit = with_merged_uris("mail", "tools/call", None)
+    assert edit is not None
+    return edit(success(text))
+
+
+def batch(text: bytes) -> Steps[object]:
+    return Expected(Era.LEGACY, [Request(1, "tools/call", None, b"")], batch=True).judging(text)
+
+
+SPLIT: dict[str, Callable[[], Steps[object]]] = {
+    "an error": lambda: opened_frame(message(b'"id":1,"error":{"code":1,"message":"","data":' + MANY + b"}")),
+    "the error of a status": lambda: opened_error(message(b'"error":{"code":1,"message":"","data":' + MANY + b"}")),
+    "a notification": lambda: opened_frame(message(b'"method":"a","params":{"_meta":{"a":' + MANY + b"}}")),
+    "a batch": lambda: batch(b"[" + message(b'"id":1,"result":' + MANY) + b"]"),
+    "requests for input": lambda: check_input_requests(None, Raw(b'{"a":' + MANY + b"}")),
+    "a list": lambda: listed(success(b'"tools":[],"a":' + MANY), ListView(catalog=Catalog()), KINDS["tools/list"]),
+    "a list of tasks": lambda: tasks.listed(success(b'"tasks":[],"a":' + MANY), lambda _: True),
+    "a list of pinned tools": lambda: ListReader().add(b'{"tools":[],"a":' + MANY + b"}"),
+    "content with a URI": lambda: merged(b'"content":[{"uri":"a","a":' + MANY + b"}]"),
+}
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_what_would_be_split_at_one_go_is_refused_if_it_is_all_brackets(name: str) -> None:
+    with pytest.raises((FrameError, AnswerError), match=REASON):
+        at_one_go(SPLIT[name]())
+
+
+def test_as_many_as_may_be_pass__and_any_number_in_texts() -> None:
+    most = b"[" + b"[]," * (MAX_SPLIT_BRACKETS - 1) + b"0]"
+    at_one_go(check_brackets(most, "it"))
+    at_one_go(check_brackets(b'{"a":"' + b"[{" * (MAX_SPLIT_BRACKETS + 1) + b'"}', "it"))
+    with pytest.raises(FrameError, match=REASON):
+        at_one_go(check_brackets(b"[" + most + b"]", "it"))
