@@ -8,12 +8,14 @@ This is the only place where proofs join messages, below the SDK's session: what
 3. A list keeps only what the delegations cover.
 4. Once the server has claimed the id of a gateway that is known elsewhere, nothing is sent to it: each request is
    answered here, and everything else is dropped.
+5. While `MAX_DIALOGS` answers to the server wait to be written, no request of it is passed on: the host would keep an
+   answer to each, for a server that reads none.
 
 Everything else passes unchanged, both ways. A request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever is answered.
 """
 
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Generator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import Self, cast
 
@@ -21,7 +23,15 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 from msgspec import Struct
 
 from accredit.client.pins import Held
@@ -29,7 +39,7 @@ from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
-from accredit.limits import KNOWN_GATEWAYS_LOOK_SECONDS, KNOWN_GATEWAYS_SECONDS
+from accredit.limits import KNOWN_GATEWAYS_LOOK_SECONDS, KNOWN_GATEWAYS_SECONDS, MAX_DIALOGS
 from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS
 
@@ -71,6 +81,7 @@ class ProvingTransport:
         self._open: dict[RequestId, _Open] = {}
         self._renamed: dict[RequestId, RequestId] = {}
         self._resent = 0
+        self._writing = _Writing()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> TransportStreams:
@@ -84,7 +95,7 @@ class ProvingTransport:
             stack.callback(from_server.close)
             self._tasks.start_soon(self._pass_on, read, self._to_host.clone())
             self._stack = stack.pop_all()
-        return from_server, _Write(write, self._sent)
+        return from_server, _Write(write, self._sent, self._writing)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -99,6 +110,8 @@ class ProvingTransport:
                 async for item in read:
                     taken = item if self._heard is None else self._heard(item)
                     changed = None if taken is None else await self._answered(taken)
+                    if isinstance(changed, SessionMessage) and isinstance(changed.message, JSONRPCRequest):
+                        await self._writing.few()
                     if changed is not None:
                         await to_host.send(changed)
 
@@ -117,7 +130,9 @@ class ProvingTransport:
             case JSONRPCRequest():
                 return self._request(item, item.message)
             case JSONRPCNotification(method="notifications/cancelled") as cancelled:
-                return self._cancelled(item, cancelled)
+                # A server that reads nothing must not keep waiting whoever gives a call up.
+                self._tasks.start_soon(self._write_again, self._cancelled(item, cancelled))
+                return None
             case _:
                 return item
 
@@ -233,19 +248,49 @@ def _refusal(id: RequestId, refused: ProofRefused) -> SessionMessage:
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=error))
 
 
+class _Writing:
+    """The answers to the server that wait to be written (rule 5)."""
+
+    def __init__(self) -> None:
+        self._waiting = 0
+        self._fewer = anyio.Event()
+
+    async def few(self) -> None:
+        """Wait until there are less than may be."""
+        while self._waiting >= MAX_DIALOGS:
+            await self._fewer.wait()
+
+    @contextmanager
+    def one(self, message: JSONRPCMessage) -> Generator[None]:
+        """Count a message, if it is an answer, while it waits."""
+        answers = isinstance(message, JSONRPCResponse | JSONRPCError)
+        self._waiting += answers
+        try:
+            yield
+        finally:
+            self._waiting -= answers
+            self._fewer.set()
+            self._fewer = anyio.Event()
+
+
 class _Write:
     """What is sent, changed on its way."""
 
     def __init__(
-        self, inner: WriteStream[SessionMessage], change: Callable[[SessionMessage], SessionMessage | None]
+        self,
+        inner: WriteStream[SessionMessage],
+        change: Callable[[SessionMessage], SessionMessage | None],
+        writing: _Writing,
     ) -> None:
         self._inner = inner
         self._change = change
+        self._writing = writing
 
     async def send(self, item: SessionMessage, /) -> None:
         changed = self._change(item)
         if changed is not None:
-            await self._inner.send(changed)
+            with self._writing.one(changed.message):
+                await self._inner.send(changed)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

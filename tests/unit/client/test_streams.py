@@ -20,14 +20,18 @@ from mcp_types import (
     JSONRPCResponse,
 )
 from tests.world.authorization import GATEWAY, Trust
+from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 
 from accredit.client import ProofPresenter
 from accredit.client.proving import Prover
 from accredit.client.streams import ProvingTransport
 from accredit.keys import SigningKey
+from accredit.limits import MAX_DIALOGS
 
 ACCEPTED = {"content": []}
+BUFFERED = 8
+"""Messages that wait on their way, in each direction."""
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +70,8 @@ def between(
     **more: Any,
 ) -> None:
     async def main() -> None:
-        to_gateway, gateway_reads = anyio.create_memory_object_stream[Any](8)
-        gateway_writes, from_gateway = anyio.create_memory_object_stream[Any](8)
+        to_gateway, gateway_reads = anyio.create_memory_object_stream[Any](BUFFERED)
+        gateway_writes, from_gateway = anyio.create_memory_object_stream[Any](BUFFERED)
 
         @asynccontextmanager
         async def inner() -> AsyncGenerator[Any]:
@@ -367,11 +371,53 @@ def test_what_a_challenged_subscription_tells_is_of_the_one_that_the_host_made(t
     between(trust, case)
 
 
+def test_who_gives_a_call_up_is_not_kept_waiting_by_a_server_that_reads_nothing(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        for id in range(BUFFERED):
+            await ends.host_sends(JSONRPCRequest(jsonrpc="2.0", id=id, method="ping"))
+        with anyio.fail_after(PATIENCE):
+            await ends.host_sends(cancelled := of_cancellation(0))
+        assert [await ends.gateway_reads() for _ in range(BUFFERED + 1)][-1] == cancelled
+
+    between(trust, case)
+
+
+@pytest.mark.holds("client/streams", 5)
+def test_a_server_that_asks_and_reads_no_answers_has_the_host_keep_few(trust: Trust) -> None:
+    async def case(ends: Ends) -> None:
+        taken = 0
+
+        async def asks() -> None:
+            for id in range(10 * MAX_DIALOGS):
+                await ends.gateway_sends(JSONRPCRequest(jsonrpc="2.0", id=id, method="ping"))
+
+        async def hears() -> None:
+            nonlocal taken
+            for _ in range(10 * MAX_DIALOGS):
+                request = await ends.host_reads()
+                taken += 1
+                tasks.start_soon(ends.host_sends, JSONRPCResponse(jsonrpc="2.0", id=request.id, result={}))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(asks)
+            tasks.start_soon(hears)
+            await anyio.wait_all_tasks_blocked()
+            assert BUFFERED < taken < BUFFERED + 2 * MAX_DIALOGS
+            answered = [(await ends.gateway_reads()).id for _ in range(10 * MAX_DIALOGS)]
+            assert answered == [*range(10 * MAX_DIALOGS)]
+
+    between(trust, case)
+
+
 def challenged() -> dict[str, Any]:
     """What a gateway says when it wants its own challenge answered."""
     text = base64.b64encode(bytes(32)).decode()
     issued = {"challenge": text, "expires_at": int(time.time()) + 60, "verifier_id": GATEWAY, "binding": "required"}
     return {"_meta": {"ratify_challenge": issued}}
+
+
+def of_cancellation(id: int) -> JSONRPCNotification:
+    return JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": id})
 
 
 def of_subscription(id: int | str) -> JSONRPCNotification:
