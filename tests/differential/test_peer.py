@@ -159,8 +159,8 @@ class TestWhatWeSign:
 
     def test_a_verification_receipt(self) -> None:
         bundle = proof()
-        for scope in ("", "files:write"):
-            receipt = issue_verification_receipt(HUMAN, bundle, verify_bundle(bundle, scope, now=NOW), NOW)
+        for result in (verify_bundle(bundle, now=NOW), verify_bundle(bundle, "files:write", now=NOW)):
+            receipt = issue_verification_receipt(HUMAN, bundle, result, NOW)
             theirs = published.decode_verification_receipt(receipt.encode())
             assert published.verify_verification_receipt(theirs) is None
             assert published.encode_verification_receipt(theirs).encode() == receipt.encode()
