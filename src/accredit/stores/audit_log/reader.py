@@ -265,8 +265,7 @@ class LogFile(LogReader):
     def chains(self) -> Iterator[bytes]:
         """Yield the chains of certificates that calls came with."""
         for (text,) in self._rows(SHORT_CERTIFICATES):
-            if isinstance(text, bytes):
-                yield text
+            yield text if isinstance(text, bytes) else b""
 
     def certificates(self, sha256: str) -> bytes | None:
         """Return the chain of certificates with this SHA-256."""

@@ -182,7 +182,7 @@ class LogReader(ABC):
 
     @abstractmethod
     def chains(self) -> Iterator[bytes]:
-        """Yield the chains of certificates that calls came with, as JSON arrays."""
+        """Yield the chains of certificates that calls came with, as JSON arrays; no bytes for what can be none."""
 
     @abstractmethod
     def certificates(self, sha256: str) -> bytes | None:
