@@ -180,7 +180,7 @@ def test_an_open_call_that_does_not_verify_is_bad__with_its_id_and_the_reason(ru
         connection.execute("INSERT INTO log_open (call, writer, entry) VALUES (?, 1, 1)", (folder.done.call.id,))
     done = run(*WRITTEN)
     assert done.code == 1
-    assert done.out.startswith(f"BAD: open call {folder.done.call.id}: what came of it is on record already\n")
+    assert done.out.startswith(f"BAD: open call {folder.done.call.id}: nobody has it to close: its writer has ended")
 
 
 def test_the_first_bad_record_is_named_by_writer_and_sequence(run: Run) -> None:
