@@ -137,6 +137,16 @@ def load_public_key(path: Path) -> KeyFile:
     return key
 
 
+def load_root(path: Path) -> KeyFile:
+    """Read the public key file of a person, with whom chains of delegations may begin. Raises `ConfigurationError`."""
+    key = load_public_key(path)
+    if key.kind != "human":
+        raise ConfigurationError(
+            f"{path} is a key of kind {key.kind!r}", "name the public key of the person who grants, as a root"
+        )
+    return key
+
+
 def _public_half(path: Path) -> str:
     if path.suffix == PUBLIC_SUFFIX:  # a private key that was given a public one's name
         return "name the public key's file, which `accredit keys new` made with it; this one is to be kept secret"

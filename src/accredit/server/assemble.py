@@ -13,7 +13,7 @@ import msgspec
 
 from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError
-from accredit.keys import load_key_set, load_public_key
+from accredit.keys import load_key_set, load_root
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.net import IssuerKeys
 from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault, with_own
@@ -169,11 +169,7 @@ def _pinned(roots: Iterable[_Root]) -> dict[HybridPublicKey, str]:
         if isinstance(root, HybridPublicKey):
             pinned[root] = derive_id(root)
             continue
-        key = load_public_key(Path(root))
-        if key.kind != "human":
-            raise ConfigurationError(
-                f"roots: {root} is a key of kind {key.kind!r}", "name the public key of the principal who grants"
-            )
+        key = load_root(Path(root))
         pinned[key.public_key] = key.name
     if not pinned:
         raise ConfigurationError("roots names nobody, so no proof could count", 'write roots=["owner.key.pub"]')

@@ -22,7 +22,7 @@ from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_jso
 from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
 from accredit.errors import AttestationError, ConfigurationError
-from accredit.keys import load_public_key
+from accredit.keys import load_root
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.policy.evidence import Auditor
 from accredit.stores import open_log
@@ -63,7 +63,7 @@ def verify_file(
 ) -> int:
     """Verify an exported file; return the exit code. `roots` are the public keys of the people who may have allowed a
     call. Raises `ConfigurationError`."""
-    people = {key.public_key: key.name for key in map(load_public_key, roots)}
+    people = {key.public_key: key.name for key in map(load_root, roots)}
     trusted, kept = public_keys(keys, config), checkpoints(since)
     found = lines(path)
     first = next(found, None)

@@ -172,3 +172,8 @@ def test_log_show_names_what_contradicts_a_record__and_believes_none_that_was_no
     assert (unverified.code, "allowed BAD" in unverified.words, "recorded it" in unverified.words) == (0, False, False)
     found = shown(run, folder, "--store", "sqlite:///accredit.db", "--json").json
     assert (found["allowed"], found["signed"], found["recorded"]) == (None, None, None)
+
+
+def test_only_a_person_s_key_is_a_root__a_gateway_s_own_would_let_it_allow_its_calls(run: Run, folder: Folder) -> None:
+    done = run("log", "verify", written(folder, GOOD), *KEY, "--root", "gateway.key.pub")
+    assert (done.code, "is a key of kind 'gateway'" in done.err) == (2, True)
