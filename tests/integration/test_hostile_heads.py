@@ -25,10 +25,11 @@ from tests.world.hostile import (
     sends_and_hangs,
     sound_answer,
 )
-from tests.world.raw_server import Connection, RawRequest, RawServer
+from tests.world.raw_server import Connection, RawRequest, RawServer, until
 from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
+from accredit.limits import MAX_SESSION_ID_BYTES
 
 
 def moved(status: str, location: str, told: str) -> tuple[bytes, str]:
@@ -209,6 +210,36 @@ def test_nor_does_an_error__a_receipt_or_a_standing_stream_name_two(name: str) -
         async with World(opens) as world, world.client() as client:
             await client.ask("GET", "/mcp", [HOSTILE, *post(Era.LEGACY).headers])
             check_refused(await client.answer(), 502, refused(TWICE))
+
+    run(case())
+
+
+LONG = (("Mcp-Session-Id", "x" * (MAX_SESSION_ID_BYTES + 1)),)
+TOO_LONG = f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes"
+
+
+@pytest.mark.holds("gateway/upstream/http/representation", 1)
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("enforce", [True, False])
+def test_a_session_whose_id_its_client_could_not_bring_back_is_ended__the_client_never_hears_of_it(
+    enforce: bool, kind: str
+) -> None:
+    body = initialized() if kind == "application/json" else event(initialized())
+
+    async def case() -> None:
+        async with World(sends(http(body, kind, headers=LONG)), enforce=enforce) as world:
+            check_refused(await world.ask(initialize()), 502, refused(TOO_LONG))
+            await until(lambda: world.ended_sessions() == [LONG[0][1]])
+            await world.recovered(Era.LEGACY)
+        fits = (("Mcp-Session-Id", "x" * MAX_SESSION_ID_BYTES),)
+        async with World(sends(http(body, kind, headers=fits)), enforce=enforce) as world:
+            answer = await world.ask(initialize())
+            assert (answer.status, answer.header("mcp-session-id")) == (200, fits[0][1])
+        async with World(sends(http(b"", None, status="202 Accepted", headers=LONG)), enforce=enforce) as world:
+            answer = await world.ask(notification(Era.LEGACY))
+            assert (answer.status, answer.header("mcp-session-id")) == (202, None)
+        async with World(sends(http(error(), status="400 Bad Request", headers=LONG)), enforce=enforce) as world:
+            check_refused(await world.ask(post(Era.LEGACY)), 400, refused(TOO_LONG))
 
     run(case())
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -127,6 +127,59 @@ def test_on_a_resumed_stream_no_server_answers_what_another_was_asked() -> None:
                 assert await message_of(client) is None
 
     run(main())
+
+
+LONG_ID = "x" * 5_000
+
+
+@pytest.mark.holds("gateway/upstream/merged/events", 2)
+def test_an_answer_arrives_whatever_the_id_of_its_event__its_client_would_wait_for_ever() -> None:
+    async def answers(server: Scripted, connection: Connection, message: Any) -> None:
+        result = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
+        await server.stream(connection, sse(told(1), LONG_ID), sse(result, LONG_ID))
+
+    async def main() -> None:
+        async with RawServer(Scripted({"tools/call": answers})) as one, Merged({"mail": one.url}) as merged:
+            session = await merged.session()
+            async with RawClient(merged.port) as client:
+                await open_stream(client, session.posted("mail__x"))
+                events = [await next_event(client) for _ in range(3)]
+            assert [event and (event.id, event.message.get("id")) for event in events] == [
+                (None, None),
+                (None, 7),
+                None,
+            ]
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/upstream/http/sse_relay", 5)
+def test_nobody_is_left_to_resume_a_stream_from_an_event_that_has_lost_its_id() -> None:
+    def cut_after(*ids: str) -> Answers:
+        async def cut(server: Scripted, connection: Connection, message: Any) -> None:
+            await server.stream(connection, *(sse(told(id), id) for id in ids))
+
+        return cut
+
+    async def last_of(*ids: str) -> Any:
+        async with RawServer(Scripted({"tools/call": cut_after(*ids)})) as one, Merged({"mail": one.url}) as merged:
+            session = await merged.session()
+            async with RawClient(merged.port) as client:
+                await open_stream(client, session.posted("mail__x"))
+                events = [event async for event in _events(client)]
+            return events[-1].message
+
+    async def main() -> None:
+        lost = await last_of("1", LONG_ID)
+        assert (lost["id"], lost["error"]["data"]) == (7, "the stream ended without a response")
+        assert (await last_of(LONG_ID, "1"))["params"]["data"] == "1"  # from there it can go on
+
+    run(main())
+
+
+async def _events(client: RawClient) -> AsyncIterator[Any]:
+    while (event := await next_event(client)) is not None:
+        yield event
 
 
 def test_a_server_with_a_session_id_that_takes_all_the_room_is_left_out_and_its_session_ended() -> None:

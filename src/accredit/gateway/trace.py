@@ -1,25 +1,31 @@
 """The trace id of a call: that of the trace which was begun for it, else as its client gives it. For logs and records.
-No I/O."""
+No I/O.
+
+A timer keeps the context in which it was set, so the message is not held by that: a connection that rests, a session or
+a server's child would each keep the last one, of some megabytes, for as long as they live.
+"""
 
 from contextvars import ContextVar
 from typing import Any
+from weakref import ref
 
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
 from accredit.telemetry import trace_context
 
-_current: ContextVar[Frame | Batch | None] = ContextVar("accredit_current_message", default=None)
+_current: ContextVar[ref[Request | Notification] | None] = ContextVar("accredit_current_message", default=None)
 
 
 def set_current(message: Frame | Batch | None) -> None:
-    """Set the message that the current task is about."""
-    _current.set(message)
+    """Set the message that the current task is about, for as long as somebody else holds it."""
+    _current.set(ref(message) if isinstance(message, Request | Notification) else None)
 
 
-def current() -> Frame | Batch | None:
-    """Return the message that the current task is about, if it is about one."""
-    return _current.get()
+def current() -> Request | Notification | None:
+    """Return the message that the current task is about, if it is about one that may belong to a trace."""
+    known = _current.get()
+    return known() if known is not None else None
 
 
 def trace_of(message: Frame | Batch | None) -> str | None:
@@ -35,7 +41,7 @@ def trace_of(message: Frame | Batch | None) -> str | None:
 
 def trace_id() -> str | None:
     """Return the trace id of the current message, or None."""
-    return trace_of(_current.get())
+    return trace_of(current())
 
 
 def traced() -> dict[str, Any]:

@@ -89,7 +89,7 @@ class AnswerRelay:
 
     async def _accepted(self, reply: Reply, answer: Answer) -> None:
         """Apply rule 3."""
-        is_plain = self.unasked.drop(answer) and answer.head.names_once
+        is_plain = self.unasked.drop(answer) and answer.head.names_once and answer.head.session_fits
         await reply.reply(202, b"", answer.head.passed_on(self._forwarding) if is_plain else [])
 
     async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
@@ -254,11 +254,12 @@ class AnswerRelay:
 
     def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
         """Return what breaks rules 2 and 4 in the head of an answer, or None."""
-        if answer.status == 200 and answer.head.is_json and answer.head.names_once:
+        head = answer.head
+        if answer.status == 200 and head.is_json and head.names_once and head.session_fits:
             return None
         if not 200 <= answer.status < 300:
             return self.unusable(answer)
-        if answer.status != 202 and answer.head.media_type.name != JSON_TYPE:
+        if answer.status != 202 and head.media_type.name != JSON_TYPE:
             return AnswerError("neither JSON nor an event stream")
         return _status_problem(answer) or head_problem(answer)
 

@@ -7,6 +7,7 @@ from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, fold
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answer_type
 from accredit.jsonrpc.era import VERSION_HEADER
+from accredit.limits import MAX_SESSION_ID_BYTES
 
 WITH_RESULT = frozenset({200, 201, 203})
 """The statuses with which a request has its answer: the body is that, and the whole of it. With 205 clients see no
@@ -92,6 +93,11 @@ class AnswerHead:
         of nothing at all one client takes the first, another the last, and a third one all of it."""
         named = [self.fields.get(name) for name in (SESSION_HEADER, VERSION_HEADER)]
         return all(value is None or _ONE_NAME.fullmatch(value) for value in named)
+
+    @Once
+    def session_fits(self) -> bool:
+        """Whether the session that it names has no longer an id than its client may bring back."""
+        return len(self.fields.get(SESSION_HEADER, b"")) <= MAX_SESSION_ID_BYTES
 
     @Once
     def in_utf8(self) -> bool:

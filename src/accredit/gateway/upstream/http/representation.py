@@ -2,7 +2,8 @@
 
 An answer is invalid unless:
 
-1. it names no charset but UTF-8, and not twice where a session is or which revision it is in;
+1. it names no charset but UTF-8, not twice where a session is or which revision it is in, and no session by an id of
+   more than `MAX_SESSION_ID_BYTES`;
 2. an encoded body is forwarded as it came only if its client decodes this coding and all decoders read it alike;
    otherwise it is decoded;
 3. the body of an error is a JSON-RPC error of this exchange if it claims to be JSON; otherwise it is text.
@@ -19,13 +20,15 @@ from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, d
 from accredit.jsonrpc.frames import opened_error
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_utf8
-from accredit.limits import LEADING_BLANK_BYTES
+from accredit.limits import LEADING_BLANK_BYTES, MAX_SESSION_ID_BYTES
 
 
 def head_problem(answer: Answer) -> AnswerError | None:
     """Return what breaks rule 1 in the head of an answer, or None."""
     if not answer.head.names_once:
         return AnswerError("more than one Mcp-Session-Id or MCP-Protocol-Version, or one that is none")
+    if not answer.head.session_fits:
+        return AnswerError(f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes", bound=True)
     return None if answer.head.in_utf8 else AnswerError("a charset other than utf-8")
 
 

@@ -112,12 +112,13 @@ class EventRelay:
             problem, self.late = error, isinstance(error, UpstreamTimeout)
         except AnswerError as error:
             problem, broken_off = error, False
-        if broken_off and self._has_ids and not self._hold:
-            problem, self.late = None, False  # rule 5: the client has, or now gets, enough to resume
-        if problem is not None and self._held is not None:
+        resumes = broken_off and self._has_ids and not self._hold  # rule 5: it has, or now gets, enough for that
+        if problem is not None and self._held is not None and not resumes:
             raise problem
         await self._release()
-        if problem is not None:
+        if resumes and self._reply.resumable:
+            self.late = False
+        elif problem is not None:
             await self.fail(problem)
         await self._reply.end()
         if self._expected.done and not self._answer.has_come:

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from accredit.errors import AccreditError, AnswerError, MessageId, RequestError, UpstreamTimeout, UpstreamUnavailable
+from accredit.errors import AccreditError, MessageId, RequestError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.gateway.settings import GatewaySettings
@@ -143,10 +143,10 @@ class Ways:
         """Return what a server answers into, on a stream that answers the request with the digest `answered`."""
         session, longest = session_id(reply.head), longest_event_id(1)
 
-        def id_outside(id: bytes) -> bytes:
-            if len(id) > longest:
-                raise AnswerError(f"an event's id of more than {longest} bytes", bound=True)
-            return EventIds({name: id}, answered).text(self.ring, session)
+        def id_outside(id: bytes) -> bytes | None:
+            # One that is too long is left out, and its client can't go on from there.
+            member.resumable = len(id) <= longest
+            return EventIds({name: id}, answered).text(self.ring, session) if member.resumable else None
 
         mapper = self.mapper(reply, name, id_outside, **more)
         member = MemberReply(reply, self.head(reply.head, name, own), mapper.feed_in_turns)
