@@ -121,7 +121,7 @@ def take_pictures(desk: Desk, agent: Agent, page: Any) -> None:
         page.wait_for_selector("button[data-allow]:not([disabled])")
         page.click("summary")
         page.evaluate(_STARTED_BY)
-        page.set_viewport_size({"width": 900, "height": 1200})
+        page.set_viewport_size({"width": 900, "height": 1280})
         both(page, "desk-asked")
         page.set_viewport_size({"width": 900, "height": 800})
         page.goto(f"{desk.url}/calls")
