@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.world.logs import FILES, Log, by_database_thread, each_executor, in_short, read, records_in
+from tests.world.logs import FILES, Log, by_database_thread, by_thread, each_executor, in_short, read, records_in
 from tests.world.postgres import database_for
 from tests.world.raw_server import until
 from tests.world.records import DENY, GATEWAY, NOW_MS, Chained, decided, gateway
@@ -21,7 +21,9 @@ from accredit.attest import (
     Place,
     Stored,
     decision_payload,
+    sha256_hex,
     verify_envelope,
+    verify_log,
 )
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
@@ -436,3 +438,37 @@ def test_a_chain_that_was_cut_is_vouched_for_as_it_is_left__and_found_by_a_check
         assert "the log ends before it" in report.fault.reason
 
     run(main())
+
+
+@pytest.mark.parametrize("each_executor", [by_thread, by_database_thread], ids=["file", "database"], indirect=True)
+def test_what_somebody_brings_in_of_another_log_of_this_gateway_is_taken_for_this_ones__and_both_together_are_found(
+    path: Path,
+) -> None:
+    """Nothing that is signed names the store. Of a call that has ended there the outcome is left out."""
+    elsewhere, (ended, cut) = Chained("gateway", OTHER), (decided(), decided())
+    brought = [elsewhere.decision(ended), elsewhere.outcome(ended), elsewhere.decision(cut)]
+    elsewhere.outcome(cut)
+
+    async def main() -> list[Head]:
+        async with Log(path) as log:
+            await log.call()
+            await until(lambda: log.heads != [])
+            kept = [*log.heads]
+            thief = Thief(path)
+            for number, envelope in enumerate(brought, 1):
+                if number == 1:
+                    thief.add_writer(OTHER, len(brought), sha256_hex(brought[-1].payload))
+                thief.add_entry(OTHER, number, envelope.payload, SIGNER.id, envelope.signatures[0].data)
+            thief.open(cut.call.id, OTHER, OTHER, len(brought))
+            await until(lambda: (cut.call.id, "unknown") in outcomes(path))
+            assert log.records.unverified() is None
+        return kept
+
+    kept = run(main())
+    assert (ended.call.id, "ok") in outcomes(path)
+    with read(path) as log:
+        assert log.verify([KEY], kept).valid
+        here = [each.entry.envelope for each in log.entries() if isinstance(each.entry, Stored)]
+    report = verify_log([*(each for each in here if each not in brought), *elsewhere.envelopes], [KEY])
+    assert report.fault is not None
+    assert "a second outcome of its call" in report.fault.reason
