@@ -55,6 +55,7 @@ def test_a_look_that_never_ends_keeps_nobody_waiting_for_the_others(at: Surround
         ConfigurationError("what", "remedy"),
         StoreUnavailable("gone"),
         RecursionError(),
+        RuntimeError("can't start new thread"),
         MemoryError(),
     ],
 )

@@ -93,7 +93,7 @@ def _take(
     try:
         for finding in look(at):
             findings.append(finding)  # noqa: PERF402 - what was found before a failure counts
-    except (AccreditError, OSError, ValueError, RecursionError, MemoryError) as error:
+    except (AccreditError, OSError, ValueError, RuntimeError, MemoryError) as error:
         findings.append(_failed(subject, error))
     told.put((subject, findings))
 

@@ -153,7 +153,7 @@ def found_by(looks: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str
 def _take(name: str, look: Callable[[], Any], told: "queue.SimpleQueue[tuple[str, Any]]") -> None:
     try:
         value = look()
-    except (AccreditError, OSError, ValueError, RecursionError, MemoryError) as error:
+    except (AccreditError, OSError, ValueError, RuntimeError, MemoryError) as error:
         value = _failed(error)
     told.put((name, value))
 
