@@ -7,6 +7,7 @@ import json
 import re
 import urllib.request
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.integration.test_postgres_gateways import url_of
 from tests.world.command import Serving, accredit
 from tests.world.hasty_logs import COMMAND
 from tests.world.logs import read
+from tests.world.patient_stores import COMMAND as PATIENT
 from tests.world.patient_stores import IMPORTS
 from tests.world.postgres import database_for
 from tests.world.raw_client import RawClient
@@ -81,20 +83,21 @@ def test_while_somebody_writes_into_its_log_a_gateway_signs_nothing_of_theirs__g
             with contextlib.ExitStack() as stack:
                 gateway = stack.enter_context(await asyncio.to_thread(serving.__enter__))
                 async with RawClient(gateway.port) as client:
-                    assert "result" in await ask(client, "ended")
+                    assert "result" in await ask(client, "ended"), gateway.stderr
                     with read(path) as log:
                         (ended,) = {each.call.id for one in log.newest_first() if (each := one.record()) is not None}
                         (head,) = log.heads()
                     thief, call = Thief(path), decided("wire_money")
-                    thief.add_writer(DEAD)
                     payload = decision_payload(call, Place(writer=DEAD, sequence=1, previous=GENESIS), NOW_MS)
-                    thief.add_entry(DEAD, 1, payload, key.id)
-                    thief.open(call.call.id, DEAD, DEAD, 1)
-                    thief.open(ended, DEAD, head.writer, 1)
-                    thief.set(DEAD, records=501, head="ab" * 32)
+                    with thief.at_once():  # a writer that has nothing open yet would be ended
+                        thief.add_writer(DEAD)
+                        thief.add_entry(DEAD, 1, payload, key.id)
+                        thief.open(call.call.id, DEAD, DEAD, 1)
+                        thief.open(ended, DEAD, head.writer, 1)
+                        thief.set(DEAD, records=501, head="ab" * 32)
                     thief.set(head.writer, records=700, head="cd" * 32)
                     for number in range(3):
-                        assert "result" in await ask(client, f"after-{number}")
+                        assert "result" in await ask(client, f"after-{number}"), gateway.stderr
 
                 async def is_told() -> bool:
                     status, said = await readiness(gateway.port)
@@ -113,12 +116,14 @@ def test_while_somebody_writes_into_its_log_a_gateway_signs_nothing_of_theirs__g
                 assert all(each["count"] < 500 and each["writer"] != DEAD for each in told)
         assert upstream.called == ["ended", "after-0", "after-1", "after-2"]
         assert all(writer != DEAD and count < 500 for writer, count, _ in signed())
-        found = await asyncio.to_thread(accredit, "log", "list", "--json", "--config", "accredit.toml", folder=tmp_path)
+        asked = partial(accredit, "log", folder=tmp_path, command=PATIENT, env=IMPORTS)
+        found = await asyncio.to_thread(asked, "list", "--json", "--config", "accredit.toml")
+        assert found.returncode == 0, found.stderr
         shown = {each["call"]: each for each in map(json.loads, found.stdout.splitlines())}
         assert shown[ended]["outcome"] == "ok"
         assert shown[call.call.id]["outcome"] == "open"
         assert sorted(each["outcome"] for each in shown.values()) == ["ok"] * 4 + ["open"]
-        verified = await asyncio.to_thread(accredit, "log", "verify", "--config", "accredit.toml", folder=tmp_path)
+        verified = await asyncio.to_thread(asked, "verify", "--config", "accredit.toml")
         assert (verified.returncode, "BAD" in verified.stdout) == (1, True)
 
     run(main())

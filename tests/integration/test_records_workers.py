@@ -60,6 +60,12 @@ def statuses(db: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    """Sends a signal to each of these processes."""
+    for pid in pids:
+        os.kill(pid, number)
+
+
 async def one_call(port: int, target: str) -> bool:
     """Whether a call was answered."""
     with contextlib.suppress(OSError, CutOff):
@@ -87,8 +93,11 @@ def test_the_worker_that_replaces_a_dead_one_closes_its_calls_while_the_others_g
                 writers, before = writers_of(gateway.workers), statuses(db)
                 assert set(before) <= set(writers)
                 dead = max(before, key=lambda writer: len(before[writer]))
+                others = [pid for writer, pid in writers.items() if writer != dead]
+                send(signal.SIGSTOP, others)  # they look for dead ones as well, now and then
                 os.kill(writers[dead], signal.SIGKILL)
                 await until(lambda: set(statuses(db)[dead].values()) == {"unknown"})
+                send(signal.SIGCONT, others)
                 now = statuses(db)
                 assert {writer: now[writer] for writer in before if writer != dead} == {
                     writer: before[writer] for writer in before if writer != dead
@@ -123,9 +132,11 @@ def test_a_gateway_that_starts_beside_another_closes_the_calls_of_dead_ones_only
                 going_on = await held(upstream, second.port, "second")
                 first.process.kill()
                 assert not any([await call for call in cut_off.values()])
+                send(signal.SIGSTOP, [second.process.pid])  # it looks for dead ones as well, now and then
                 with await asyncio.to_thread(serving(tmp_path).__enter__) as third:
                     found = {call["target"]: call["status"] for call in calls_of(db)}
                     assert found == dict.fromkeys(cut_off, "unknown") | dict.fromkeys(going_on)
+                    send(signal.SIGCONT, [second.process.pid])
                     upstream.held.set()
                     assert all([await call for call in going_on.values()])
                     for gateway in (second, third):

@@ -155,8 +155,9 @@ def test_a_file_that_is_broken_or_changes_what_is_fixed_changes_nothing_and_says
                     write(tmp_path, bad)
                     done = await asyncio.to_thread(accredit, "reload", folder=tmp_path)
                     assert (done.returncode, why in done.stderr) == (1, True), done.stderr
-                    said = await asyncio.to_thread(ready, gateway.port)
-                    assert said == (200, {"status": "ok", "upstream": True, "reload": False})
+                    # It is told as soon as it is decided; each worker hears of it then.
+                    told = (200, {"status": "ok", "upstream": True, "reload": False})
+                    await asyncio.to_thread(wait_until, lambda told=told: ready(gateway.port) == told)
                     assert (await asyncio.to_thread(post, gateway.port, "/mcp", CALL))[0] == 200
                 assert {dict(each.headers)["x-vault"] for each in server.requests if each.body} == {"closed"}
                 write(tmp_path, good)

@@ -25,11 +25,15 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def accredit(
-    *arguments: str, folder: Path, env: Mapping[str, str] | None = None, patience: float = PATIENCE
+    *arguments: str,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    patience: float = PATIENCE,
+    command: Sequence[str] = COMMAND,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end in `folder`."""
-    with Warm(
-        [*COMMAND, *arguments],
+    """Runs a command to its end in `folder`. `command` is who runs it."""
+    with _start_of(command)(
+        [*command, *arguments],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
         env=environment(env),
     ) as process:  # fmt: skip
@@ -39,6 +43,11 @@ def accredit(
             process.kill()
             raise
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def _start_of(command: Sequence[str]) -> type[subprocess.Popen[Any]]:
+    """What starts it: what changes limits or clocks has to come before all other imports."""
+    return Warm if tuple(command) == COMMAND else subprocess.Popen
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -72,8 +81,7 @@ class Serving:
         cold: bool = False,
     ) -> None:
         self._stderr = folder / f"stderr-{id(self)}"
-        changed = tuple(command) != COMMAND  # what changes limits or clocks has to come before all other imports
-        start: type[subprocess.Popen[Any]] = subprocess.Popen if cold or changed else Warm
+        start = subprocess.Popen if cold else _start_of(command)
         with self._stderr.open("wb") as stderr:
             self.process = start(
                 [*command, "serve", "--port", "0", *arguments],

@@ -2,7 +2,8 @@
 folder as a user of the gateways' role. I/O: the file, the database."""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.world.postgres import a_user, cluster, database_for
@@ -21,17 +22,41 @@ class Thief:
         self._path = path
         self.has_file = path.exists()
         self._user = "" if self.has_file else a_user("IN ROLE accredit_gateway")
+        self._waiting: list[tuple[str, Values]] | None = None
+
+    @contextmanager
+    def at_once(self) -> Generator[None]:
+        """What is done within is one transaction: a gateway that looks meanwhile finds all of it, or nothing."""
+        waiting = self._waiting = list[tuple[str, Values]]()
+        yield
+        self._waiting = None
+        self._run(waiting)
 
     def run(self, statement: str, *values: object) -> list[Values]:
-        """Runs one statement, with `?` for values."""
+        """Runs one statement, with `?` for values. What waits for its turn has no rows yet."""
+        if self._waiting is not None:
+            self._waiting.append((statement, values))
+            return []
+        return self._run([(statement, values)])
+
+    def _run(self, statements: Sequence[tuple[str, Values]]) -> list[Values]:
+        rows: list[Values] = []
         if self.has_file:
             with closing(sqlite3.connect(self._path, timeout=10)) as connection, connection:
-                return connection.execute(statement, values).fetchall()
-        for number in range(1, len(values) + 1):
-            statement = statement.replace("?", f"${number}", 1)
+                connection.execute("BEGIN IMMEDIATE")
+                for statement, values in statements:
+                    rows = connection.execute(statement, values).fetchall()
+            return rows
 
         async def run(connection: Connection) -> list[Values]:
-            return [tuple(row) for row in await connection.fetch(statement, *values)]
+            rows: list[Values] = []
+            async with connection.transaction():
+                for statement, values in statements:
+                    numbered = statement
+                    for number in range(1, len(values) + 1):
+                        numbered = numbered.replace("?", f"${number}", 1)
+                    rows = [tuple(row) for row in await connection.fetch(numbered, *values)]
+            return rows
 
         with database_for(self._path.parent) as database:
             return run_once(cluster().named(database.database, self._user), run)
