@@ -1,9 +1,10 @@
-"""`python -m bench.servers [--quick] [--only path|memory|siege]`: what it costs to stand before many servers.
+"""`python -m bench.servers [--quick] [--only path|memory|siege|heavy]`: what it costs to stand before many servers.
 
 - path: the same call at `/mcp` of `[upstream]` and at `/mcp/NAME` of `[servers]`, side by side;
 - memory: what one more server takes that nobody asks, and one that was asked;
 - siege: calls at fifteen servers, one connection each, while five others do all the harm that `tests.world.siege` knows
-  and callers ask them all the time; beside the same fifteen in front of a gateway of their own.
+  and callers ask them all the time; beside the same fifteen in front of a gateway of their own;
+- heavy: recorded calls beside servers whose answers become as much as they may (`bench.besieged`).
 """
 
 import argparse
@@ -22,6 +23,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from bench.besieged import heavy
 from bench.errors import BenchError
 from bench.load import check
 from bench.payloads import CALLS, Call
@@ -46,13 +48,18 @@ SIEGE_ROUNDS = (5, 3.0), (3, 2.0)
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.servers", description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", choices=["path", "memory", "siege"])
+    parser.add_argument("--only", choices=["path", "memory", "siege", "heavy"])
     parser.add_argument("--besiege", nargs="+", metavar=("URL", "NAME"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.besiege:
         uvloop.run(besiege(*options.besiege))
         return 0
-    parts: dict[str, Callable[[Path, bool], str]] = {"path": path, "memory": idle_memory, "siege": siege}
+    parts: dict[str, Callable[[Path, bool], str]] = {
+        "path": path,
+        "memory": idle_memory,
+        "siege": siege,
+        "heavy": heavy,
+    }
     try:
         with tempfile.TemporaryDirectory(prefix="accredit-bench-") as folder:
             for name, part in parts.items():

@@ -69,6 +69,10 @@ LONG_STEP_SECONDS = 0.002
 TURNS_BETWEEN_LONG_STEPS = 8
 """Turns of the loop that others have then. A recorded call takes about ten, some of them waits for other processes."""
 
+MOST_REST_SECONDS = 0.1
+"""The most time that others have then: as much as the step took. A longer one is none of ours, but a machine that
+stalls."""
+
 LONG_ANSWER_BYTES = 1_048_576
 """Bytes of an answer that is opened at one go: up to some 40 ms, where it is all brackets. A longer one is opened in
 steps, which costs up to three times as much and lets others have their turn."""

@@ -61,10 +61,12 @@ url = "sqlite:///accredit.db"
 class Besieged:
     """The gateway's process, the servers, and calls."""
 
-    def __init__(self, folder: Path, command: tuple[str, ...] = COMMAND, *, pins: bool = False) -> None:
+    def __init__(
+        self, folder: Path, command: tuple[str, ...] = COMMAND, *, pins: bool = False, trust: Trust | None = None
+    ) -> None:
         """With `pins` the servers' tools are pinned, and it is those that are called."""
         self.folder = folder
-        self.trust = Trust()
+        self.trust = trust or Trust()
         self.pins = pins
         self._chain = self.trust.chain("mcp:resource", "mcp:tool")
         self._command = command
@@ -110,12 +112,15 @@ class Besieged:
         """Calls one after the other at the honest server: each is answered."""
         async with RawClient(self.port) as client:
             for number in range(calls):
-                posted = self.call("honest", f"{caller}/{number}")
-                began = time.perf_counter()
-                await client.ask("POST", "/mcp/honest", posted.headers, posted.body)
-                answer = json.loads((await client.answer()).body)
-                self.latencies.append(time.perf_counter() - began)
-                assert "result" in answer, answer
+                await self.asked(client, self.call("honest", f"{caller}/{number}"))
+
+    async def asked(self, client: RawClient, posted: Posted) -> None:
+        """One call at the honest server: it is answered."""
+        began = time.perf_counter()
+        await client.ask("POST", "/mcp/honest", posted.headers, posted.body)
+        answer = json.loads((await client.answer()).body)
+        self.latencies.append(time.perf_counter() - began)
+        assert "result" in answer, answer
 
     async def besiege(self, caller: int) -> None:
         """One hostile caller, for ever."""

@@ -42,6 +42,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Seconds that have passed, as far as anybody in this loop can tell."""
         return self._timeless.waited
 
+    def goes_by(self, seconds: float) -> None:
+        """Has so much time pass during a step: what computes takes none otherwise."""
+        self._timeless.waited += seconds
+
 
 def run_virtually(main: Coroutine[Any, Any, T], *, within: float = math.inf) -> T:
     """Runs `main` as `run` does, in such a loop; fails where it ends later than `within` its first so many seconds."""

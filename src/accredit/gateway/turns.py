@@ -6,8 +6,9 @@ reads its clock.
 2. Servers have their steps in rotation: one whose answers are all long does not keep the long ones of another waiting.
    Those about one server (`about`) have them in the order in which they asked. At the endpoint of several as one each
    server's work is about it; what is about all of them counts as one more.
-3. After a step that took long the next one waits some turns more: an ordinary call takes about as many of the loop's
-   turns, and would meet such a step in each. Where nobody else has work, these turns take next to no time.
+3. After a step that took long the next one waits some turns more, and for as long as the step took: an ordinary call
+   takes about as many of the loop's turns, some of them waits for other processes, and would meet such a step in each.
+   So what takes long has half of the loop's time at most.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
 from accredit.jsonrpc.long_text import Found, Steps
-from accredit.limits import LONG_STEP_SECONDS, SHORT_MESSAGE_BYTES, TURNS_BETWEEN_LONG_STEPS
+from accredit.limits import LONG_STEP_SECONDS, MOST_REST_SECONDS, SHORT_MESSAGE_BYTES, TURNS_BETWEEN_LONG_STEPS
 
 _server: ContextVar[str] = ContextVar("accredit_server", default="")
 
@@ -34,27 +35,43 @@ class Turns:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         """Who waits, by server. The one whose turn it is stands first."""
         self._comes = False
-        self._gave_at = 0.0
+        self._began_at: float | None = None
+        """When the turn began in which a step is done, or may be."""
         self._rests = 0
+        """How many turns are left until the next step."""
+        self._rests_until = 0.0
 
     def next(self) -> asyncio.Future[None]:
         """Return what to wait for before a step."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._lines.setdefault(_server.get(), deque()).append(waiter)
+        self._come()
+        return waiter
+
+    def begun(self) -> None:
+        """Note that a step begins which waits for no turn."""
+        if self._began_at is None:
+            self._began_at = self._loop.time()
+            self._come()
+
+    def _come(self) -> None:
         if not self._comes:
             self._comes = True
             self._loop.call_soon(self._give)
-        return waiter
 
     def _give(self) -> None:
         """Let one go on, in the next turn of the loop, and come again in it, after that one's step."""
         now = self._loop.time()
-        if now - self._gave_at > LONG_STEP_SECONDS and self._gave_at:
+        took, self._began_at = now - (now if self._began_at is None else self._began_at), None
+        if took > LONG_STEP_SECONDS:
             self._rests = TURNS_BETWEEN_LONG_STEPS
-        self._gave_at = 0.0
+            self._rests_until = now + min(took, MOST_REST_SECONDS)
         if self._rests:
             self._rests -= 1
             self._loop.call_soon(self._give)
+            return
+        if now < self._rests_until:
+            self._loop.call_at(self._rests_until, self._give)
             return
         given = False
         while self._lines and not given:
@@ -66,10 +83,10 @@ class Turns:
             if not waiter.done():
                 waiter.set_result(None)
                 given = True
-                self._gave_at = now
-        self._comes = bool(self._lines)
-        if self._comes:
-            self._loop.call_soon(self._give)
+                self._began_at = now
+        self._comes = False
+        if given:
+            self._come()  # to see how long it took
 
 
 _known: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
@@ -77,11 +94,7 @@ _known: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary(
 
 def next_turn() -> asyncio.Future[None]:
     """Return what to wait for before a step of long work (rules 1 and 2)."""
-    loop = asyncio.get_running_loop()
-    of_loop = _known.get(loop)
-    if of_loop is None:
-        of_loop = _known[loop] = Turns(loop)
-    return of_loop.next()
+    return _turns().next()
 
 
 async def turn(size: int) -> None:
@@ -91,10 +104,20 @@ async def turn(size: int) -> None:
 
 
 async def in_turns(steps: Steps[Found]) -> Found:
-    """Take the steps of long work, each in its turn. Return what the work returns."""
+    """Take the steps of long work, each in its turn, but for the first. Return what the work returns."""
+    turns = _turns()
+    turns.begun()
     while True:
         try:
             next(steps)
         except StopIteration as last:
             return last.value
-        await next_turn()
+        await turns.next()
+
+
+def _turns() -> Turns:
+    loop = asyncio.get_running_loop()
+    of_loop = _known.get(loop)
+    if of_loop is None:
+        of_loop = _known[loop] = Turns(loop)
+    return of_loop

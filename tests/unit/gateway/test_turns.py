@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from tests.world.running import run
+from tests.world.virtual_time import VirtualTimeLoop, run_virtually
 
 from accredit.gateway.turns import about, in_turns, next_turn, turn
-from accredit.limits import LONG_STEP_SECONDS, SHORT_MESSAGE_BYTES, TURNS_BETWEEN_LONG_STEPS
+from accredit.limits import LONG_STEP_SECONDS, MOST_REST_SECONDS, SHORT_MESSAGE_BYTES, TURNS_BETWEEN_LONG_STEPS
 
 STEPS = 4
 
@@ -127,3 +128,62 @@ def test_after_a_step_that_took_long_others_have_more_than_one_turn__a_call_woul
     run(main())
     assert len(at) == STEPS
     assert min(after - before for before, after in pairwise(at[1:])) > TURNS_BETWEEN_LONG_STEPS // 2
+
+
+def steps_of(seconds: float, at: list[tuple[float, float]]) -> Generator[None, None, None]:
+    """Steps that take as long, and when each began and ended."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    for _ in range(STEPS):
+        began = loop.time()
+        loop.goes_by(seconds)
+        at.append((began, loop.time()))
+        yield
+
+
+@pytest.mark.holds("gateway/turns", 3)
+def test_a_call_that_waits_for_the_log_three_times_meets_one_long_step__not_one_in_each_wait() -> None:
+    at: list[tuple[float, float]] = []
+    call: list[float] = []
+
+    async def recorded() -> None:
+        loop = asyncio.get_running_loop()
+        call.append(loop.time())
+        for _ in range(3):
+            await asyncio.sleep(0.015)
+        call.append(loop.time())
+
+    async def main() -> None:
+        await asyncio.gather(recorded(), in_turns(steps_of(0.06, at)))
+
+    run_virtually(main())
+    began, ended = call
+    assert len([each for each in at if began <= each[0] < ended]) == 1
+
+
+@pytest.mark.holds("gateway/turns", 3)
+@pytest.mark.parametrize(("seconds", "rests"), [(0.06, 0.06), (3.0, MOST_REST_SECONDS), (LONG_STEP_SECONDS / 2, 0.0)])
+def test_others_have_as_much_time_as_a_long_step_took__not_as_long_as_a_machine_stalls__and_none_after_a_short_one(
+    seconds: float, rests: float
+) -> None:
+    at: list[tuple[float, float]] = []
+
+    async def main() -> None:
+        await in_turns(steps_of(seconds, at))
+
+    run_virtually(main())
+    assert [after[0] - before[1] for before, after in pairwise(at)] == pytest.approx([rests] * (STEPS - 1))
+
+
+@pytest.mark.holds("gateway/turns", 3)
+def test_who_comes_later_rests_for_nobody__the_time_between_is_no_step() -> None:
+    at: list[tuple[float, float]] = []
+
+    async def main() -> None:
+        await next_turn()
+        await asyncio.sleep(5)
+        await next_turn()
+        at.append((asyncio.get_running_loop().time(), 0.0))
+
+    run_virtually(main())
+    assert at == [(pytest.approx(5), 0.0)]
