@@ -3,10 +3,9 @@
 Any method may raise `StoreUnavailable`, which its caller takes for a refusal. Times are unix seconds and are passed in.
 """
 
-from asyncio import Future
 from collections.abc import Sequence
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -14,6 +13,9 @@ from accredit.attest import CallDecision, Outcome
 from accredit.limits import USE_MARKS
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.tokens import AccessToken, KeySet, SubjectToken
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 
 class Spending(Enum):
@@ -203,7 +205,7 @@ class Records(Protocol):
         """
         ...
 
-    def finish(self, decided: CallDecision, outcome: Outcome) -> Future[None]:
+    def finish(self, decided: CallDecision, outcome: Outcome) -> "Future[None]":
         """Record the outcome of a call that `begin` has recorded as allowed. The client may see no answer before the
         result is done.
 

@@ -173,6 +173,11 @@ def test_the_browser_itself_verifies_a_story__and_saves_what_shows_it_to_others(
         page.click("tbody tr:nth-child(6) a")
         page.wait_for_selector("text=Told by the log")
         assert page.locator("td:has-text('good (verified here)')").count() == 2
+        assert "recorded it." in page.inner_text("#proved")
+        assert (
+            page.locator("dt:text-is('recorded') + dd:has-text('verified by the signature over the record')").count()
+            == 1
+        )
         with page.expect_download() as saved:
             page.click("text=Save bundle")
         page.goto(f"{desk.url}calls")

@@ -3,7 +3,9 @@ store, in threads of which there are few.
 
 1. Each call that is shown is verified, by the keys that the desk was given: one of which a record does not verify says
    so. So does each record of a story, which goes by those that verify, if there are any.
-2. Without a key nothing is verified, and the page says so. Neither is what is only counted: the rate says so.
+2. Who allowed a call, and who signed it, is said only of a record that verifies, by what was kept of it
+   (`policy.evidence`); a person is called by a name only if theirs is one of the keys that the desk was given.
+3. Without a key nothing is verified, and the page says so. Neither is what is only counted: the rate says so.
 """
 
 import asyncio
@@ -24,6 +26,7 @@ from accredit.attest import (
     LogKey,
     RecordKey,
     Stored,
+    decode_statement,
     encode_call_bundle,
     encode_envelope,
     verify_envelope,
@@ -45,7 +48,8 @@ from accredit.limits import (
 )
 from accredit.pins.shown import shown
 from accredit.policy.constraint_words import constraint
-from accredit.ratify import DelegationCert
+from accredit.policy.evidence import Auditor, Evidence, in_words, sentence
+from accredit.ratify import DelegationCert, HybridPublicKey
 from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import Bookmark, LogReader, Numbered
@@ -61,14 +65,20 @@ _Bookmarks = RecentlyUsed[str, Bookmark]
 
 
 class LogPages:
-    """The log at a store. `names` gives the known names by id; `keys` verify its records."""
+    """The log at a store. `names` gives the known names by id; `keys` verify its records, and
+    `people`, by their names, may have allowed calls."""
 
     def __init__(
-        self, store: LogStore, names: Callable[[], Mapping[str, str]], keys: Sequence[LogKey | RecordKey] = ()
+        self,
+        store: LogStore,
+        names: Callable[[], Mapping[str, str]],
+        keys: Sequence[LogKey | RecordKey] = (),
+        people: Mapping[HybridPublicKey, str] | None = None,
     ) -> None:
         self.store = store
         self.names = names
         self.keys = keys
+        self._auditor = Auditor(people or {})
         self._looks = asyncio.Semaphore(MAX_LOG_LOOKS)
         self._bookmarks = RecentlyUsed[str, Bookmark](MAX_BOOKMARKS)
         """Where the calls begin that were listed: a story is found there at once, however long the log is."""
@@ -89,7 +99,7 @@ class LogPages:
     async def story(self, call_id: str) -> dict[str, Any]:
         """Return all that the log says of a call. Raises `DeskError`."""
         names, since = self.names(), self._bookmarks.get(call_id)
-        return await self.look(lambda log: _story(log, call_id, since, names, self.keys))
+        return await self.look(lambda log: _story(log, call_id, since, names, self.keys, self._auditor))
 
     async def bundle(self, call_id: str) -> dict[str, Any]:
         """Return what shows to anybody what became of a call. Raises `DeskError`."""
@@ -276,6 +286,7 @@ def _story(
     since: Bookmark | None,
     names: Mapping[str, str],
     keys: Sequence[LogKey | RecordKey],
+    auditor: Auditor,
 ) -> dict[str, Any]:
     found, still_open = _records(log, call_id, since)
     told = [_record(record, envelope, keys) for record, envelope in found]
@@ -283,16 +294,29 @@ def _story(
     records = good or [record for record, _ in found]
     decision = next((each for each in records if each.phase == "decision"), records[0])
     ended = next((each.outcome.status for each in records if each.outcome is not None), "open")
-    chain = log.certificates(decision.authority.chain_sha256) if decision.authority else None
+    chain, proof = log.kept_of(decision)
+    envelope = next(envelope for record, envelope in found if record is decision)
+    evidence = auditor.look(decode_statement(envelope.payload), chain, proof) if good else None
     return {
         **_listed(decision, _status(decision, ended, still_open), names),
         "reason": shown((decision.decision.reason if decision.decision else None) or ""),
         "method": decision.call.method,
         "chain": [_link(cert, names) for cert in _certificates(chain)],
         "records": told,
+        "proved": None if evidence is None else _proved(decision, evidence, names),
         "good": bool(good),
         "keys": {each.id: b64encode(each.ed25519).decode() for each in keys if isinstance(each, LogKey)},
         "checked": bool(keys),
+    }
+
+
+def _proved(decision: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a record proves: the sentence, its parts, and what it does not answer."""
+    parts = evidence.parts(decision).items()
+    return {
+        "sentence": shown(sentence(decision, evidence, names)),
+        "parts": [[name, shown(in_words(name, part, names)), part.verified] for name, part in parts],
+        "unanswered": shown(", ".join(evidence.unanswered)),
     }
 
 

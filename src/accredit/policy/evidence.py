@@ -23,7 +23,7 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Meta, Raw
@@ -92,6 +92,53 @@ class Evidence(NamedTuple):
     signed: Part
     unanswered: tuple[str, ...] = ()
 
+    @property
+    def faults(self) -> list[str]:
+        """What contradicts the record, in words."""
+        named = (("allowed", self.allowed), ("signed", self.signed))
+        return [f"{name}: {part.why}" for name, part in named if part.verified is False]
+
+    def parts(self, record: CallRecord) -> dict[str, Part]:
+        """Return all three parts by their names. That a record is verified, and so who recorded it, its caller says."""
+        recorded = Part(record.gateway, record.times.recorded, True)
+        return {"allowed": self.allowed, "signed": self.signed, "recorded": recorded}
+
+    def members(self, record: CallRecord, names: Mapping[str, str]) -> dict[str, Any]:
+        """Return all of it for programs."""
+        parts = {name: part._asdict() for name, part in self.parts(record).items()}
+        return {**parts, "unanswered": self.unanswered, "sentence": sentence(record, self, names)}
+
+
+NO_EVIDENCE: Mapping[str, object] = {
+    **dict.fromkeys(("allowed", "signed", "recorded")),
+    "unanswered": (),
+    "sentence": None,
+}
+"""The members of a record that is none of an allowed call, or was not verified."""
+RESTS_ON: Mapping[str, str] = {
+    "allowed": "by both signatures in each certificate",
+    "signed": "by both signatures of the agent over this very call",
+    "recorded": "by the signature over the record",
+}
+"""What each part rests on if it is verified."""
+
+
+def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
+    """Return who a part is about, when, and what that rests on, for people. `names` are as for `sentence`."""
+    if part.verified is None:
+        return f"can't be told: {part.why}"
+    if not part.verified:
+        return f"BAD: {one_line(part.why)}"
+    who = f"{names[part.who]} ({part.who})" if part.who in names else part.who
+    return f"verified {RESTS_ON[name]}: {one_line(who)}, {'until' if name == 'allowed' else 'at'} {part.when}"
+
+
+def allowed_by(allowed: Part) -> str:
+    """Return who allowed a call, for people: without a key to compare with by the key's id, which says so."""
+    if allowed.verified is False or not allowed.when:
+        return f"nobody is shown: {one_line(allowed.why)}"
+    return one_line(allowed.who) if allowed.verified else f"{one_line(allowed.who)} ({allowed.why})"
+
 
 def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> str:
     """Return what the record of an allowed call proves, in one sentence for people. `names` are those of agents, by
@@ -101,12 +148,10 @@ def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -
     gateway, target = _shown(record.gateway), _shown(record.call.target or "")
     act = f"{_VERBS.get(record.call.method, record.call.method)} {target} at {gateway}"
     until = "until it is taken back" if allowed.when == _time(UNTIL_REVOKED) else f"until {allowed.when[:10]}"
-    if allowed.verified:
-        first = f"{one_line(allowed.who)} allowed {agent} to {act} {until}"
-    elif allowed.verified is None and allowed.when:
-        first = f"{one_line(allowed.who)} ({allowed.why}) allowed {agent} to {act} {until}"
-    else:
+    if allowed.verified is False or not allowed.when:
         first = f"nobody is shown to have allowed {agent} to {act} ({one_line(allowed.why)})"
+    else:
+        first = f"{allowed_by(allowed)} allowed {agent} to {act} {until}"
     if signed.verified:
         second = f"{agent} signed this call at {signed.when}"
     elif signed.verified is None:
@@ -133,6 +178,13 @@ class Auditor:
         self._only_these = only_these
         self._chains = RecentlyUsed[bytes, tuple[_Chain, str]](MAX_RECORDED_CHAINS)
         self._verified = CertificateCache()
+
+    def look(self, statement: Statement, certificates: bytes | None, proof: bytes | None) -> Evidence | None:
+        """Do what `judge` does; None for a record of something else than a call that was allowed."""
+        record = statement.predicate
+        if not isinstance(record, CallRecord) or record.decision is None or record.decision.verdict != "allow":
+            return None
+        return self.judge(statement, certificates, proof)
 
     def judge(self, decision: Statement, certificates: bytes | None, proof: bytes | None) -> Evidence:
         """Judge the record of a decision that allows, with the texts of its chain (a JSON array) and of its proof, as

@@ -4,12 +4,16 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.world.signed_calls import signed_call
 from typer.main import get_command
 
+from accredit.attest import CallBundle, encode_call_bundle, encode_statement
 from accredit.cli import app
+from accredit.keys import log_signer, make_key
 
 pytestmark = pytest.mark.holds("cli/application")
 
@@ -110,6 +114,19 @@ def test_hosts_are_listed_without_the_gateway_or_the_configuration() -> None:
         {"accredit.app", "accredit.client", "accredit.config", "accredit.gateway", "accredit.server"}
     )
     assert from_elsewhere(loaded).isdisjoint({"mcp", "mcp_types", "cryptography", "uvicorn", "starlette", "httpx2"})
+
+
+def test_a_call_is_verified_without_the_configuration_the_stores_or_a_loop(tmp_path: Path) -> None:
+    call, key = signed_call(), make_key("gateway", "mail", 1)
+    envelope = log_signer(key).record(encode_statement(call.decision))
+    (tmp_path / "call.json").write_bytes(
+        encode_call_bundle(CallBundle((envelope,), call.certificates, proof=call.proof))
+    )
+    (tmp_path / "gateway.key.pub").write_bytes(key.public().text())
+    loaded = modules_after("log", "verify", str(tmp_path / "call.json"), "--key", str(tmp_path / "gateway.key.pub"))
+    assert "accredit.policy.evidence" in loaded
+    assert loaded.isdisjoint({"accredit.config", "accredit.stores", "accredit.gateway", "accredit.net", "rich.console"})
+    assert loaded.isdisjoint({"asyncio", "ssl", "sqlite3", "multiprocessing"})
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+from tests.unit.ratify.world import AGENT, HUMAN, chain
 from tests.world.logs import Log
 from tests.world.records import DENY, OK, decided, gateway
 from tests.world.thief import Thief
 
+from accredit.attest import recorded_chain
 from accredit.console.log_pages import LogPages
 from accredit.errors import DeskError
 from accredit.stores import SqliteFile
@@ -86,7 +89,7 @@ def test_a_call_that_somebody_filed_with_what_is_no_record_hides_no_call(
     assert asyncio.run(pages.rate(""))["whole"]
 
 
-@pytest.mark.holds("console/log_pages", 1, 2)
+@pytest.mark.holds("console/log_pages", 1, 3)
 @pytest.mark.parametrize("number", [-(1 << 63), 0, 1_000_000])
 def test_what_somebody_wrote_into_the_store_is_shown_as_that(
     number: int, calls: dict[str, str], tmp_path: Path
@@ -103,6 +106,37 @@ def test_what_somebody_wrote_into_the_store_is_shown_as_that(
     unchecked = asyncio.run(LogPages(SqliteFile(tmp_path / "log.db"), dict).calls("", None))
     assert unchecked["checked"] is False
     assert {each["signature"] for each in unchecked["calls"]} == {"not checked"}
+
+
+@pytest.mark.holds("console/log_pages", 2)
+def test_a_story_says_who_allowed_a_call__and_calls_nobody_by_a_name_that_a_record_gives(tmp_path: Path) -> None:
+    certs = chain(1)
+    texts = recorded_chain(cert.encode() for cert in certs)
+    call = decided(certificates=texts.text)
+    assert call.authority is not None
+    named = {"principal_id": HUMAN.id, "principal_name": "Mallory", "agent_id": AGENT.id, "scope": "files:read"}
+    kept = {"cert_ids": (certs[0].cert_id,), "chain_sha256": texts.sha256}
+    call = replace(call, authority=replace(call.authority, **named, **kept))
+
+    async def write() -> None:
+        async with Log(tmp_path / "log.db") as log:
+            await log.port.begin(call)
+            await log.port.finish(call, OK)
+
+    asyncio.run(write())
+    place, names, keys = SqliteFile(tmp_path / "log.db"), {AGENT.id: "Assistant"}, [gateway()[1]]
+    stories = [
+        asyncio.run(LogPages(place, lambda: names, trusted, people).story(call.call.id))["proved"]
+        for trusted, people in ((keys, {HUMAN.public_key: "Ada"}), (keys, {}), ([], {HUMAN.public_key: "Ada"}))
+    ]
+    assert stories[0]["sentence"].startswith(
+        "Ada allowed Assistant to call send_email at mail-gateway until 2027-01-15;"
+    )
+    assert [(name, verified) for name, _, verified in stories[0]["parts"]] == [
+        ("allowed", True), ("signed", None), ("recorded", True),
+    ]  # fmt: skip
+    assert stories[1]["sentence"].startswith(f"{HUMAN.id} (compared with no key of yours) allowed Assistant")
+    assert stories[2] is None, "of a record that nobody verified nothing is said"
 
 
 def spoil(path: Path, where: str, call_id: str) -> None:

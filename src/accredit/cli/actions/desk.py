@@ -13,7 +13,7 @@ import typer
 from accredit.attest import LogKey, RecordKey
 from accredit.base.private_memory import keep_memory_private
 from accredit.cli.actions.log_names import known_names as log_names
-from accredit.cli.actions.log_place import log_store, public_keys, understood
+from accredit.cli.actions.log_place import log_store, people_to_show_with, public_keys, understood
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.passphrases import passphrase_source
 from accredit.config import gateway_id, load
@@ -65,7 +65,8 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
         )
 
     places = DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder)
-    log = _log(parse_store_url(settings.store, settings.folder), settings.folder) if settings.store else None
+    url = parse_store_url(settings.store, settings.folder) if settings.store else None
+    log = _log(url, settings.folder, key.person) if url is not None else None
     lists = list_places(settings)
     server = PageServer(
         port, environ, places.socket.parent, _print_link, wants_browser=wants_browser, told=_told_where(environ)
@@ -85,7 +86,8 @@ def run_read_only_desk(port: int, store: str | None, config: Path | None, *, wan
     make_own_folder(folder)
     server = PageServer(port, os.environ, folder, _print_link, wants_browser=wants_browser)
     names = log_names((), store, config)
-    pages = LogPages(place, lambda: {**known_names(config_folder(os.environ)), **names}, keys)
+    people = people_to_show_with((), store, config)
+    pages = LogPages(place, lambda: {**known_names(config_folder(os.environ)), **names}, keys, people)
     gateways: Mapping[str, str] = _own_address(config) if store is None else {}
     return asyncio.run(run_read_only(server, pages, lambda: gateways))
 
@@ -99,10 +101,10 @@ def _own_address(config: Path | None) -> Mapping[str, str]:
     return {url_here(gateway): own_id}
 
 
-def _log(url: StoreUrl, folder: Path) -> LogPages:
+def _log(url: StoreUrl, folder: Path, person: KeyFile) -> LogPages:
     if isinstance(url, InMemory):
         raise ConfigurationError("desk.toml: desk.store: a store in memory has no log", "name the gateway's store")
-    return LogPages(url, lambda: known_names(folder), gateway_keys(folder))
+    return LogPages(url, lambda: known_names(folder), gateway_keys(folder), {person.public_key: person.name})
 
 
 def _told_where(environ: Mapping[str, str]) -> Literal["terminal", "log"]:

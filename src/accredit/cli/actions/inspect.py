@@ -12,7 +12,7 @@ from accredit.cli.actions.inspect_json import print_members
 from accredit.cli.actions.inspect_records import print_bundle, print_bundle_members
 from accredit.cli.actions.inspect_token import inspect_token, is_token
 from accredit.cli.actions.keys import key_facts
-from accredit.cli.actions.log_place import public_keys
+from accredit.cli.actions.log_place import keys_by_kind
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, say, tell
 from accredit.keys import DelegationFile, KeyFile, LockedKeyFile, PrivateKeyFile, load_public_key, read_file, read_key
 from accredit.limits import MAX_STATEMENT_BYTES
@@ -31,7 +31,7 @@ def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
     document = read_document(path)
     if isinstance(document, CallBundle):
         show_bundle = print_bundle_members if as_json else print_bundle
-        return _NEGATIVE if show_bundle(document, public_keys(keys) if keys else ()) else 0
+        return _NEGATIVE if show_bundle(document, *keys_by_kind(keys)) else 0
     known = {key.id: key for key in map(load_public_key, keys)}
     if isinstance(document, KeyFile) and isinstance(read_key(path), PrivateKeyFile | LockedKeyFile):
         tell(f"note: {path} holds the private key as well, which is for its owner alone")

@@ -1,6 +1,6 @@
 """What `accredit inspect` says about attestations: a call's bundle, or one envelope as a bundle of one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -15,35 +15,53 @@ from accredit.attest import (
     verify_envelope,
 )
 from accredit.attest.statements import Predicate
-from accredit.cli.actions.log_show import print_record
+from accredit.cli.actions.log_record import Names, print_evidence, print_record
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.errors import AttestationError
+from accredit.policy.evidence import NO_EVIDENCE, Auditor, Evidence
+from accredit.ratify import HybridPublicKey
 
 _Keys = Sequence[LogKey | RecordKey]
+_People = Mapping[HybridPublicKey, str]
 
 
-def print_bundle(bundle: CallBundle, keys: _Keys) -> bool:
-    """Print it for people. Return whether a signature is bad."""
-    faults = [_print(envelope, keys) for envelope in _envelopes(bundle)]
-    return any(faults)
+def print_bundle(bundle: CallBundle, keys: _Keys, people: _People, names: Names) -> bool:
+    """Print it for people. Return whether a signature is bad, or something else contradicts a record."""
+    faults = [_print(envelope, keys, names) for envelope in _envelopes(bundle)]
+    proved = _proved(bundle, keys, people)
+    if proved is not None:
+        print_evidence(*proved, names)
+    return any(faults) or (proved is not None and bool(proved[1].faults))
 
 
-def print_bundle_members(bundle: CallBundle, keys: _Keys) -> bool:
-    """Print it for programs. Return whether a signature is bad."""
+def print_bundle_members(bundle: CallBundle, keys: _Keys, people: _People, names: Names) -> bool:
+    """Print it for programs. Return whether a signature is bad, or something else contradicts a record."""
     statements: list[dict[str, object]] = []
     for envelope in _envelopes(bundle):
         fault = _fault(envelope, keys)
         good = None if not keys else fault is None
         statements.append({"statement": _raw(envelope), "fault": fault, "signatures_good": good})
-    print_json({"type": "attestation", "statements": statements})
-    return any(each["fault"] for each in statements)
+    proved = _proved(bundle, keys, people)
+    members = NO_EVIDENCE if proved is None else proved[1].members(proved[0], names)
+    print_json({"type": "attestation", "statements": statements, **members})
+    return any(each["fault"] for each in statements) or (proved is not None and bool(proved[1].faults))
+
+
+def _proved(bundle: CallBundle, keys: _Keys, people: _People) -> tuple[CallRecord, Evidence] | None:
+    """Return the record of an allowed call, if it comes first and verifies, and what it proves."""
+    if not keys or not bundle.envelopes or _fault(bundle.envelopes[0], keys):
+        return None
+    statement = decode_statement(bundle.envelopes[0].payload)
+    evidence = Auditor(people).look(statement, bundle.certificates, bundle.proof)
+    record = statement.predicate
+    return None if evidence is None or not isinstance(record, CallRecord) else (record, evidence)
 
 
 def _envelopes(bundle: CallBundle) -> list[Envelope]:
     return [*bundle.envelopes, *([] if bundle.checkpoint is None else [bundle.checkpoint])]
 
 
-def _print(envelope: Envelope, keys: _Keys) -> bool:
+def _print(envelope: Envelope, keys: _Keys, names: Names) -> bool:
     fault = _fault(envelope, keys)
     if fault:
         verdict = Words(f"BAD: {fault}", BAD)
@@ -56,7 +74,7 @@ def _print(envelope: Envelope, keys: _Keys) -> bool:
         say("what is no statement of a log")
         print_facts([("signature", verdict)])
     elif isinstance(statement.predicate, CallRecord):
-        print_record(statement.predicate, verdict, {})
+        print_record(statement.predicate, verdict, names)
     else:
         say("a checkpoint or a note of pruning")
         print_facts([*_summary(statement.predicate), ("head", statement.sha256), ("signatures", verdict)])

@@ -4,21 +4,27 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
 
 import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accredit.attest import LogKey, RecordKey, timestamp
+from accredit.attest import CallBundle, CallRecord, LogKey, RecordKey, Stored, timestamp
 from accredit.base.text import one_line
-from accredit.cli.actions.log_names import Names, drill_mark, named, one_agent, one_principal
+from accredit.cli.actions.documents import read_document
+from accredit.cli.actions.log_names import one_agent, one_principal
 from accredit.cli.actions.log_place import understood
+from accredit.cli.actions.log_record import Names, drill_mark, named
+from accredit.cli.actions.log_verify import ONE_CALL
 from accredit.cli.actions.output import BAD, Words, print_table, say, tell
 from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
+from accredit.policy.evidence import NO_EVIDENCE, Auditor, Evidence, allowed_by
 from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.calls import (
     STATUSES,
@@ -29,13 +35,15 @@ from accredit.stores.audit_log.calls import (
     told_in,
 )
 from accredit.stores.audit_log.proven import Prover
-from accredit.stores.audit_log.reading import LogAway, LogReader
+from accredit.stores.audit_log.reading import LogAway, LogReader, Numbered
 
 _HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
 _SERVER = 2
 """The column before which that of the server is, where there is one."""
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
 _NEGATIVE = 1
+_Kept = Callable[[CallRecord], tuple[bytes | None, bytes | None]]
+"""What gives the texts of a call's chain and proof."""
 
 
 class Filter(Struct, frozen=True):
@@ -74,17 +82,33 @@ class Listing(Struct, frozen=True, kw_only=True):
     follow: bool
     as_json: bool
     names: Names
+    auditor: Auditor
     keys: Sequence[LogKey | RecordKey] = ()
 
-    def fault(self, row: CallRow) -> str | None:
-        """Return why a call does not verify; None if it does, or there are no keys."""
+    def judged(self, row: CallRow, kept: _Kept) -> "Judged":
+        """Judge a call by its records and what was `kept` of it."""
+        if not self.keys:
+            return Judged(row)
         prover = Prover(self.keys)
-        faults = (prover.fault(entry) for entry in row.entries) if self.keys else ()
-        return next((fault for fault in faults if fault is not None), None)
+        fault = next((fault for fault in map(prover.fault, row.entries) if fault is not None), None)
+        statement = row.entries[0].statement() if fault is None else None
+        evidence = self.auditor.look(statement, *kept(row.decision)) if statement is not None else None
+        return Judged(row, next(iter(evidence.faults), None) if evidence is not None else fault, evidence)
 
-    def members(self, row: CallRow) -> dict[str, object]:
+    def members(self, call: "Judged") -> dict[str, object]:
         """Return a call as members for programs; `verified` is None where there are no keys."""
-        return {**row.members(self.names), "verified": self.fault(row) is None if self.keys else None}
+        evidence = call.evidence
+        proved = NO_EVIDENCE if evidence is None else evidence.members(call.row.decision, self.names)
+        verified = call.fault is None if self.keys else None
+        return {**call.row.members(self.names), "verified": verified, **proved}
+
+
+class Judged(NamedTuple):
+    """A call, why it does not verify, and what it proves; without keys nothing is known of both."""
+
+    row: CallRow
+    fault: str | None = None
+    evidence: Evidence | None = None
 
 
 def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
@@ -97,19 +121,35 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
             if chosen is None:
                 return _NEGATIVE
             found = joined_newest_first(told_in(progress.over(log.newest_first())))
-            rows = list(islice(filter(chosen.passes, found), listing.limit))
+            rows = [listing.judged(row, log.kept_of) for row in islice(filter(chosen.passes, found), listing.limit)]
         if not listing.follow:
             log.release()  # whoever takes what is printed may take long
             _print(rows, listing)
             return 0
         open_calls = {each.record.call.id: each for each in told_in(log.open_calls())}
-        _print([row for row in reversed(rows) if row.status != "open"], listing)
+        _print([call for call in reversed(rows) if call.row.status != "open"], listing)
         with contextlib.suppress(KeyboardInterrupt):
             for row in filter(chosen.passes, _following(log, open_calls)):
+                call = listing.judged(row, log.kept_of)
                 if listing.as_json:
-                    typer.echo(json.dumps(listing.members(row)))
+                    typer.echo(json.dumps(listing.members(call)))
                 else:
-                    say(_line(row, listing))
+                    say(_line(call, listing))
+    return 0
+
+
+def show_bundle(path: Path, wanted: Filter, listing: Listing) -> int:
+    """List the call of a bundle; return the exit code. Raises `ConfigurationError`."""
+    bundle = read_document(path)
+    if listing.follow:
+        raise ConfigurationError(f"{path} is a file, in which no more calls will come", "leave -f out")
+    if not isinstance(bundle, CallBundle):
+        raise ConfigurationError(f"{path} is no bundle of one call", ONE_CALL)
+    kept = bundle.certificates, bundle.proof
+    told = told_in(Numbered(0, Stored(envelope)) for envelope in reversed(bundle.envelopes))
+    with understood():
+        rows = [listing.judged(row, lambda _: kept) for row in joined_newest_first(told)]
+    _print([call for call in rows if wanted.passes(call.row)], listing)
     return 0
 
 
@@ -152,28 +192,29 @@ def _following(log: LogReader, open_calls: dict[str, Told]) -> Iterator[CallRow]
         yield from rows
 
 
-def _print(rows: Sequence[CallRow], listing: Listing) -> None:
+def _print(calls: Sequence[Judged], listing: Listing) -> None:
     if listing.as_json:
-        for row in rows:
-            typer.echo(json.dumps(listing.members(row)))
+        for call in calls:
+            typer.echo(json.dumps(listing.members(call)))
     else:
-        several = any(row.decision.call.server for row in rows)
+        several = any(call.row.decision.call.server for call in calls)
         headings = (*_HEADINGS[:_SERVER], "server", *_HEADINGS[_SERVER:]) if several else _HEADINGS
-        print_table(headings, (_cells(row, listing, several=several) for row in rows))
-        if not listing.keys and rows:
+        allowed = ("allowed by",) if listing.keys else ()
+        print_table((*headings, *allowed), (_cells(call, listing, several=several) for call in calls))
+        if not listing.keys and calls:
             tell("note: nothing of this is verified: name the gateway's public key with --key")
 
 
-def _cells(row: CallRow, listing: Listing, *, several: bool) -> tuple[Words | str, ...]:
+def _cells(listed: Judged, listing: Listing, *, several: bool) -> tuple[Words | str, ...]:
     # A terminal has no room for whole ids, and would cut them off; a beginning is enough for every command.
     short = sys.stdout.isatty()
+    row, fault, evidence = listed
     call, authority = row.decision.call, row.decision.authority
     decision = row.decision.decision
     verdict = [row.verdict, decision.error or "" if decision else ""]
     # An error may be that it was refused all the same (`gateway.recording.recorder`): then it is not said.
     if decision is not None and decision.enforced is False and row.verdict == "deny" and row.status != "error":
         verdict.append("(only observed)")
-    fault = listing.fault(row)
     if fault is not None:
         verdict = [f"BAD: {fault}; it says {' '.join(filter(None, verdict))}"]
     return (
@@ -184,11 +225,12 @@ def _cells(row: CallRow, listing: Listing, *, several: bool) -> tuple[Words | st
         Words(" ".join(filter(None, verdict)), BAD if row.verdict == "deny" or fault is not None else ""),
         row.status,
         named(authority.agent_id, listing.names, short=short) if authority else "",
+        *([allowed_by(evidence.allowed) if evidence is not None else ""] if listing.keys else []),
     )
 
 
-def _line(row: CallRow, listing: Listing) -> str:
+def _line(call: Judged, listing: Listing) -> str:
     return "  ".join(
         one_line(cell.text if isinstance(cell, Words) else cell)
-        for cell in _cells(row, listing, several=bool(row.decision.call.server))
+        for cell in _cells(call, listing, several=bool(call.row.decision.call.server))
     )

@@ -7,26 +7,24 @@ verifies, where there are keys.
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
-from accredit.attest import Call, CallRecord, LogKey, RecordKey
+from accredit.attest import CallRecord, LogKey, RecordKey
+from accredit.cli.actions.log_place import names_in
+from accredit.cli.actions.log_record import Names
 from accredit.cli.actions.output import find_by_prefix
 from accredit.config import load
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key
 from accredit.keys.load import PUBLIC_SUFFIX
-from accredit.limits import MAX_KEY_FILES, MAX_TOLD_CANDIDATES, MIN_ID_CHARS, SHORT_ID_CHARS
-from accredit.policy.drill import is_drill
+from accredit.limits import MAX_KEY_FILES, MAX_TOLD_CANDIDATES, MIN_ID_CHARS
 from accredit.stores.audit_log.calls import told_in
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
 
 _Keys = Sequence[LogKey | RecordKey]
-Names = Mapping[str, str]
-"""The names of known keys' holders, by id."""
-
 _WHOLE = re.compile(r"[0-9a-f]{32}")
 
 UNKNOWN_CALL = "`accredit log list` shows the ids of the calls that the log holds; older ones may be pruned"
@@ -38,7 +36,7 @@ def known_names(paths: Iterable[Path], store: str | None, config: Path | None) -
 
     Raises `ConfigurationError`, but not for a file beside the configuration that is not a key.
     """
-    names = {key.id: key.name for key in map(load_public_key, paths)}
+    names = names_in(paths)
     return names if store is not None else {**_beside(load(config, os.environ, {}).file), **names}
 
 
@@ -53,17 +51,6 @@ def _beside(configuration: Path | None) -> dict[str, str]:
             continue
         names[key.id] = key.name
     return names
-
-
-def named(holder_id: str, names: Names, *, short: bool = False) -> str:
-    """Return an id with the name that belongs to it, if known."""
-    shown = holder_id[:SHORT_ID_CHARS] if short else holder_id
-    return f"{names[holder_id]} ({shown})" if holder_id in names else shown
-
-
-def drill_mark(call: Call) -> str:
-    """Return what is said of a call beside its target if `accredit drill` makes such."""
-    return " (a drill)" if is_drill(call.method, call.target) else ""
 
 
 def one_call(log: LogReader, prefix: str) -> str | None:

@@ -7,23 +7,31 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
 
 from accredit.attest import Envelope, Head, LogKey, RecordKey, decode_envelope, timestamp
 from accredit.base.clock import unix_ms
+from accredit.base.deferred import Deferred
 from accredit.base.files import open_file
 from accredit.base.standard import standing_for
-from accredit.config import Loaded, load, own_key_file, roots_of, store_of, trusted_log_keys
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
-from accredit.keys import load_public_key, log_key, public_path, read_file
+from accredit.keys import KeyFile, load_public_key, load_root, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
 from accredit.ratify import HybridPublicKey
 from accredit.ratify.strict_json import parse
-from accredit.stores import InMemory, LogStore, parse_store_url
-from accredit.stores.postgres.session import SchemaUnknown
+
+if TYPE_CHECKING:
+    from accredit import config as configuration
+    from accredit import stores
+    from accredit.config import Loaded
+    from accredit.stores import LogStore
+    from accredit.stores.postgres import session
+else:  # for a log and its configuration: of a call in a file with its keys in files nobody asks for them
+    configuration, stores = Deferred("accredit.config"), Deferred("accredit.stores")
+    session = Deferred("accredit.stores.postgres.session")
 
 _KEPT = "name a file that `accredit log checkpoint` wrote, or the log of a gateway, in JSON"
 _AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
@@ -37,10 +45,10 @@ class _LoggedHead(Struct):
     head: str
 
 
-def log_store(store: str | None, config: Path | None) -> LogStore:
+def log_store(store: str | None, config: Path | None) -> "LogStore":
     """Return the store that holds the log: the named one, else the configuration's. Raises `ConfigurationError`."""
-    url = store_of(load(config, os.environ, {})) if store is None else parse_store_url(store, Path.cwd())
-    if isinstance(url, InMemory):
+    url = configuration.store_of(_load(config)) if store is None else stores.parse_store_url(store, Path.cwd())
+    if isinstance(url, stores.InMemory):
         raise ConfigurationError(
             "a store in memory has no log",
             "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
@@ -53,7 +61,7 @@ def understood() -> Generator[None]:
     """Raise what goes wrong with a log as a `ConfigurationError`."""
     try:
         yield
-    except SchemaUnknown as error:
+    except session.SchemaUnknown as error:
         raise ConfigurationError(
             str(error), "`accredit store status` says which tables are there, and `accredit store migrate` makes them"
         ) from None
@@ -75,7 +83,7 @@ def public_keys(
     """
     keys = [_public_key(path) for path in paths]
     if not keys:
-        keys = own_keys(load(config, os.environ, {}, look_here=look_here))
+        keys = own_keys(configuration.load(config, os.environ, {}, look_here=look_here))
     if not keys:
         other = "set attest.key_file" if look_here or config is not None else "its configuration with --config"
         raise ConfigurationError(
@@ -85,13 +93,13 @@ def public_keys(
     return keys
 
 
-def own_keys(loaded: Loaded) -> list[LogKey | RecordKey]:
+def own_keys(loaded: "Loaded") -> list[LogKey | RecordKey]:
     """Return the keys to verify a configuration's log with, none if it has none. Raises `ConfigurationError`."""
-    attest, private = loaded.config.attest, own_key_file(loaded)
+    attest, private = loaded.config.attest, configuration.own_key_file(loaded)
     public = public_path(private) if private is not None else None
     own = [public] if public is not None and (attest.key_file is not None or public.exists()) else []
     other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
-    return [*map(_public_key, (*own, *other)), *trusted_log_keys(loaded)]
+    return [*map(_public_key, (*own, *other)), *configuration.trusted_log_keys(loaded)]
 
 
 def keys_to_show_with(paths: Sequence[Path], store: str | None, config: Path | None) -> list[LogKey | RecordKey]:
@@ -100,26 +108,61 @@ def keys_to_show_with(paths: Sequence[Path], store: str | None, config: Path | N
     if paths or store is not None:
         return [_public_key(path) for path in paths]
     try:
-        return own_keys(load(config, os.environ, {}))
+        return own_keys(_load(config))
     except ConfigurationError:  # who has no key can still read
         return []
 
 
-def people_to_show_with(store: str | None, config: Path | None) -> Mapping[HybridPublicKey, str]:
-    """Return the keys of the people whose delegations count by a configuration, with their names, as far as they are
-    here; none where the log is not that of a configuration."""
-    if store is not None:
-        return {}
+def people_to_show_with(paths: Sequence[Path], store: str | None, config: Path | None) -> Mapping[HybridPublicKey, str]:
+    """Return the keys of the people who may have allowed calls, with their names: those that are named; else, if the
+    log is that of a configuration, those whose delegations count there, as far as they are here. Raises
+    `ConfigurationError`."""
+    if paths or store is not None:
+        return people_in(paths)
     try:
-        return roots_of(load(config, os.environ, {}))
+        return configuration.roots_of(_load(config))
     except ConfigurationError:
         return {}
 
 
+def keys_by_kind(
+    paths: Iterable[Path],
+) -> tuple[list[LogKey | RecordKey], Mapping[HybridPublicKey, str], Mapping[str, str]]:
+    """Return public keys of any kind: those that records may be verified with, people's with their names, and all names
+    by the keys' ids. Raises `ConfigurationError`."""
+    found = [_read_key(path) for path in paths]
+    files = [key for key in found if isinstance(key, KeyFile)]
+    people = {key.public_key: key.name for key in files if key.kind == "human"}
+    signers = [key for key in found if not isinstance(key, KeyFile) or key.kind != "human"]
+    return list(map(_log_key, signers)), people, {key.id: key.name for key in files}
+
+
+def names_in(paths: Iterable[Path]) -> Mapping[str, str]:
+    """Return the names in public keys, by the keys' ids. Raises `ConfigurationError`."""
+    return {key.id: key.name for key in map(load_public_key, paths)}
+
+
+def people_in(paths: Iterable[Path]) -> Mapping[HybridPublicKey, str]:
+    """Return people's public keys, with their names. Raises `ConfigurationError`, also for the key of no person."""
+    return {key.public_key: key.name for key in map(load_root, paths)}
+
+
+def _load(config: Path | None) -> "Loaded":
+    return configuration.load(config, os.environ, {})
+
+
 def _public_key(path: Path) -> LogKey | RecordKey:
     """Read a gateway's key file, or another signer's key in PEM or as JSON. Raises `ConfigurationError`."""
+    return _log_key(_read_key(path))
+
+
+def _log_key(key: KeyFile | RecordKey) -> LogKey | RecordKey:
+    return log_key(key) if isinstance(key, KeyFile) else key
+
+
+def _read_key(path: Path) -> KeyFile | RecordKey:
     if not _is_record_key(read_file(path, max(MAX_KEY_FILE_BYTES, MAX_PEM_BYTES)).data):
-        return log_key(load_public_key(path))
+        return load_public_key(path)
     from accredit.keys.record_keys import load_record_key  # noqa: PLC0415 - securesystemslib is slow to load
 
     return load_record_key(path)

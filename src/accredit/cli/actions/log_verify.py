@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from accredit.attest import (
     Envelope,
@@ -13,22 +13,28 @@ from accredit.attest import (
     LogReport,
     RecordKey,
     decode_call_bundle,
+    decode_statement,
     verify_call_bundle,
     verify_log,
 )
-from accredit.cli.actions.log_place import checkpoints, lines, log_store, public_keys, understood
-from accredit.cli.actions.log_show import evidence_members, evidence_of, faults_of, print_evidence, print_record
+from accredit.base.deferred import Deferred
+from accredit.cli.actions.log_place import checkpoints, lines, log_store, people_in, public_keys, understood
+from accredit.cli.actions.log_record import Names, print_evidence, print_record
 from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
 from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
 from accredit.errors import AttestationError, ConfigurationError
-from accredit.keys import load_root
 from accredit.limits import MAX_ATTESTATION_BYTES
-from accredit.policy.evidence import Auditor
-from accredit.stores import open_log
-from accredit.stores.audit_log.marks import MarksInFile
-from accredit.stores.audit_log.reading import LogReader
-from accredit.stores.audit_log.verifying import Verifiers
+from accredit.policy.evidence import NO_EVIDENCE, Auditor
+
+if TYPE_CHECKING:
+    from accredit import stores
+    from accredit.stores.audit_log import marks as marking
+    from accredit.stores.audit_log import verifying
+    from accredit.stores.audit_log.reading import LogReader
+else:  # for a log: a call by itself is verified in less time than they take to load
+    stores = Deferred("accredit.stores")
+    marking, verifying = Deferred("accredit.stores.audit_log.marks"), Deferred("accredit.stores.audit_log.verifying")
 
 _T = TypeVar("_T")
 _NEGATIVE = 1
@@ -46,7 +52,8 @@ def verify_store(
     """
     place = log_store(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
-    with understood(), Verifiers(trusted) as examiner, MarksInFile() as marks, open_log(place) as log:
+    opened = stores.open_log(place)
+    with understood(), verifying.Verifiers(trusted) as examiner, marking.MarksInFile() as marks, opened as log:
         progress = Progress("verifying", unit="entries", total=_count(log))
         report = log.verify(trusted, kept, partial(_watched, progress), examiner, marks)
     return _tell(report, kept, as_json=as_json)
@@ -60,10 +67,11 @@ def verify_file(
     *,
     config: Path | None,
     as_json: bool,
+    names: Names | None = None,
 ) -> int:
     """Verify an exported file; return the exit code. `roots` are the public keys of the people who may have allowed a
-    call. Raises `ConfigurationError`."""
-    people = {key.public_key: key.name for key in map(load_root, roots)}
+    call, `names` those of agents. Raises `ConfigurationError`."""
+    people = people_in(roots)
     trusted, kept = public_keys(keys, config), checkpoints(since)
     found = lines(path)
     first = next(found, None)
@@ -72,10 +80,10 @@ def verify_file(
         if kept:
             raise ConfigurationError(f"{path} is the bundle of one call, and no log", _NO_LOG)
         auditor = Auditor(people, only_these=bool(roots))
-        return _verify_bundle(_whole(path, every), trusted, auditor, as_json=as_json)
+        return _verify_bundle(_whole(path, every), trusted, auditor, names or {}, as_json=as_json)
     if roots:
         raise ConfigurationError(f"{path} is a log, and --root is for one call", ONE_CALL)
-    with understood(), Verifiers(trusted) as examiner, MarksInFile() as marks:
+    with understood(), verifying.Verifiers(trusted) as examiner, marking.MarksInFile() as marks:
         progress = Progress("verifying", unit="entries")
         report = verify_log(_watched(progress, every), trusted, kept, examiner=examiner, marks=marks)
     return _tell(report, kept, as_json=as_json)
@@ -91,7 +99,9 @@ def _whole(path: Path, parts: Iterable[bytes]) -> bytes:
     return bytes(text)
 
 
-def _verify_bundle(data: bytes, keys: Sequence[LogKey | RecordKey], auditor: Auditor, *, as_json: bool) -> int:
+def _verify_bundle(
+    data: bytes, keys: Sequence[LogKey | RecordKey], auditor: Auditor, names: Names, *, as_json: bool
+) -> int:
     try:
         bundle = decode_call_bundle(data)
         records = verify_call_bundle(bundle, keys)
@@ -101,17 +111,18 @@ def _verify_bundle(data: bytes, keys: Sequence[LogKey | RecordKey], auditor: Aud
         else:
             say(f"BAD: {error}", BAD)
         return _NEGATIVE
-    evidence = evidence_of(records[0], bundle.envelopes[0], bundle.certificates, bundle.proof, auditor)
-    bad = faults_of(evidence)
+    evidence = auditor.look(decode_statement(bundle.envelopes[0].payload), bundle.certificates, bundle.proof)
+    bad = evidence.faults if evidence is not None else []
     if as_json:
         facts: dict[str, object] = {"valid": not bad, "call": records[0].call.id, "records": len(records)}
-        facts |= {**evidence_members(records[0], evidence), **({"reason": bad[0]} if bad else {})}
+        facts |= evidence.members(records[0], names) if evidence is not None else NO_EVIDENCE
+        facts |= {"reason": bad[0]} if bad else {}
         print_json(facts)
         return _NEGATIVE if bad else 0
     for record in records:
-        print_record(record, Words("good", GOOD), {})
+        print_record(record, Words("good", GOOD), names)
     if evidence is not None:
-        print_evidence(records[0], evidence, {})
+        print_evidence(records[0], evidence, names)
     say(f"BAD: {bad[0]}" if bad else "ok: the records of this call verify", BAD if bad else GOOD)
     if bundle.checkpoint is None:
         say("note: there is no checkpoint that counts it")
@@ -149,7 +160,7 @@ def _tell(report: LogReport, kept: Sequence[Envelope | Head], *, as_json: bool) 
     return 0 if report.valid else _NEGATIVE
 
 
-def _count(log: LogReader) -> int | None:
+def _count(log: "LogReader") -> int | None:
     try:
         return log.count()
     except AttestationError:  # reading the entries will find the place

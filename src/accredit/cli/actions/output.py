@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from accredit.base.standard import STDOUT
 from accredit.base.terminal import FURTHER, for_stderr, pieces, width_of
@@ -83,6 +81,9 @@ def show(rows: Iterable[Row], *, err: bool = False) -> None:
         for row in rows:
             typer.echo("".join(each.text for each in row).rstrip(), err=err)
         return
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and for terminals alone
+    from rich.text import Text  # noqa: PLC0415
+
     console = Console(stderr=err)
     for row in rows:
         console.print(Text.assemble(*row), soft_wrap=True)

@@ -15,8 +15,9 @@ from msgspec import Raw, structs
 
 from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
-from accredit.cli.actions.log_names import Names, known_names, named
+from accredit.cli.actions.log_names import known_names
 from accredit.cli.actions.log_place import log_store, public_keys, understood
+from accredit.cli.actions.log_record import Names, named
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.wording import calls, counted, escaped, left_out, shown_target
 from accredit.cli.progress import Progress

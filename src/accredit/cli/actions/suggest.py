@@ -20,8 +20,9 @@ from msgspec import structs
 
 from accredit.attest import timestamp
 from accredit.cli.actions.config_text import key, string, table_name
-from accredit.cli.actions.log_names import Names, known_names, named
+from accredit.cli.actions.log_names import known_names
 from accredit.cli.actions.log_place import log_store, public_keys, understood
+from accredit.cli.actions.log_record import Names, named
 from accredit.cli.actions.output import print_json, say_script
 from accredit.cli.actions.wording import calls, counted, json_ascii, left_out, shown_target
 from accredit.cli.progress import Progress

@@ -8,13 +8,16 @@ steers no terminal and looks like no other name.
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from accredit.limits import MAX_SAID_CHARS
 from accredit.policy import constraint_words
 from accredit.policy.constraint_words import UNITS, UNTIL_REVOKED, constraint, several
-from accredit.policy.suggesting import Tally
 from accredit.ratify import Constraint, DelegationCert, VerifyResult
-from accredit.stores.audit_log.proven import Left
+
+if TYPE_CHECKING:
+    from accredit.policy.suggesting import Tally
+    from accredit.stores.audit_log.proven import Left
 
 _NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 scopes = constraint_words.scopes
@@ -88,13 +91,13 @@ def calls(number: int) -> str:
     return f"{number} call{'' if number == 1 else 's'}"
 
 
-def left_out(left: Left) -> str:
+def left_out(left: "Left") -> str:
     """Return what is said of entries that do not verify: a name in the store is whatever somebody wrote there."""
     where = f"the first at {shown_target(left.place)}: {escaped(left.reason)}"
     return f"left out, as it does not verify: {several(left.entries, 'record')} ({where}); see accredit log verify"
 
 
-def counted(tally: Tally) -> str:
+def counted(tally: "Tally") -> str:
     """Return how many calls there were, and when."""
     when = tally.first if tally.first == tally.last else f"{tally.first} to {tally.last}"
     return f"{calls(tally.calls)}, {when}"

@@ -24,7 +24,8 @@ def inspect(
             "--key",
             metavar="PUB",
             callback=reads,
-            help="To know ids by, and to check lists, attestations and tokens with; repeatable.",
+            help="To know ids by, and to check lists, attestations and tokens with; of a person, to say who allowed a"
+            " call; repeatable.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -39,7 +40,7 @@ def inspect(
 
     accredit inspect revoked.json --key owner.key.pub
 
-    accredit inspect call.json --key gateway.key.pub
+    accredit inspect call.json --key gateway.key.pub --key owner.key.pub
 
     accredit inspect token.jwt --key token.pem.pub
     """

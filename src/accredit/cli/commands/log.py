@@ -28,15 +28,43 @@ _KnownOption = Annotated[
         "--known",
         metavar="PUB",
         callback=reads,
-        help="A public key, by whose name its id is shown; repeatable. Those beside the configuration are known.",
+        help="A public key, by whose name its id is shown; repeatable.",
     ),
 ]
 _OutOption = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", callback=writes, help="Write to a new file, not to stdout (-)."),
 ]
+_RootOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--root",
+        metavar="PUB",
+        callback=reads,
+        help="The public key of who may have allowed a call; repeatable.",
+    ),
+]
 Ending = Literal[
     "ok", "tool_error", "error", "input_required", "task", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
+]
+_CallFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FILE", callback=reads, help="A call that `log export --bundle` wrote, in place of a store."
+    ),
+]
+_ServerOption = Annotated[
+    str | None,
+    typer.Option("--server", metavar="NAME", autocompletion=server_names, help="Of this one of [servers]."),
+]
+_PrincipalOption = Annotated[
+    str | None, typer.Option("--principal", metavar="ID", help="Of this principal; the id or how it begins.")
+]
+_AgentOption = Annotated[
+    str | None, typer.Option("--agent", metavar="ID", help="Of this agent; the id or how it begins.")
+]
+_DecisionOption = Annotated[
+    Literal["allow", "deny", "challenge"] | None, typer.Option("--decision", help="Decided so.")
 ]
 _SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
@@ -44,22 +72,14 @@ _Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
 
 @log_app.command("list")
 def list_calls(
+    file: _CallFile = None,
     store: _StoreOption = None,
     config: ConfigOption = None,
     tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Calls of this target.")] = None,
-    server: Annotated[
-        str | None,
-        typer.Option("--server", metavar="NAME", autocompletion=server_names, help="Of this one of [servers]."),
-    ] = None,
-    principal: Annotated[
-        str | None, typer.Option("--principal", metavar="ID", help="Of this principal; the id or how it begins.")
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="ID", help="Of this agent; the id or how it begins.")
-    ] = None,
-    decision: Annotated[
-        Literal["allow", "deny", "challenge"] | None, typer.Option("--decision", help="Decided so.")
-    ] = None,
+    server: _ServerOption = None,
+    principal: _PrincipalOption = None,
+    agent: _AgentOption = None,
+    decision: _DecisionOption = None,
     outcome: Annotated[Ending | None, typer.Option("--outcome", metavar="STATUS", help="Ended so; or open.")] = None,
     after: Annotated[str | None, typer.Option("--after", metavar="TIME", help=f"Since then: {_Time}.")] = None,
     before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Until then.")] = None,
@@ -67,6 +87,7 @@ def list_calls(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; Ctrl-C ends it.")] = False,
     key: KeysOption = None,
     known: _KnownOption = None,
+    root: _RootOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Lists calls, the newest first; with -f the newest last, and then each call as it ends.
@@ -74,8 +95,9 @@ def list_calls(
     Decisions: allow, deny; challenge where the client was asked for a proof over a challenge first. Statuses: ok,
     tool_error, error, input_required, task, upstream_invalid, timeout, cancelled, unknown; open for a call that has
     none yet. With --json, each call is a JSON object on a line. A call of which a record does not verify is shown
-    as BAD, by the keys that are named, or the configuration's own; with --store and no --key nothing is verified. On a
-    terminal ids are cut short: wherever one is asked for, its beginning will do.
+    as BAD, by the keys that are named, or the configuration's own; with --store and no --key nothing is verified. Who
+    allowed a call is told by the certificates that were kept, and by the roots: any other is called by the key's id. On
+    a terminal ids are cut short: wherever one is asked for, its beginning will do.
 
     Examples:
 
@@ -85,9 +107,10 @@ def list_calls(
 
     accredit log list -f --json
     """
-    from accredit.cli.actions.log_list import Filter, Listing, show_calls
+    from accredit.cli.actions.log_list import Filter, Listing, show_bundle, show_calls
     from accredit.cli.actions.log_names import known_names
-    from accredit.cli.actions.log_place import keys_to_show_with, log_store, moment
+    from accredit.cli.actions.log_place import keys_to_show_with, log_store, moment, people_to_show_with
+    from accredit.policy.evidence import Auditor
 
     wanted = Filter(
         target=tool,
@@ -99,9 +122,12 @@ def list_calls(
         after=None if after is None else moment("--after", after),
         before=None if before is None else moment("--before", before),
     )
-    names = known_names(known or (), store, config)
-    keys = keys_to_show_with(key or (), store, config)
-    listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names, keys=keys)
+    where = (str(file) if file is not None and config is None else store, config)  # a file's log is nobody's here
+    names, keys = known_names(known or (), *where), keys_to_show_with(key or (), *where)
+    auditor = Auditor(people_to_show_with(root or (), *where), only_these=bool(root))
+    listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names, auditor=auditor, keys=keys)
+    if file is not None:
+        return show_bundle(file, wanted, listing)
     return show_calls(log_store(store, config), wanted, listing)
 
 
@@ -114,12 +140,13 @@ def show(
     config: ConfigOption = None,
     key: KeysOption = None,
     known: _KnownOption = None,
+    root: _RootOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Shows all that is recorded of a call, and whether its signatures are good (exit code 1 if one is not).
 
-    Of an allowed call it says who allowed it, by the certificates that were kept and the configuration's own roots.
-    They are verified with the keys that are named, or the configuration's own; with --store and no --key they are not.
+    Of an allowed call it says who allowed it, by the certificates that were kept and the roots. Records are verified
+    with the keys that are named, or the configuration's own; with --store and no --key they are not.
 
     Example:
 
@@ -128,10 +155,12 @@ def show(
     from accredit.cli.actions.log_names import known_names
     from accredit.cli.actions.log_place import keys_to_show_with, log_store, people_to_show_with
     from accredit.cli.actions.log_show import show_call
+    from accredit.policy.evidence import Auditor
 
     names = known_names(known or (), store, config)
-    keys, people = keys_to_show_with(key or (), store, config), people_to_show_with(store, config)
-    return show_call(log_store(store, config), call_id, keys, people, names, as_json=as_json)
+    keys, people = keys_to_show_with(key or (), store, config), people_to_show_with(root or (), store, config)
+    auditor = Auditor(people, only_these=bool(root))
+    return show_call(log_store(store, config), call_id, keys, auditor, names, as_json=as_json)
 
 
 @log_app.command()
@@ -154,15 +183,8 @@ def verify(
             help="What `log checkpoint` wrote, or a gateway's own log; repeatable.",
         ),
     ] = None,
-    root: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--root",
-            metavar="PUB",
-            callback=reads,
-            help="With a call's FILE: the public key of who may have allowed it; repeatable.",
-        ),
-    ] = None,
+    root: _RootOption = None,
+    known: _KnownOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
@@ -182,11 +204,13 @@ def verify(
 
     accredit log verify call.json --key gateway.key.pub --root owner.key.pub
     """
+    from accredit.cli.actions.log_place import names_in
     from accredit.cli.actions.log_verify import ONE_CALL, verify_file, verify_store
     from accredit.errors import ConfigurationError
 
     if file is not None:
-        return verify_file(file, key or (), since or (), root or (), config=config, as_json=as_json)
+        names = names_in(known or ())
+        return verify_file(file, key or (), since or (), root or (), names=names, config=config, as_json=as_json)
     if root:
         raise ConfigurationError("--root is for one call", ONE_CALL)
     return verify_store(store, key or (), since or (), config=config, as_json=as_json)

@@ -34,6 +34,7 @@ function story(main, found) {
     make("p", { className: "mute" }, `call ${found.call} · ${moment(found.received)} · ${found.method}`),
     found.checked && !found.good ? make("p", { className: "bad" }, "No record of this call verifies: somebody else than the gateway may have written this.") : "",
     rows(facts),
+    ...(found.proved ? proved(found.proved) : []),
     make("h2", {}, "On whose word"),
     found.chain.length ? chain(found.chain) : make("p", { className: "mute" }, "The log holds no certificates of this call."),
     make("h2", {}, "Told by the log"),
@@ -44,6 +45,18 @@ function story(main, found) {
     back(),
   ];
 }
+
+/** What the record proves by itself: in one sentence, and on what each part of that rests. */
+const proved = (found) => [
+  make("h2", {}, "What this proves"),
+  make("p", { id: "proved" }, found.sentence),
+  rows(found.parts.map(([name, says, verified]) => [
+    name,
+    make("span", { className: verified ? "good" : verified === false ? "bad" : "mute" }, says),
+  ])),
+  found.unanswered ? make("p", { className: "mute" }, `Not answered by the record: ${found.unanswered}`) : "",
+  make("p", { className: "mute" }, "Whether it was taken back before, and what came of it, is the gateway’s word."),
+];
 
 const chain = (links) =>
   table("Chain of certificates, the human first", ["who", "lets", "do", "if", "until", "certificate"], links.map((each) => [

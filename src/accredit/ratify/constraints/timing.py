@@ -7,7 +7,6 @@ system if it has them, otherwise from that package. The core reads no other file
 import re
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 from accredit.errors import ConfigurationError
@@ -23,6 +22,8 @@ def zone_names() -> frozenset[str]:
 
     Call it once at the start: a verifier without zone data would refuse what it should allow.
     """
+    from importlib.resources import files  # noqa: PLC0415 - takes longer to load than all constraints
+
     try:
         names = files("tzdata").joinpath("zones").read_text("utf-8").split()
     except (ImportError, OSError):

@@ -188,6 +188,16 @@ class LogReader(ABC):
     def certificates(self, sha256: str) -> bytes | None:
         """Return the chain of certificates with this SHA-256, as a JSON array, or None."""
 
+    def kept_of(self, decision: CallRecord) -> tuple[bytes | None, bytes | None]:
+        """Return the texts of the chain and the proof that a call was made on, as far as they are there and can be
+        read."""
+        if decision.authority is None:
+            return None, None
+        try:
+            return self.certificates(decision.authority.chain_sha256), None
+        except AttestationError:
+            return None, None
+
     def verify(
         self,
         keys: Iterable[LogKey | RecordKey],

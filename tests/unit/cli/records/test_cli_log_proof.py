@@ -163,6 +163,84 @@ def test_log_show_says_the_same__by_the_configurations_own_roots(run: Run, folde
     assert f"{HUMAN.id} (compared with no key of yours) allowed" in shown(run, folder).words
 
 
+def test_every_command_that_shows_a_call_says_the_same_of_it(run: Run, folder: Folder) -> None:
+    agent = KeyFile(KEY_FILE_VERSION, "agent", "Assistant", HOLDERS[2].id, 1, HOLDERS[2].public_key)
+    (folder.path / "assistant.key.pub").write_bytes(agent.text())
+    known = (written(folder, GOOD), *KEY, "--known", "assistant.key.pub")
+    inspected = ("inspect", "call.json", *KEY, "--key", "owner.key.pub", "--key", "assistant.key.pub")
+    said_by = [
+        run(*command, "--json").json
+        for command in (("log", "verify", *known, *ROOT), ("log", "list", *known, *ROOT), inspected)
+    ]
+    for told in said_by:
+        assert told["sentence"] == (
+            "Owner allowed Assistant to call read_file at mail-gateway until 2027-01-15; Assistant signed this call at"
+            " 2027-01-15T08:00:00Z; mail-gateway recorded it."
+        )
+        assert {part: told[part] for part in ("allowed", "signed", "recorded", "unanswered")} == {
+            part: said_by[0][part] for part in ("allowed", "signed", "recorded", "unanswered")
+        }
+    for command in (("log", "verify", *known, *ROOT), inspected):
+        done = run(*command)
+        assert (done.code, said_by[0]["sentence"] in done.words) == (0, True)
+        assert (
+            "allowed verified by both signatures in each certificate: Owner, until 2027-01-15T09:00:00Z" in done.words
+        )
+        assert f"over this very call: Assistant ({HOLDERS[2].id}), at 2027-01-15T08:00:00Z" in done.words
+        assert "recorded verified by the signature over the record: mail-gateway, at 2027-01-15T08:00:00" in done.words
+    assert "allowed by" in run("log", "list", *known, *ROOT).out
+    assert run("log", "list", *known, *ROOT).out.rstrip().endswith(f"Assistant ({HOLDERS[2].id})  Owner")
+
+
+def test_whoever_names_no_person_sees_a_keys_id_wherever_a_call_is_shown(run: Run, folder: Folder) -> None:
+    call = written(folder, said(GOOD, principal_name="Mallory"))
+    for command in (("log", "list", call, *KEY), ("inspect", call, *KEY), ("inspect", call, *KEY, *KEY)):
+        done = run(*command)
+        assert (done.code, f"{HUMAN.id} (compared with no key of yours)" in done.words) == (0, True)
+        assert run(*command, "--json").json["allowed"]["who"] == HUMAN.id
+    unverified = run("log", "list", call)
+    assert ("allowed by" in unverified.out, "nothing of this is verified" in unverified.err) == (False, True)
+    assert run("inspect", call, "--key", "owner.key.pub", "--json").json["sentence"] is None
+
+
+def test_what_contradicts_a_record_is_named_wherever_it_is_shown(run: Run, folder: Folder) -> None:
+    call = written(folder, said(GOOD, subject="ab" * 32))
+    listed = run("log", "list", call, *KEY, *ROOT)
+    assert "BAD: signed: its proof is for another call" in listed.words
+    assert run("log", "list", call, *KEY, *ROOT, "--json").json["verified"] is False
+    done = run("inspect", call, *KEY, "--key", "owner.key.pub")
+    assert (done.code, "signed BAD: its proof is for another call" in done.words) == (1, True)
+    assert run("inspect", call, *KEY, "--key", "owner.key.pub", "--json").code == 1
+    other = written(folder, GOOD)
+    assert (
+        "BAD: allowed: the chain begins with none"
+        in run("log", "list", other, *KEY, "--root", "stranger.key.pub").words
+    )
+
+
+def test_only_one_call_is_listed_of_a_file(run: Run, folder: Folder) -> None:
+    run("log", "export", "--store", "sqlite:///accredit.db", "--out", "calls.jsonl")
+    for arguments in (("calls.jsonl",), ("owner.key.pub",), (written(folder, GOOD), "--follow")):
+        done = run("log", "list", *arguments, *KEY)
+        assert (done.code, done.out) == (2, "")
+    assert run("log", "list", "call.json", *KEY, "--tool", "other").out.count("\n") == 1
+
+
+def test_a_list_says_who_allowed_each_call__by_the_configurations_own_roots(run: Run, folder: Folder) -> None:
+    shown(run, folder)
+    told = {row["call"]: row for row in map(json.loads, run("log", "list", "--json").out.splitlines())}
+    assert sorted(
+        {row["allowed"]["who"] for row in told.values() if row["allowed"] and row["allowed"]["verified"]}
+    ) == ["Ada"]
+    assert "Ada" in run("log", "list").out
+    assert f"{HUMAN.id} (compared" in run("log", "list", "--store", "sqlite:///accredit.db", *KEY).words
+    named = run("log", "list", "--store", "sqlite:///accredit.db", *KEY, "--root", "owner.key.pub")
+    assert ("Owner" in named.out, "compared with" in named.out) == (True, False)
+    call = next(call for call, row in told.items() if row["allowed"] and row["allowed"]["verified"])
+    asked = run("log", "show", call, "--root", "stranger.key.pub")
+    assert (asked.code, "allowed BAD: the chain begins with none" in asked.words) == (1, True)
+
+
 def test_log_show_names_what_contradicts_a_record__and_believes_none_that_was_not_verified(
     run: Run, folder: Folder
 ) -> None:

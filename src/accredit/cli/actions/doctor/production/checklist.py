@@ -40,7 +40,7 @@ LINES: Mapping[str, _Line] = {
         *(configured.proofs, configured.scopes, configured.definitions, configured.answers),
         *(configured.revocation, configured.quotas),
         *(configured.store, there.schema, there.synchronous, there.role, there.room, there.clock),
-        *(configured.sealing, configured.records, there.shipping, there.drill),
+        *(configured.sealing, configured.records, configured.evidence, there.shipping, there.drill),
         *(there.ready, there.user, there.descriptors, configured.stopping, configured.metrics),
     )
 }

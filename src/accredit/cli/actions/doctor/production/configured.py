@@ -291,6 +291,19 @@ def records(facts: Facts) -> Result:
     return no(f'attest.mode is "{mode}": {what}', 'set attest.mode = "durable"')
 
 
+def evidence(facts: Facts) -> Result:
+    """Who allowed a call, and who signed it, is shown by what is on record, and does not rest on the gateway's word."""
+    config = facts.loaded.config
+    if config.attest.mode == "off":
+        return no("nothing is recorded that would show anything", 'set attest.mode = "durable"')
+    if config.proofs.mode != "required" or config.proofs.binding != "required":
+        what = (
+            "records of calls without a bound proof rest on the gateway's word: that an agent signed them is not shown"
+        )
+        return no(what, 'set proofs.mode = "required" and proofs.binding = "required"')
+    return ok("records show by themselves who allowed a call, and who signed it")
+
+
 def sealing(facts: Facts) -> Result:
     """Sessions and people's answers outlive a restart, and any gateway goes on with them."""
     config = facts.loaded.config

@@ -1,0 +1,57 @@
+"""What is printed of the record of a call, and of what that proves. I/O: stdout."""
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+import msgspec
+
+from accredit.attest import Call, CallRecord
+from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, say
+from accredit.cli.actions.wording import escaped
+from accredit.limits import SHORT_ID_CHARS
+from accredit.policy.drill import is_drill
+from accredit.policy.evidence import Evidence, in_words, sentence
+
+Names = Mapping[str, str]
+"""The names of known keys' holders, by id."""
+_STYLES = {True: GOOD, None: QUIET, False: BAD}
+
+
+def named(holder_id: str, names: Names, *, short: bool = False) -> str:
+    """Return an id with the name that belongs to it, if known."""
+    shown = holder_id[:SHORT_ID_CHARS] if short else holder_id
+    return f"{names[holder_id]} ({shown})" if holder_id in names else shown
+
+
+def drill_mark(call: Call) -> str:
+    """Return what is said of a call beside its target if `accredit drill` makes such."""
+    return " (a drill)" if is_drill(call.method, call.target) else ""
+
+
+def print_record(record: CallRecord, signature: Words, names: Names) -> None:
+    """Print a record in words: each member that its predicate has. `names` are shown beside ids."""
+    members: dict[str, object] = msgspec.to_builtins(record)
+    say(f"{record.phase} {record.log.writer}/{record.log.sequence}{drill_mark(record.call)}")
+    print_facts([*_facts("", members, names), ("signature", signature)])
+    say("")
+
+
+def _facts(prefix: str, members: Mapping[str, object], names: Names) -> Iterator[tuple[str, str]]:
+    for name, value in members.items():
+        if isinstance(value, dict):
+            yield from _facts(f"{prefix}{name}.", cast("dict[str, object]", value), names)
+        elif isinstance(value, str):
+            yield f"{prefix}{name}", named(value, names)
+        else:
+            yield f"{prefix}{name}", msgspec.json.encode(value).decode()
+
+
+def print_evidence(record: CallRecord, evidence: Evidence, names: Names) -> None:
+    """Print what a record that was verified proves, for people."""
+    say(sentence(record, evidence, names))
+    facts = [(name, in_words(name, part, names), part.verified) for name, part in evidence.parts(record).items()]
+    print_facts([(name, Words(text if is_good else escaped(text), _STYLES[is_good])) for name, text, is_good in facts])
+    if evidence.unanswered:
+        say(f"not answered by the record: {', '.join(map(escaped, evidence.unanswered))}", QUIET)
+    say("whether it was taken back before, and what came of it, is the gateway's word", QUIET)
+    say("")
