@@ -1154,6 +1154,10 @@ RECORDS_OF_A_CALL = 16
 """Records that are looked at to see whether an open call has an outcome: it has two at most, and one of another call
 whose random id begins with the same 64 bits is somebody's doing."""
 
+MAX_RECORDS_OF_A_CALL_BYTES = 67_108_864
+"""Bytes of these together that are read: two of the longest. Who may write the store could have each as long as an
+envelope may be, a gibibyte in all."""
+
 LOG_TAIL_ENTRIES = 200_000
 """Entries from the end of a log's file among which the last one of a chain is looked for (0.2 s): a writer that died is
 found within seconds, during which others add some 20,000 at most."""

@@ -12,12 +12,13 @@ from tests.world.running import run
 from tests.world.stores import NOW, URLS, opened_tasks
 from tests.world.thief import Thief
 
-from accredit.attest import Fault, recorded_params
+from accredit.attest import CallDecision, Fault, recorded_params
 from accredit.errors import AttestationError
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_RECORD_BYTES, MAX_STATEMENT_BYTES, MAX_TASK_BYTES
 from accredit.ports import Task
-from accredit.stores.audit_log import queue
+from accredit.stores.audit_log import queue, tables
 from accredit.stores.audit_log.pruning import prune as prune_file
+from accredit.stores.postgres import log_tables
 from accredit.stores.postgres.log_pruning import prune as prune_database
 
 __all__ = ["each_executor"]
@@ -74,6 +75,33 @@ def test_an_entry_that_is_too_long_is_damage__and_the_call_that_is_open_by_it_is
     run(main())
     with pytest.raises(AttestationError, match=f"{DEAD}/1 is damaged"):
         pruned(path)
+
+
+@pytest.mark.holds("stores/audit_log/author", 3)
+@pytest.mark.parametrize("most", [1, None])
+def test_of_the_records_of_an_open_call_no_more_is_read_than_a_call_has__and_it_is_left_open(
+    most: int | None, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def phases(call: CallDecision) -> list[str]:
+        return [each.phase for each in records_in(path) if each.call.id == call.call.id]
+
+    async def main() -> str | None:
+        log = Log(path)
+        call = await log.call(None)
+        await log.die()
+        if most is not None:
+            for module in (tables, log_tables):
+                monkeypatch.setattr(module, "MAX_RECORDS_OF_A_CALL_BYTES", most)
+        async with Log(path) as log:
+            await log.call()
+            await until(lambda: log.records.unverified() is not None or len(phases(call)) > 1)
+            told = log.records.unverified()
+        assert phases(call) == (["decision", "outcome"] if most is None else ["decision"])
+        return None if told is None else str(told)
+
+    told = run(main())
+    assert (told is None) == (most is None)
+    assert told is None or "more records name it than a call has" in told
 
 
 def pruned(path: Path) -> None:

@@ -67,6 +67,34 @@ def test_no_more_large_answers_of_a_child_wait_for_their_clients_than_there_is_r
     run(main())
 
 
+@pytest.mark.holds("gateway/upstream/large_answers", 3)
+def test_no_more_answers_that_have_come_in_part_are_kept_than_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.large_answers.MAX_ANSWERS_BYTES", 0)
+    caplog.set_level("INFO")
+    size = 6 * LARGE_ANSWER_BYTES
+    taken = size - LARGE_ANSWER_BYTES  # and some of it may be on its way
+    largest = FIT * (taken + 65_536) // 2
+
+    def halves() -> int:
+        return sum(record.__dict__.get("accredit_fields", {}).get("line") == "half" for record in caplog.records)
+
+    async def main() -> None:
+        async with Bridge(max_response_bytes=largest, max_event_bytes=largest) as bridge:
+            sessions = [await bridge.session() for _ in range(CALLERS)]
+            asked = [asyncio.create_task(each.call("halves", bytes=size)) for each in sessions]
+            await until(lambda: halves() == CALLERS)
+            for each in sessions:
+                assert (await each.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})).status == 202
+            answers = [await each for each in asked]
+            refused = [message["error"]["data"] for status, message in answers if status != 200]
+            assert refused == ["too many large answers of this server at once"] * (CALLERS - FIT)
+            assert (await sessions[0].call("huge", bytes=size))[0] == 200  # all of it was given back
+
+    run(main())
+
+
 def test_a_session_that_rests_keeps_nothing_of_its_last_answer__a_hundred_of_them_would_keep_as_many() -> None:
     async def main() -> None:
         async with Bridge(max_request_bytes=16_777_216) as bridge:

@@ -98,6 +98,16 @@ def huge(id: Id, arguments: Arguments) -> None:
     answer(id, "y" * arguments["bytes"])
 
 
+def halves(id: Id, arguments: Arguments) -> None:
+    """An answer of so many bytes of which all but the end comes, and its end after the next message; says so between
+    the two on stderr."""
+    write(f'{{"jsonrpc":"2.0","id":{json.dumps(id)},"result":{{"content":[{{"type":"text","text":"')
+    write("y" * arguments["bytes"])
+    print("half", file=sys.stderr, flush=True)
+    read_line()
+    write('"}]}}\n')
+
+
 def floods_stderr(id: Id, arguments: Arguments) -> None:
     for number in range(arguments["lines"]):
         sys.stderr.write(f"line {number} \x1b[31m" + "e" * 2_000 + "\n")
@@ -199,6 +209,7 @@ TOOLS: dict[str, Callable[[Id, Arguments], None]] = {
     "fail": fail,
     "floods_stderr": floods_stderr,
     "forks": forks,
+    "halves": halves,
     "hang": hang,
     "huge": huge,
     "huge_last": huge_last,

@@ -25,9 +25,8 @@ _NAME = re.compile(rb"[ \t\r]*(%b)[ \t\r]*:" % _STRING)
 _REQUESTS, _RESPONSES = frozenset({"method", "params"}), frozenset({"result", "error"})
 
 
-def line_too_long(limit: int, head: bytes, tail: bytes) -> LineTooLong:
-    """Return the error for a line over `limit` bytes; `tail` is b"" if the line has not ended."""
-    detail = f"a line longer than {limit} bytes"
+def line_too_long(detail: str, head: bytes, tail: bytes) -> LineTooLong:
+    """Return the error for a line of which only these ends are there; `tail` is b"" if the line has not ended."""
     head, tail = head.lstrip(b" \t\r"), tail.rstrip(b" \t\r")
     if not head.startswith(b"{"):
         return LineTooLong(detail, is_message=head.startswith(b"["))

@@ -12,10 +12,10 @@ class LineSplitter:
 
     A line longer than `limit` bytes is not kept. It becomes a `LineTooLong` with what its two ends say, once it has
     ended, or has exceeded twice the limit, since its end may never come; one that does not begin as a message, as soon
-    as it exceeds the limit.
+    as it exceeds the limit. So does one that is given up.
     """
 
-    __slots__ = ("_buffer", "_dropped", "_end", "_head", "_limit", "_told")
+    __slots__ = ("_buffer", "_detail", "_dropped", "_end", "_head", "_limit", "_told")
 
     def __init__(self, limit: int) -> None:
         self._buffer = bytearray()
@@ -23,8 +23,19 @@ class LineSplitter:
         self._end = min(LINE_END_BYTES, limit // 2)  # so that the two ends don't overlap
         self._head: bytes | None = None
         """The beginning of an overlong line; the buffer then holds its most recent bytes."""
+        self._detail = f"a line longer than {limit} bytes"
         self._dropped = 0
         self._told = False
+
+    @property
+    def size(self) -> int:
+        """How many bytes are kept of a line that has not ended."""
+        return len(self._buffer)
+
+    def give_up(self, detail: str) -> None:
+        """Keep no more of the line that has begun than its two ends, because of this."""
+        self._detail = detail
+        self._drop()
 
     def feed(self, chunk: bytes) -> list[bytes | FrameError]:
         """Return the lines that `chunk` completes, in order."""
@@ -37,28 +48,35 @@ class LineSplitter:
             elif line := bytes(self._buffer).strip(b" \t\r"):
                 lines.append(line)
             self._buffer.clear()
+            if self._head is not None:
+                self._detail = f"a line longer than {self._limit} bytes"
             self._head, self._dropped, self._told = None, 0, False
         self._take(rest, lines)
         return lines
 
     def _take(self, part: bytes, lines: list[bytes | FrameError]) -> None:
         self._buffer += part
+        if self._head is None and len(self._buffer) <= self._limit:
+            return
+        head = self._drop()
+        message = head.lstrip(b" \t\r").startswith((b"{", b"["))
+        if not message or self._dropped + len(self._buffer) > 2 * self._limit:
+            self._tell(b"", lines)
+
+    def _drop(self) -> bytes:
+        """Drop all but the ends of the line; return its beginning."""
         if self._head is None:
-            if len(self._buffer) <= self._limit:
-                return
             self._head = bytes(self._buffer[: self._end])
         beyond = len(self._buffer) - self._end
         if beyond > 0:
             del self._buffer[:beyond]
             self._dropped += beyond
-        message = self._head.lstrip(b" \t\r").startswith((b"{", b"["))
-        if not message or self._dropped + len(self._buffer) > 2 * self._limit:
-            self._tell(b"", lines)
+        return self._head
 
     def _tell(self, tail: bytes, lines: list[bytes | FrameError]) -> None:
         if not self._told and self._head is not None:
             self._told = True
-            lines.append(line_too_long(self._limit, self._head, tail))
+            lines.append(line_too_long(self._detail, self._head, tail))
 
 
 def encode_line(text: bytes) -> bytes:

@@ -30,7 +30,7 @@ from accredit.jsonrpc.lines import LineSplitter
 def test_an_id_counts_where_it_is_named_once_among_the_messages_own_members(
     head: bytes, tail: bytes, id: int | str | None, kind: str
 ) -> None:
-    found = line_too_long(5, head, tail)
+    found = line_too_long("too long", head, tail)
     assert (found.id, found.kind) == (id, kind)
 
 

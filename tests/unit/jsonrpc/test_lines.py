@@ -2,7 +2,7 @@
 
 import pytest
 
-from accredit.errors import FrameError
+from accredit.errors import FrameError, LineTooLong
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 
 
@@ -46,6 +46,22 @@ def test_a_line_past_the_limit_is_told_before_it_ends__its_end_may_never_come() 
 
 def test_a_line_of_exactly_the_limit_passes() -> None:
     assert split(b"x" * 10 + b"\n") == [b"x" * 10]
+
+
+def test_of_a_line_that_is_given_up_its_ends_are_kept__they_say_whose_answer_it_was() -> None:
+    splitter = LineSplitter(1_000_000)
+    assert splitter.feed(b'ok\n{"jsonrpc":"2.0","id":7,"result":"' + b"x" * 200_000) == [b"ok"]
+    assert splitter.size > 200_000
+    splitter.give_up("no room")
+    assert splitter.size < 10_000
+    assert splitter.feed(b"x" * 200_000) == []
+    assert splitter.size < 10_000
+    (told, after) = splitter.feed(b'"}\nok\n')
+    assert isinstance(told, LineTooLong)
+    assert (told.detail, told.id, told.kind, after) == ("no room", 7, "response", b"ok")
+    (told,) = splitter.feed(b"x" * 1_000_001)
+    assert isinstance(told, LineTooLong)
+    assert told.detail == "a line longer than 1000000 bytes"
 
 
 def test_two_long_lines_are_two_errors() -> None:

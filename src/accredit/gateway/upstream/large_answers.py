@@ -4,7 +4,8 @@
    time that it has outgrown what it has, and gives all back when it has gone on.
 2. There is `MAX_ANSWERS_BYTES` for all servers, and of several an equal part for each; two of the largest fit in any.
 3. An answer that finds none waits for `BODY_ROOM_SECONDS`, unread, and is then refused as one that is too large. That
-   of a child has come already, and other callers' answers come behind it: it is refused at once.
+   of a child has come already, and other callers' answers come behind it: it is refused at once. So is its line that
+   has not ended, of which nobody knows yet whose it is.
 4. What is held more than once counts as often: an event, as it came and as its data (`EVENT_TIMES`); a list that the
    gateway asks for itself, until it was read (`ASKED_TIMES`). What an edited list becomes counts, where that is
    longer, until its client has read it. What a stream holds beside its event counts once. A Brotli decoder's window
@@ -13,9 +14,8 @@
 """
 
 from accredit.errors import AnswerError, RequestError
-from accredit.gateway.room import Parts, Place, Room
+from accredit.gateway.room import Holder, Parts, Place, Room
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.upstream.reply import Reply
 from accredit.limits import (
     BODY_ROOM_SECONDS,
     LARGE_ANSWER_BYTES,
@@ -23,6 +23,16 @@ from accredit.limits import (
     MAX_WAITING_ANSWERS,
     RESERVED_SHARE,
 )
+
+
+class _Server:
+    """A server itself, as a holder: its own pipe is no stranger's to fill, and one line is all that is ever in it."""
+
+    peer = ""
+    proved = True
+
+
+SERVER = _Server()
 
 
 class LargeAnswers:
@@ -39,22 +49,22 @@ class LargeAnswers:
         most = max(self._parts.of(MAX_ANSWERS_BYTES), 2 * self._largest)
         self.room.fit(most, int(most * RESERVED_SHARE) if settings.proving else 0)
 
-    def of(self, reply: Reply, times: int = 1) -> "Held":
+    def of(self, holder: Holder, times: int = 1) -> "Held":
         """Return what one answer holds, which is nothing yet, and will count so many `times` (rule 4). Its owner must
         give it back."""
-        return Held(self.room, reply, self._largest, times)
+        return Held(self.room, holder, self._largest, times)
 
 
 class Held:
     """The room that one answer holds."""
 
-    __slots__ = ("_largest", "_places", "_reply", "_room", "_size", "_times")
+    __slots__ = ("_holder", "_largest", "_places", "_room", "_size", "_times")
 
-    def __init__(self, room: Room, reply: Reply, largest: int, times: int = 1) -> None:
+    def __init__(self, room: Room, holder: Holder, largest: int, times: int = 1) -> None:
         self._times = times
         self._largest = largest
         self._room = room
-        self._reply = reply
+        self._holder = holder
         self._places: list[Place] = []
         self._size = LARGE_ANSWER_BYTES
 
@@ -66,7 +76,7 @@ class Held:
         try:
             # All at once: of many that each hold a part and wait for the next, none would go on.
             missing = max(missing, min(2 * self._size, self._largest) - self._size)
-            self._places.append(await self._room.wait(self._reply, missing, BODY_ROOM_SECONDS))
+            self._places.append(await self._room.wait(self._holder, missing, BODY_ROOM_SECONDS))
             self._size += missing
         except RequestError:
             raise _full() from None
@@ -77,7 +87,7 @@ class Held:
         if missing <= 0:
             return
         try:
-            self._places.append(self._room.take(self._reply, missing))
+            self._places.append(self._room.take(self._holder, missing))
             self._size += missing
         except RequestError:
             raise _full() from None
@@ -85,7 +95,7 @@ class Held:
     def _missing(self, size: int, beside: int = 0) -> int:
         if size + beside <= LARGE_ANSWER_BYTES:
             return 0
-        return min(size * self._times + beside, LARGE_ANSWER_BYTES + self._room.most_of(self._reply)) - self._size
+        return min(size * self._times + beside, LARGE_ANSWER_BYTES + self._room.most_of(self._holder)) - self._size
 
     async def fit(self, size: int, beside: int = 0) -> None:
         """Have room for so many bytes, and for those `beside` them; none if they take none. Raises `AnswerError`

@@ -27,6 +27,7 @@ from accredit.stores.audit_log.tables import (
     NewEntry,
     OpenCall,
     Others,
+    bounded,
 )
 
 _END = "SELECT name, writer, records, head, checkpointed, turn, over FROM log_writers WHERE name = ?"
@@ -113,7 +114,7 @@ class FileTables:
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
         """Return them by the index."""
         rows = self._connection.execute(_OF_CALL, (key_range(call)[0], most))
-        return [payload for (payload,) in rows if isinstance(payload, bytes)]
+        return bounded((payload for (payload,) in rows if isinstance(payload, bytes)), most)
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
         """Return some of them."""

@@ -9,11 +9,12 @@ and the calls that it closes are still open.
 """
 
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from accredit.attest import Envelope, Stored
 from accredit.errors import StoreUnavailable
+from accredit.limits import MAX_RECORDS_OF_A_CALL_BYTES
 
 T = TypeVar("T")
 
@@ -132,7 +133,8 @@ class LogTables(Protocol):
         ...
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
-        """Return what is recorded of a call, wherever it lies: at most so many payloads, maybe some of others."""
+        """Return what is recorded of a call, wherever it lies: at most so many payloads, maybe some of others. Of more
+        bytes than a call has (`MAX_RECORDS_OF_A_CALL_BYTES`) no more is read, and the rest of so many is empty."""
         ...
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
@@ -155,6 +157,18 @@ class LogTables(Protocol):
     async def end(self, name: str) -> bool:
         """End a writer unless it has open calls, and return whether it has ended."""
         ...
+
+
+def bounded(payloads: Iterable[bytes | None], most: int) -> list[bytes]:
+    """Return payloads as `LogTables.payloads_of` does; None is one that was not read."""
+    read: list[bytes] = []
+    size = 0
+    for payload in payloads:
+        size += len(payload or b"")
+        if payload is None or size > MAX_RECORDS_OF_A_CALL_BYTES:
+            return [*read, *[b""] * (most - len(read))]
+        read.append(payload)
+    return read
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:

@@ -19,7 +19,12 @@ from accredit.attest import Stored
 from accredit.attest.statements import GENESIS
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError
-from accredit.limits import LOG_BURIED_AT_ONCE, MAX_ATTESTATION_BYTES, MAX_RECORDED_CHAINS
+from accredit.limits import (
+    LOG_BURIED_AT_ONCE,
+    MAX_ATTESTATION_BYTES,
+    MAX_RECORDED_CHAINS,
+    MAX_RECORDS_OF_A_CALL_BYTES,
+)
 from accredit.stores.audit_log.members import kept
 from accredit.stores.audit_log.reading import damaged, key_range, numbered
 from accredit.stores.audit_log.requests import DatabaseLog
@@ -31,6 +36,7 @@ from accredit.stores.audit_log.tables import (
     NewEntry,
     OpenCall,
     Others,
+    bounded,
 )
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
 from accredit.stores.postgres.schema import CALL_KEY, short
@@ -71,10 +77,10 @@ SELECT {_ROW}, {_SHOWN} FROM log_writers d
 LEFT JOIN LATERAL (
   SELECT * FROM ({" UNION ALL ".join(map(_LAST.format, (0, 1, 2)))}) AS last ORDER BY number DESC, kind DESC LIMIT 1
 ) AS e ON true LEFT JOIN log_keys k ON k.key = e.key WHERE d.name = $1"""
-_OF_CALL = (
-    f"SELECT payload FROM log_entries WHERE kind = 0 AND {CALL_KEY} = $1::bytea"
-    f" AND octet_length(payload) <= {MAX_ATTESTATION_BYTES} LIMIT $2"
-)
+_OF_CALL = f"""
+SELECT CASE WHEN sum(octet_length(payload)) OVER (ROWS UNBOUNDED PRECEDING) <= $3 THEN payload END FROM (
+  SELECT payload FROM log_entries WHERE kind = 0 AND {CALL_KEY} = $1::bytea
+  AND octet_length(payload) <= {MAX_ATTESTATION_BYTES} LIMIT $2) AS found"""
 _CLAIM = """
 WITH mine AS (SELECT writer FROM log_writers WHERE name = $1 AND NOT over FOR UPDATE)
 UPDATE log_open o SET writer = mine.writer FROM mine WHERE o.call = $2 AND o.resume = $3 RETURNING o.call"""
@@ -277,7 +283,8 @@ class DatabaseTables:
 
 async def payloads_of(connection: Connection, call: str, most: int) -> list[bytes]:
     """Return what is recorded of a call, as `LogTables.payloads_of` does."""
-    return [row[0] for row in await connection.fetch(_OF_CALL, key_range(call)[0], most)]
+    rows = await connection.fetch(_OF_CALL, key_range(call)[0], most, MAX_RECORDS_OF_A_CALL_BYTES)
+    return bounded((row[0] for row in rows), most)
 
 
 async def stored_at(connection: Connection, writer: int, kind: int, number: int) -> Stored:

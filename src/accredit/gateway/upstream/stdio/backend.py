@@ -48,7 +48,7 @@ class StdioBackend:
         self._guard = OrphanGuard()
         self._large = LargeAnswers(settings, parts)
         self._sessions = Sessions(settings, upstream, self._guard, counters, self._large, parts)
-        self._shared = SharedUpstream(settings, upstream, self._guard, counters, tools)
+        self._shared = SharedUpstream(settings, upstream, self._guard, counters, tools, self._large)
 
     def go_by(self, settings: GatewaySettings) -> None:
         """Judge what children write by these settings from now on, and start the next ones by them."""

@@ -96,6 +96,15 @@ class Child:
         chunk = await self._process.output.read()
         return self._splitter.feed(chunk) if chunk else None
 
+    @property
+    def unfinished(self) -> int:
+        """How many bytes are kept of a line that has not ended."""
+        return self._splitter.size
+
+    def give_up_line(self, detail: str) -> None:
+        """Keep no more of it, because of this: it becomes a `FrameError`."""
+        self._splitter.give_up(detail)
+
     async def died(self) -> UpstreamUnavailable:
         """Return the error that says how it ended. To be called at the end of its output; waits briefly for its
         exit."""

@@ -17,12 +17,13 @@ from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import next_turn
+from accredit.gateway.upstream.large_answers import Held
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.pending_calls import LATE, Answered, Call, PendingCalls, Verdict, cancellation
 from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.methods import Era
-from accredit.limits import EVENTS_AT_ONCE_BYTES, MAX_OPEN_REQUESTS
+from accredit.limits import EVENTS_AT_ONCE_BYTES, LARGE_ANSWER_BYTES, MAX_OPEN_REQUESTS
 
 
 class StreamCall(Call):
@@ -35,7 +36,8 @@ _S = TypeVar("_S", bound=StreamCall)
 
 
 class Conversation(ABC, Generic[_S]):
-    """Made around a fresh child, which it ends. `over` is done when nothing of it remains."""
+    """Made around a fresh child, which it ends. `over` is done when nothing of it remains. `line`, if set, is the room
+    of a line that has not ended, until it was judged: what becomes of it has its own."""
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class Conversation(ABC, Generic[_S]):
         self._counters = counters
         self._pending: PendingCalls[_S] = PendingCalls(era, settings, counters, self._late, max_open=max_open)
         self.alive = True
+        self.line: Held | None = None
         self.over: asyncio.Task[None] = asyncio.create_task(self._run())
 
     def go_by(self, settings: GatewaySettings) -> None:
@@ -146,6 +149,7 @@ class Conversation(ABC, Generic[_S]):
             error = await self._child.died()
         finally:
             self.alive = False
+            self._leave_line()
             for call in list(self._pending.calls.values()):
                 self._pending.close(call)
                 self._fail(call, error)
@@ -162,9 +166,29 @@ class Conversation(ABC, Generic[_S]):
                 size = 0
                 await next_turn()
             set_current(None)
-            await self._take(await self._pending.judge(line))
+            verdict = await self._pending.judge(line)
+            self._leave_line()
+            await self._take(verdict)
+        self._hold_line()
         await asyncio.sleep(0)  # yield: lines may come faster than clients read them
         return lines is not None
+
+    def _hold_line(self) -> None:
+        """Have room for the line that has begun, or keep no more of it: others' answers come behind."""
+        if self.line is None:
+            return
+        if self._child.unfinished <= LARGE_ANSWER_BYTES:
+            self.line.leave()
+            return
+        try:
+            self.line.take(self._child.unfinished)
+        except AnswerError as error:
+            self._child.give_up_line(error.detail)
+            self.line.leave()
+
+    def _leave_line(self) -> None:
+        if self.line is not None:
+            self.line.leave()
 
     def _lost(self) -> None:
         """Hook for when the child is gone, after open calls were answered."""

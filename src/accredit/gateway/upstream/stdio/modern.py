@@ -10,7 +10,7 @@ from accredit.errors import UpstreamUnavailable
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
-from accredit.gateway.upstream.large_answers import Held
+from accredit.gateway.upstream.large_answers import SERVER, Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
@@ -30,6 +30,7 @@ class SharedUpstream:
         guard: OrphanGuard,
         counters: Counters,
         tools: ToolDirectory,
+        large: LargeAnswers,
     ) -> None:
         self._settings = settings
         self._upstream = upstream
@@ -41,6 +42,7 @@ class SharedUpstream:
         self._deaths = 0
         self._not_before = 0.0
         self._tools = tools
+        self._large = large
 
     def go_by(self, settings: GatewaySettings) -> None:
         """Go by these settings from now on."""
@@ -81,6 +83,7 @@ class SharedUpstream:
                 raise UpstreamUnavailable("the upstream has ended repeatedly, and is not started again yet")
             child = await Child.start(self._upstream, self._guard, self._settings.max_event_bytes)
             life = self._life = SharedChild(child, self._settings, self._counters, lost=self._lost)
+            life.line = self._large.of(SERVER)
             self._lives.add(life)
             life.over.add_done_callback(lambda _: self._lives.discard(life))
             return life
