@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.integration.test_tutorial import ROOT, running, surroundings
 from tests.world.command import wait_until, with_nobody_to_ask
-from tests.world.patient_stores import COMMAND, IMPORTS
+from tests.world.patient_stores import COMMAND, EVERYWHERE
 from tests.world.postgres import Cluster, cluster, need_postgres
 from tests.world.raw_server import PATIENCE
 
@@ -23,7 +23,7 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 SECTION = re.compile(r"^\[[^\[\]]+\]\n(?:(?!\[).*\n)*", re.MULTILINE)
 URL = re.compile(r"postgresql://(\w+)@[\w.,]*example\.org/accredit")
 PASSWORD = "long-and-random"
-PATIENT = shlex.join(["env", *(f"{name}={value}" for name, value in IMPORTS.items()), *COMMAND])
+PATIENT = shlex.join(["env", *(f"{name}={value}" for name, value in EVERYWHERE.items()), *COMMAND])
 
 
 def blocks(page: str) -> list[tuple[str, str]]:

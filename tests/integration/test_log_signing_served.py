@@ -16,7 +16,7 @@ from tests.world.command import Serving, accredit
 from tests.world.hasty_logs import COMMAND
 from tests.world.logs import read
 from tests.world.patient_stores import COMMAND as PATIENT
-from tests.world.patient_stores import IMPORTS
+from tests.world.patient_stores import EVERYWHERE
 from tests.world.postgres import database_for
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer, until
@@ -79,7 +79,7 @@ def test_while_somebody_writes_into_its_log_a_gateway_signs_nothing_of_theirs__g
                 f'[gateway]\nid = "mail-gateway"\n[upstream]\nurl = "{server.url}"\n[attest]\nmode = "durable"\n'
                 f'key_file = "gateway.key"\n[admin]\nport = 0\n[store]\n{store}\n'
             )
-            serving = Serving("--config", "accredit.toml", folder=tmp_path, command=COMMAND, env=IMPORTS)
+            serving = Serving("--config", "accredit.toml", folder=tmp_path, command=COMMAND, env=EVERYWHERE)
             with contextlib.ExitStack() as stack:
                 gateway = stack.enter_context(await asyncio.to_thread(serving.__enter__))
                 async with RawClient(gateway.port) as client:
@@ -116,7 +116,7 @@ def test_while_somebody_writes_into_its_log_a_gateway_signs_nothing_of_theirs__g
                 assert all(each["count"] < 500 and each["writer"] != DEAD for each in told)
         assert upstream.called == ["ended", "after-0", "after-1", "after-2"]
         assert all(writer != DEAD and count < 500 for writer, count, _ in signed())
-        asked = partial(accredit, "log", folder=tmp_path, command=PATIENT, env=IMPORTS)
+        asked = partial(accredit, "log", folder=tmp_path, command=PATIENT, env=EVERYWHERE)
         found = await asyncio.to_thread(asked, "list", "--json", "--config", "accredit.toml")
         assert found.returncode == 0, found.stderr
         shown = {each["call"]: each for each in map(json.loads, found.stdout.splitlines())}

@@ -11,7 +11,7 @@ from tests.world.authorization import Signed, Trust
 from tests.world.besieged import Reading, asked
 from tests.world.calls import Posted, post
 from tests.world.command import Serving, accredit
-from tests.world.patient_stores import COMMAND, IMPORTS
+from tests.world.patient_stores import COMMAND, EVERYWHERE
 from tests.world.postgres import cluster, database_for
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
@@ -65,7 +65,7 @@ class Fleet:
         (folder / "accredit.toml").write_text(_CONFIGURATION.format(upstream=upstream, store=store))
 
     def serving(self) -> Serving:
-        return Serving("--config", "accredit.toml", folder=self.folder, command=COMMAND, env=IMPORTS)
+        return Serving("--config", "accredit.toml", folder=self.folder, command=COMMAND, env=EVERYWHERE)
 
     def call(self, uri: str) -> Posted:
         params: dict[str, Any] = {"uri": uri}

@@ -11,7 +11,7 @@ from tests.world.calls import Posted, chunk, event, initialize, post, response
 from tests.world.command import Serving, accredit
 from tests.world.cut_streams import CutStreams
 from tests.world.logs import records_in
-from tests.world.patient_stores import COMMAND, IMPORTS
+from tests.world.patient_stores import COMMAND, EVERYWHERE
 from tests.world.postgres import a_user, database_for
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer
@@ -70,7 +70,7 @@ def test_a_stream_that_is_cut_off_is_resumed_at_another_gateway__and_its_outcome
         async with RawServer(upstream) as server:
             configure(tmp_path, database, a_user("IN ROLE accredit_gateway"), server.url)
             with contextlib.ExitStack() as stack:
-                serving = [Serving("--config", "accredit.toml", folder=tmp_path, command=COMMAND, env=IMPORTS)
+                serving = [Serving("--config", "accredit.toml", folder=tmp_path, command=COMMAND, env=EVERYWHERE)
                            for _ in "12"]  # fmt: skip
                 first, second = [stack.enter_context(await asyncio.to_thread(each.__enter__)) for each in serving]
                 session = (await ask(first.port, initialize())).header("mcp-session-id") or ""

@@ -13,8 +13,11 @@ from tests.world.patience import be_patient
 be_patient()
 
 COMMAND = (sys.executable, "-m", "tests.world.patient_stores")
-IMPORTS = {"PYTHONPATH": os.pathsep.join(map(str, (Path(__file__).parents[2], Path(__file__).parents[2] / "src")))}
+_ROOT = Path(__file__).parents[2]
+IMPORTS = {"PYTHONPATH": os.pathsep.join(map(str, (_ROOT, _ROOT / "src")))}
 """What the command has to find."""
+EVERYWHERE = {"PYTHONPATH": os.pathsep.join(map(str, (_ROOT / "tests/world/patient", _ROOT, _ROOT / "src")))}
+"""The same; the process that writes the log waits as well: it connects to a database by itself."""
 
 
 def main() -> int:
