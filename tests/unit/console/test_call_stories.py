@@ -110,11 +110,11 @@ def test_what_somebody_wrote_into_the_store_is_shown_as_that(
 
 @pytest.mark.holds("console/log_pages", 2)
 def test_a_story_says_who_allowed_a_call__and_calls_nobody_by_a_name_that_a_record_gives(tmp_path: Path) -> None:
-    certs = chain(1)
+    certs = chain(1, ("email:send",))
     texts = recorded_chain(cert.encode() for cert in certs)
     call = decided(certificates=texts.text)
     assert call.authority is not None
-    named = {"principal_id": HUMAN.id, "principal_name": "Mallory", "agent_id": AGENT.id, "scope": "files:read"}
+    named = {"principal_id": HUMAN.id, "principal_name": "Mallory", "agent_id": AGENT.id}
     kept = {"cert_ids": (certs[0].cert_id,), "chain_sha256": texts.sha256}
     call = replace(call, authority=replace(call.authority, **named, **kept))
 

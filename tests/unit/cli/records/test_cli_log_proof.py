@@ -16,6 +16,7 @@ from tests.world.records import NOW_MS, OK, POLICY, decided
 from tests.world.signed_calls import SignedCall, lied, said, signed_call
 
 from accredit.attest import CallBundle, encode_call_bundle, encode_statement, recorded_chain
+from accredit.cli.actions.log_place import keys_by_kind
 from accredit.keys import PrivateKeyFile, log_signer, read_key
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
 from accredit.stores.audit_log.queue import QueuedRecords
@@ -201,6 +202,17 @@ def test_whoever_names_no_person_sees_a_keys_id_wherever_a_call_is_shown(run: Ru
     unverified = run("log", "list", call)
     assert ("allowed by" in unverified.out, "nothing of this is verified" in unverified.err) == (False, True)
     assert run("inspect", call, "--key", "owner.key.pub", "--json").json["sentence"] is None
+
+
+def test_of_the_keys_that_are_inspected_with_only_a_persons_may_have_allowed_a_call(folder: Folder) -> None:
+    """A gateway's own would let it allow its calls, an agent's its own."""
+    agent = KeyFile(KEY_FILE_VERSION, "agent", "Assistant", AGENT.id, 1, AGENT.public_key)
+    (folder.path / "assistant.key.pub").write_bytes(agent.text())
+    files = [folder.path / f"{name}.key.pub" for name in ("gateway", "owner", "assistant")]
+    trusted, people, names = keys_by_kind(files)
+    assert people == {HUMAN.public_key: "Owner"}
+    assert HUMAN.id not in {key.id for key in trusted}, "nor does a person's key sign records"
+    assert {names[key.id] for key in trusted} == {"Mail gateway", "Assistant"}
 
 
 def test_what_contradicts_a_record_is_named_wherever_it_is_shown(run: Run, folder: Folder) -> None:
