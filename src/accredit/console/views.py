@@ -207,7 +207,7 @@ def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None)
     )
     facts = [Fact("agent", shown(agent) if agent else f"“{in_quotes(ask.agent.name)}”", f"{key}{met}")]
     if known.started_by:
-        facts.append(Fact("started by", shown(known.started_by), "says this computer"))
+        facts.append(Fact("started by", shown(known.started_by), "so that program calls itself"))
     refusal = ask.refusal
     has = ", ".join(map(one_word, refusal.granted_scope)) or "nothing"
     # What else the agent holds, it did not show: the gateway's words are about the delegation that came with the call.

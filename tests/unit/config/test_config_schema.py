@@ -1,12 +1,14 @@
 """What each value can say by itself."""
 
 from dataclasses import MISSING, fields
+from pathlib import Path
 
 import pytest
 
-from accredit.config import Config, converted
+from accredit.config import Config, converted, load
 from accredit.config.schema import Gateway, Upstream
 from accredit.config.values import SecretFrom, WrongValue
+from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings
 
 pytestmark = [pytest.mark.holds("config/schema"), pytest.mark.holds("config/values")]
@@ -146,3 +148,14 @@ def test_no_header_is_added_by_which_a_message_could_be_read_or_sent_otherwise(n
     with pytest.raises(WrongValue, match="neither how a message is read nor where it goes"):
         Gateway(forward_headers=[name])
     assert Gateway(forward_headers=["X-Api-Key", "cookie"]).forward_headers
+
+
+def test_one_answer_takes_no_more_memory_than_the_bounds_were_made_for(tmp_path: Path) -> None:
+    """One of 100 MiB is the largest whose steps and copies were measured."""
+    file = tmp_path / "accredit.toml"
+    text = "[upstream]\nurl = 'http://127.0.0.1:9/mcp'\n[gateway]\nmax_response_bytes = {}\n"
+    file.write_text(text.format(104_857_600), "utf-8")
+    assert load(file, {}, {}).config.gateway.max_response_bytes == 104_857_600
+    file.write_text(text.format(104_857_601), "utf-8")
+    with pytest.raises(ConfigurationError, match=r"gateway\.max_response_bytes"):
+        load(file, {}, {})

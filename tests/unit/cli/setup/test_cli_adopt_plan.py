@@ -80,6 +80,11 @@ def test_a_credential_is_in_a_file_and_not_in_the_configuration(gateway: Gateway
     assert (built.env, built.cwd) == ({"TOKEN": "s3cret"}, str(gateway.home))
 
 
+def test_a_proof_for_no_call_in_particular_opens_nothing_that_was_adopted(gateway: Gateway) -> None:
+    gateway.write(gateway.plan(a=CAT))
+    assert load(gateway.file, {}, {}).config.proofs.binding == "required"
+
+
 @pytest.mark.holds("cli/actions/adopt_text", 2)
 def test_a_credential_among_a_command_s_words_reaches_the_program_and_no_configuration(gateway: Gateway) -> None:
     words = [
