@@ -120,16 +120,6 @@ def said_partial(run: Run, say: Say) -> Any:
     return say(found)
 
 
-def thing(run: Run, say: Say) -> Any:
-    class Thing:
-        __name__ = "made"
-
-        def __call__(self) -> str:
-            return run()
-
-    return say(Thing())
-
-
 def called_thing(run: Run, say: Say) -> Any:
     class Thing:
         __name__ = "made"
@@ -149,7 +139,7 @@ def with_context(run: Run, say: Say) -> Any:
 
 
 FUNCTIONS = (plain, asynchronous, static, under_static, of_class, method, wrapped)
-SHAPES = (*FUNCTIONS, wraps_wrapped, partial, said_partial, thing, called_thing)
+SHAPES = (*FUNCTIONS, wraps_wrapped, partial, said_partial, called_thing)
 
 
 class Item(NamedTuple):
@@ -338,10 +328,6 @@ def around_cache(run: Run, say: Say) -> Any:
     return around(functools.lru_cache(plain(run, say)))
 
 
-def around_thing(run: Run, say: Say) -> Any:
-    return around(thing(run, say))
-
-
 def around_called_thing(run: Run, say: Say) -> Any:
     return around(called_thing(run, say))
 
@@ -398,7 +384,7 @@ def overriding_call(run: Run, say: Say) -> Any:
     return Other()
 
 
-HIDING = (by_object, by_objects_method, around_cache, around_thing, around_called_thing, by_default)
+HIDING = (by_object, by_objects_method, around_cache, around_called_thing, by_default)
 OVERRIDING = (overriding, overriding_of_class, overriding_call)
 
 

@@ -100,11 +100,12 @@ class Guard:
 
     def found(self, name: str, function: object, input_schema: Mapping[str, Any], read: Read | None) -> Found:
         """Return what a tool is and requires that is made of this function (None: of something else)."""
-        entry = None
+        entry = written = None
         if function is not None and not hides_requirement(function):
-            entry = entry_of(function) or self._default_tool
+            written = entry_of(function)
+            entry = written or self._default_tool
         declares = self._tokens is not None and declares_token(msgspec.json.encode(input_schema))
-        return Found(name, entry, declares, read)
+        return Found(name, entry, declares, read, written is not None)
 
     def found_other(self, method: str, name: str, function: object) -> Found:
         """Return what a resource or a prompt is and requires that is made of this function (None: of something
@@ -112,7 +113,7 @@ class Guard:
         if function is None or hides_requirement(function):
             return Found(name)
         entry = entry_of(function)
-        return Found(name, entry) if entry is not None else found_plain(method, name)
+        return Found(name, entry, written=True) if entry is not None else found_plain(method, name)
 
     def gate_in(self, middleware: Iterable[object]) -> Gate | None:
         """Return this guard's gate."""

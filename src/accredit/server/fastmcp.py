@@ -19,6 +19,7 @@ request, and what middleware behind the guard makes of a message.
 """
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 from accredit.base.deferred import install_extra
@@ -99,8 +100,8 @@ class ProofGuard(Guard, Middleware):
             return await call_next(context)
         allowed = self._judge.decided()
         if allowed is not None:
-            await self._check(allowed, here.fastmcp, context)
-            return await call_next(context)
+            with await self._within(allowed, here.fastmcp, context):
+                return await call_next(context)
         placed = self.gate_in(_below(here.fastmcp)) is not None
         if not placed:
             _log.error("nothing runs: the guard is among the middleware, and not in its place; call guard.protect(mcp)")
@@ -108,20 +109,23 @@ class ProofGuard(Guard, Middleware):
             raise undecided()
         return await call_next(context)
 
-    async def _check(self, allowed: Allowed, server: FastMCP[Any], context: MiddlewareContext[Any]) -> None:
-        """Check rules 1 and 2."""
+    async def _within(
+        self, allowed: Allowed, server: FastMCP[Any], context: MiddlewareContext[Any]
+    ) -> AbstractContextManager[None]:
+        """Check rules 1 and 2, and return what the message runs in."""
         method, message = context.method, context.message
         if method not in GUARDED:
-            return
+            return nullcontext()
         target = str(message.uri if method == "resources/read" else message.name)
         arguments = getattr(message, "arguments", None)
         if self._judge.enters(method, target, arguments):
-            return
+            return nullcontext()
         found = await self._find(server, method, target, message.meta)
         try:
             self._judge.check_within(allowed, method, target, arguments, found)
         except (ProofRefused, TokenError) as error:
             raise refused(error) from None
+        return self._judge.standing_within(allowed, found)
 
     async def _find(self, server: FastMCP[Any], method: str, target: str, meta: Any) -> Found:
         text = extract_version_spec(meta)

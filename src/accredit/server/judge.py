@@ -7,6 +7,7 @@ was verified before (`tokens`).
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import NamedTuple, cast
@@ -32,7 +33,7 @@ from accredit.policy import (
 from accredit.policy.lists import ListView
 from accredit.ports import ProofStore, Revocations
 from accredit.server.arguments import Read
-from accredit.server.requirements import named_scopes
+from accredit.server.requirements import judged, named_scopes
 from accredit.server.tokens import Tokens
 from accredit.tokens import VerifiedToken
 
@@ -52,12 +53,14 @@ class Proofs(NamedTuple):
 
 class Found(NamedTuple):
     """What a server has under a name: the name by which it lists it ("": it has nothing), what that requires (None if
-    no proof could allow it), whether it declares `_token` itself, and how arguments reach it (None: as they are)."""
+    no proof could allow it), whether it declares `_token` itself, how arguments reach it (None: as they are), and
+    whether somebody wrote beside it what it requires."""
 
     name: str = ""
     entry: Entry | None = None
     takes_token: bool = False
     read: Read | None = None
+    written: bool = False
 
 
 def found_plain(method: str, target: str) -> Found:
@@ -66,11 +69,12 @@ def found_plain(method: str, target: str) -> Found:
 
 
 class Allowed(NamedTuple):
-    """An allowed call: its authority (None for a list without a proof), and its token."""
+    """An allowed call: its authority (None for a list without a proof), its token, and what it is a call of."""
 
     call: GuardedCall
     authority: Authority | None = None
     token: VerifiedToken | None = None
+    found: Found = Found()
 
     def is_for(self, method: str, target: str, arguments: object) -> bool:
         """Return whether this very call was allowed. To servers no arguments are empty ones."""
@@ -110,7 +114,7 @@ class Judge:
         """
         self._check_found(call, found, token)
         if self._proofs is None:
-            return Allowed(call, None, token)
+            return Allowed(call, None, token, found)
         now = self._clock()
         _, store, revocations, _ = self._proofs
         policy = _policy(self._proofs, call, found)
@@ -122,7 +126,7 @@ class Judge:
         if decision.refusal is not None:
             raise decision.refusal
         _check_given(call, found, decision.authority, policy, now)
-        return Allowed(call, decision.authority, token)
+        return Allowed(call, decision.authority, token, found)
 
     def enters(self, method: str, target: str, arguments: object) -> bool:
         """Return whether this is the very call that was allowed, which comes once. What else reaches the server's
@@ -169,13 +173,21 @@ class Judge:
         if call.guarded and ((tool and not found.name) or (self._proofs is not None and found.entry is None)):
             raise refusals.unknown_target(call)
 
-    @contextlib.contextmanager
-    def standing(self, allowed: Allowed | None) -> Generator[None]:
+    def standing(self, allowed: Allowed | None) -> AbstractContextManager[None]:
         """Let `decided` and `current_authority` return `allowed` while a request runs; None is for one that is not
         decided."""
-        before = _standing.set(_Standing(self, allowed))
+        return self._runs(_Standing(self, allowed), allowed.found if allowed is not None else Found())
+
+    def standing_within(self, allowed: Allowed, found: Found) -> AbstractContextManager[None]:
+        """The same while a call runs that an allowed one makes by itself, of what was found."""
+        return self._runs(_Standing(self, allowed, entered=True), found)
+
+    @contextlib.contextmanager
+    def _runs(self, standing: "_Standing", found: Found) -> Generator[None]:
+        before = _standing.set(standing)
         try:
-            yield
+            with judged(by_requirement=found.written or self._proofs is None):
+                yield
         finally:
             _standing.reset(before)
 

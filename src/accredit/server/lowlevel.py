@@ -45,7 +45,7 @@ def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Ent
         schema = server.get_tool_input_schema(name) if server.get_tool_input_schema is not None else None
         declares = schema is not None and declares_token(msgspec.json.encode(schema))
         # Which tools there are, the server's handler alone knows.
-        return Found(name, named.entry if named is not None else otherwise, declares)
+        return Found(name, named.entry if named is not None else otherwise, declares, written=named is not None)
 
     return find
 

@@ -1,36 +1,51 @@
-"""`require`: a tool's requirement, written beside the tool. No I/O.
+"""`require`: a tool's requirement, written beside the tool. No I/O but the log.
 
-The requirement is kept as an attribute of the function, which is otherwise unchanged: so `require` may stand under or
-over `@mcp.tool()`, `@mcp.resource()` and `@mcp.prompt()`, and is found under any name that the function is registered
-by. In a low-level server tools have no functions: there requirements are given by the tools' names
-(`ProofGuard.protect`). Every scope named in a requirement is valid in the certificates that this process reads: a
-delegation may grant it.
+The requirement is an attribute of the function, and of the one that `require` returns, which does the same and has the
+same signature: so `require` may stand under or over `@mcp.tool()`, `@mcp.resource()` and `@mcp.prompt()`, and is found
+under any name that the function is registered by. In a low-level server tools have no functions: there requirements are
+given by the tools' names (`ProofGuard.protect`). Every scope named in a requirement is valid in the certificates that
+this process reads: a delegation may grant it.
 
-1. `require` goes on what is called: a function, a static or class method, a partial, an object with `__call__`.
-   Anything else is refused.
+1. `require` goes on a function, a static or class method, a partial or a cache of one. Anything else is refused: an
+   object that is called has it on its `__call__`.
 2. It is found through all that says what it wraps (`entry_of`), and through FastMCP's own wrappers, which do not.
 3. A callable that holds one with a requirement (in its closure, its defaults, its object), or a method that overrides
-   one, and that has none itself, could hide it (`hides_requirement`): the start fails, and what is registered later is
-   refused.
+   one, and that has none itself, could hide it, and so could a single dispatch whose functions have another one
+   (`hides_requirement`): the start fails, and what is registered later is refused.
+4. What nobody sees at the start (in a list, a global name, another object) is refused when it is called: while the
+   server of a guard answers a request, the function that `require` returned runs only if that was judged by a
+   requirement that somebody wrote, not by a default scope, and not if nobody has judged it.
 
-Not checked here: whether a tool has a requirement at all. One without is refused when it is called.
+Not checked here: whether a tool has a requirement at all (one without is refused when it is called); a server without a
+guard, and what runs outside of any request: there the function is the plain one; and functions with a requirement that
+are called by one that has another.
 """
 
+import contextlib
 import functools
+import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from types import FunctionType, MethodType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from mcp.shared.exceptions import MCPError
 
 from accredit.errors import ConfigurationError
+from accredit.jsonrpc.encode import INTERNAL_ERROR
 from accredit.policy import Entry, Facts, facts_fault, scope_fault
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _ENTRY = "__accredit_entry__"
 _CALL = "__call__"
+_FUNCTIONS: Any = (FunctionType, functools.partial, type(functools.lru_cache(len)))
+_CACHE_METHODS = ("cache_clear", "cache_info", "cache_parameters")
 _named: set[str] = set()
+_log = logging.getLogger("accredit.server")
+_unjudged: ContextVar[bool] = ContextVar("accredit_unjudged", default=False)
 
 
 class Requirement:
@@ -40,23 +55,42 @@ class Requirement:
         self.entry = entry
 
     def __call__(self, tool: _F) -> _F:
-        """Attach this requirement to a function, and return it. Raises `ConfigurationError`."""
+        """Attach this requirement to a function, and return one that holds it (rule 4). Raises `ConfigurationError`."""
         # Only the function inside is left of a static or class method once it is read from its class.
-        inner: Any = getattr(tool, "__func__", tool) if _is_method_of_class(tool) else tool
-        if isinstance(inner, type) or not callable(inner):
-            raise ConfigurationError(f"require: {tool!r} is no function", "put @require on the tool's function")
-        if _ENTRY in getattr(inner, "__dict__", {}):
+        is_method = isinstance(tool, staticmethod | classmethod)
+        inner: Any = cast("Any", tool).__func__ if is_method else tool
+        if not isinstance(inner, _FUNCTIONS):
+            raise ConfigurationError(
+                f"require: {tool!r} is no function",
+                "put @require on the tool's function; of an object that is called, on its class's __call__",
+            )
+        if _ENTRY in inner.__dict__:
             raise ConfigurationError(
                 f"require: {tool!r} has a requirement already", "name all scopes that satisfy it in accepts"
             )
-        try:
-            setattr(inner, _ENTRY, self.entry)
-        except (AttributeError, TypeError, ValueError):
-            raise ConfigurationError(
-                f"require: {tool!r} is no function", "put @require on the tool's function"
-            ) from None
+        setattr(inner, _ENTRY, self.entry)  # of what was registered before
         self.name_scopes()
-        return tool
+        held = self._held(inner)
+        return type(cast("Any", tool))(held) if is_method else held
+
+    def _held(self, tool: Any) -> Any:
+        if isinstance(tool, functools.partial):
+            inner = cast("functools.partial[Any]", tool)
+            partial = functools.partial(self._held(inner.func), *inner.args, **inner.keywords)
+            vars(partial).update(vars(inner))
+            return partial
+
+        async def awaited(*args: Any, **named: Any) -> Any:
+            _check_judged(tool, self.entry)
+            return await tool(*args, **named)
+
+        def called(*args: Any, **named: Any) -> Any:
+            _check_judged(tool, self.entry)
+            return tool(*args, **named)
+
+        held = functools.wraps(tool)(awaited if inspect.iscoroutinefunction(tool) else called)
+        vars(held).update({name: getattr(tool, name) for name in _CACHE_METHODS if hasattr(tool, name)})
+        return held
 
     def name_scopes(self) -> None:
         """Make its scopes valid in the certificates that this process reads."""
@@ -96,8 +130,30 @@ def entry_of(tool: object) -> Entry | None:
 
 
 def hides_requirement(tool: object) -> bool:
-    """Return whether a function without a requirement holds or overrides one that has (rule 3)."""
-    return entry_of(tool) is None and next(_entries(tool, _held), None) is not None
+    """Return whether a function without a requirement holds or overrides one that has, or one with a requirement
+    chooses among functions of which one has another (rule 3)."""
+    entry = entry_of(tool)
+    if entry is None:
+        return next(_entries(tool, _held), None) is not None
+    return any(entry_of(each) not in (None, entry) for each in _dispatched(tool))
+
+
+@contextlib.contextmanager
+def judged(by_requirement: bool) -> Generator[None]:
+    """Say of the request that runs whether it was judged by a requirement that somebody wrote (rule 4)."""
+    before = _unjudged.set(not by_requirement)
+    try:
+        yield
+    finally:
+        _unjudged.reset(before)
+
+
+def _check_judged(tool: object, entry: Entry) -> None:
+    if _unjudged.get():
+        _log.error(
+            "%r asks for %s, and was called by what has no requirement: put @require beside that", tool, entry.scope
+        )
+        raise MCPError(INTERNAL_ERROR, "the call was not decided")
 
 
 def _entries(tool: object, inside: Callable[[Any], Iterator[object]]) -> Iterator[Entry]:
@@ -111,10 +167,6 @@ def _entries(tool: object, inside: Callable[[Any], Iterator[object]]) -> Iterato
         if isinstance(entry, Entry):
             yield entry
         waiting += inside(each)
-
-
-def _is_method_of_class(tool: object) -> bool:
-    return isinstance(tool, staticmethod | classmethod)
 
 
 def _wrapped(tool: Any) -> Iterator[object]:
@@ -140,6 +192,7 @@ def _is_partial(tool: object) -> bool:
 def _held(tool: Any) -> Iterator[object]:
     """Yield the callables that a callable holds, wrapped or not, and what it overrides."""
     yield from _wrapped(tool)
+    yield from _dispatched(tool)
     held: list[Iterable[object]] = [_closed_over(tool)]
     if isinstance(tool, FunctionType):
         held += [tool.__defaults__ or (), (tool.__kwdefaults__ or {}).values()]
@@ -155,9 +208,15 @@ def _held(tool: Any) -> Iterator[object]:
             yield each
 
 
+def _dispatched(tool: Any) -> Iterator[object]:
+    """Yield the functions that a single dispatch chooses from."""
+    registry = getattr(tool, "registry", None) if isinstance(tool, FunctionType) and hasattr(tool, "dispatch") else None
+    yield from registry.values() if isinstance(registry, Mapping) else ()
+
+
 def _closed_over(tool: Any) -> Iterator[Any]:
     for cell in (tool.__closure__ or ()) if isinstance(tool, FunctionType) else ():
-        with suppress(ValueError):  # not filled yet
+        with contextlib.suppress(ValueError):  # not filled yet
             yield cell.cell_contents
 
 

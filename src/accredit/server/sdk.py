@@ -13,6 +13,7 @@ any request, and functions that call each other as functions.
 
 import inspect
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import Any, cast
 
@@ -114,30 +115,38 @@ class ProofGuard(Guard, Extension):
         call_tool, read_resource, get_prompt = server.call_tool, server.read_resource, server.get_prompt
 
         async def judged_tool(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-            self._check(server, "tools/call", name, arguments)
-            return await call_tool(name, arguments, context)
+            with self._within(server, "tools/call", name, arguments):
+                return await call_tool(name, arguments, context)
 
         async def judged_resource(uri: Any, context: Any = None) -> Any:
-            self._check(server, "resources/read", str(uri), None)
-            return await read_resource(uri, context)
+            with self._within(server, "resources/read", str(uri), None):
+                return await read_resource(uri, context)
 
         async def judged_prompt(name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
-            self._check(server, "prompts/get", name, arguments)
-            return await get_prompt(name, arguments, context)
+            with self._within(server, "prompts/get", name, arguments):
+                return await get_prompt(name, arguments, context)
 
         vars(server).update(call_tool=judged_tool, read_resource=judged_resource, get_prompt=judged_prompt)
 
-    def _check(self, server: MCPServer[Any], method: str, target: str, arguments: object) -> None:
-        """Judge a call by the server's own methods. Raises `ToolError`: the call that makes it goes on, if it can."""
+    def _within(
+        self, server: MCPServer[Any], method: str, target: str, arguments: object
+    ) -> AbstractContextManager[None]:
+        """Judge a call by the server's own methods, and return what it runs in. Raises `ToolError`: the call that makes
+        it goes on, if it can."""
         judge, allowed = self._judge, self._judge.decided()
-        if not judge.asked() or judge.enters(method, target, arguments):
-            return
+        if not judge.asked():
+            return nullcontext()
         if allowed is None:
             raise undecided()
+        found = self._find(server, method, target)
+        # What was decided may have been taken away since, and another put in its place.
+        if judge.enters(method, target, arguments) and found.entry == allowed.found.entry:
+            return nullcontext()
         try:
-            judge.check_within(allowed, method, target, arguments, self._find(server, method, target))
+            judge.check_within(allowed, method, target, arguments, found)
         except (ProofRefused, TokenError) as error:
             raise ToolError(refused(error).error.message) from None
+        return judge.standing_within(allowed, found)
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext

@@ -1,7 +1,11 @@
 """`require`: what it accepts, and that the function stays what it was."""
 
+import asyncio
+import functools
+import inspect
+import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast, get_type_hints
 
 import pytest
 
@@ -13,17 +17,54 @@ from accredit.server.requirements import entry_of, named_scopes
 pytestmark = pytest.mark.holds("server/requirements")
 
 
+class Said:
+    """Something that is called."""
+
+    def __call__(self) -> None: ...
+
+
 def send(to: str, copies: int = 1) -> str:
     """Sends."""
     return to * copies
 
 
-def test_the_function_is_the_same__its_signature_is_what_the_schema_is_made_from() -> None:
+def test_the_function_does_the_same__its_signature_is_what_the_schema_is_made_from() -> None:
     def tool(to: str) -> str:
+        """Sends."""
         return to
 
-    assert require("unit:one")(tool) is tool
-    assert tool("ada") == "ada"
+    said = require("unit:one")(tool)
+    assert (said("ada"), said.__name__, said.__doc__) == ("ada", "tool", "Sends.")
+    assert inspect.signature(said) == inspect.signature(tool)
+    assert get_type_hints(said) == get_type_hints(tool)
+
+
+def test_what_is_awaited_is_still_awaited__servers_run_other_functions_in_threads() -> None:
+    async def tool(to: str) -> str:
+        return to
+
+    assert inspect.iscoroutinefunction(require("unit:one")(tool))
+    assert asyncio.run(require("unit:one")(functools.partial(tool, "ada"))()) == "ada"
+
+
+def test_a_cache_can_still_be_cleared() -> None:
+    said = require("unit:one")(functools.lru_cache(maxsize=2)(lambda: next(numbers)))
+    numbers = itertools.count()
+    assert [said(), said()] == [0, 0]
+    said.cache_clear()
+    assert said() == 1
+
+
+def test_a_single_dispatch_still_chooses() -> None:
+    def anything(to: object) -> str:
+        return "any"
+
+    def number(to: int) -> str:
+        return "number"
+
+    said = require("unit:one")(functools.singledispatch(anything))
+    said.register(number)
+    assert [said(""), said(1)] == ["any", "number"]
 
 
 def test_what_is_said_is_found_at_the_function_and_at_its_method() -> None:
@@ -59,6 +100,13 @@ def test_what_says_nothing_has_no_entry__nor_has_what_made_one_up() -> None:
         (lambda: require("email:send", facts={"price": "/amount"}), "price is no fact"),
         (lambda: require("email:send", facts={"amount": "{/amount}"}), "template"),
         (lambda: require("email:send")(max), "is no function"),
+        (lambda: require("email:send")(Said()), "is no function"),
+        (lambda: require("email:send")(Said().__call__), "is no function"),
+        (lambda: require("email:send")(Said), "is no function"),
+        (lambda: require("email:send")(cast("Any", property(send))), "is no function"),
+        (lambda: require("email:send")(cast("Any", functools.cached_property(send))), "is no function"),
+        (lambda: require("email:send")(cast("Any", functools.partialmethod(send))), "is no function"),
+        (lambda: require("email:send")(cast("Any", functools.singledispatchmethod(send))), "is no function"),
         (lambda: require("email:send")(require("email:read")(lambda: None)), "has a requirement already"),
     ],
 )
