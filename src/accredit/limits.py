@@ -1019,6 +1019,18 @@ what it should be they make five errors, of some 900 bytes each: 75 MiB. 2,000 t
 MAX_CALL_CHARS = 67_108_864
 """Characters of what a server says in all while a call is open: four of the longest answers."""
 
+MAX_NOTIFICATION_CHARS = 262_144
+"""Characters of a server's notification at a client: those of its progress wait for the host's callback, and with one
+rare character among them these take 1 MiB each. Other clients' hosts show a line of them."""
+
+MAX_CALL_ASKED_CHARS = 8_388_608
+"""Characters of what a server asks for while a call is open: requests that wait for a person or a model are kept. As
+many as some pictures have, for a model to look at; with one rare character in each they take 32 MiB."""
+
+MAX_WAITING_PROGRESS = 16
+"""Notifications of a call's progress that wait for a host's callback, which is called for one at a time. Of more the
+oldest are left out: a server may tell them as fast as it likes."""
+
 MAX_ANSWER_LONG_DIGITS = 1_048_576
 """Digits of such a message in numbers of a hundred and more: a number costs as the square of its digits. At 4,300, the
 most that is read as an integer, so many take 30 ms, and 80 to be written again."""

@@ -4,7 +4,8 @@
    not what it should be they make five errors. This holds on every road, also where the caller has brought the
    transport. What that one takes to read a message is its own.
 2. A call has so many characters of its server in all, in however many answers, rounds and notifications, and so many
-   dialogs. Nothing says which call a message is about on every road, so it counts for the one that has most left.
+   dialogs. What may wait for the host has fewer: each notification, and all that is asked in a call. Nothing says which
+   call a message is about on every road, so it counts for the one that has most left.
 3. What is too much is not passed on: an answer becomes an error, anything else is dropped.
 """
 
@@ -23,8 +24,10 @@ from accredit.jsonrpc.encode import INVALID_ANSWER, UPSTREAM_ERROR
 from accredit.limits import (
     MAX_ANSWER_BYTES,
     MAX_ANSWER_VALUES,
+    MAX_CALL_ASKED_CHARS,
     MAX_CALL_CHARS,
     MAX_DIALOGS,
+    MAX_NOTIFICATION_CHARS,
     MAX_ROUNDS,
     MAX_TYPED_VALUES,
 )
@@ -36,10 +39,11 @@ _UNTYPED = frozenset({"structuredContent", "inputSchema", "outputSchema", "_meta
 
 
 class Left(Struct, eq=False):
-    """What a call may still have: dialogs, and characters of what its server says."""
+    """What a call may still have: dialogs, and characters of what its server says, and of what it asks for."""
 
     dialogs: int
     chars: int = MAX_CALL_CHARS
+    asked_chars: int = MAX_CALL_ASKED_CHARS
 
 
 class Budgets:
@@ -88,10 +92,21 @@ class Budgets:
             call.chars -= chars
             if call.chars < 0:
                 raise FrameError(f"more than {MAX_CALL_CHARS} characters for one call", bound=True)
+            self._waits(item.message, chars)
         except FrameError as error:
             _log.warning("a message of the server is not taken: %s", error.detail)
             return _in_place_of(item.message, error.detail)
         return item
+
+    def _waits(self, message: JSONRPCMessage, chars: int) -> None:
+        """Count what may wait for the host. Raises `FrameError`."""
+        if isinstance(message, JSONRPCNotification) and chars > MAX_NOTIFICATION_CHARS:
+            raise FrameError(f"a notification of more than {MAX_NOTIFICATION_CHARS} characters", bound=True)
+        if isinstance(message, JSONRPCRequest):
+            call = max(self._calls or [self._between], key=lambda left: left.asked_chars)
+            if chars > call.asked_chars:
+                raise FrameError(f"more than {MAX_CALL_ASKED_CHARS} characters asked in one call", bound=True)
+            call.asked_chars -= chars
 
 
 def characters(message: JSONRPCMessage) -> int:

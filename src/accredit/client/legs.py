@@ -6,12 +6,15 @@
 2. If a modern server reports a missing header of a tool's arguments, the call is repeated once, after listing the
    tools.
 3. In the legacy era the same handlers answer the server's own requests. A server is never told why one failed.
+4. Of its progress a call is told one thing at a time, in order. While that takes so many more wait; then the oldest of
+   them are left out. The SDK calls for each at once, and keeps as many as a server likes.
 
 Not checked: what else a result holds; that is the SDK's part. Nor is structured content held against the tool's
 `outputSchema`: the server writes both, and one pattern of its own (`^(a+)+$`) would hold this process up for ever.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from types import CoroutineType
@@ -42,7 +45,7 @@ from accredit.client.budgets import Budgets
 from accredit.client.rounds import InputHandler, call_handler
 from accredit.client.sdk import read_results_with
 from accredit.jsonrpc.methods import MODERN_REVISIONS
-from accredit.limits import MAX_DIALOGS, MAX_LIST_PAGES
+from accredit.limits import MAX_DIALOGS, MAX_LIST_PAGES, MAX_WAITING_PROGRESS
 from accredit.rounds import InputContext, is_input_required_result, read_input_required
 from accredit.rounds.results import Responses, check_result_type
 
@@ -154,6 +157,26 @@ class _Reading:
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+
+
+def one_at_a_time(progress: ProgressFnT) -> ProgressFnT:
+    """Return a callback that may be called for many at once (rule 4)."""
+    waiting = deque[tuple[float, float | None, str | None]](maxlen=MAX_WAITING_PROGRESS)
+    is_telling = False
+
+    async def tell(done: float, total: float | None, message: str | None) -> None:
+        nonlocal is_telling
+        waiting.append((done, total, message))
+        if is_telling:
+            return
+        is_telling = True
+        try:
+            while waiting:
+                await progress(*waiting.popleft())
+        finally:
+            is_telling = False
+
+    return tell
 
 
 class Dialogs:

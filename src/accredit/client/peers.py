@@ -1,10 +1,11 @@
-"""One side of a connection, as the one that gets requests: its answers are separated from its other messages. No
-I/O."""
+"""One side of a connection, as the one that gets requests: its answers are separated from its other messages; and what
+is sent to it, changed on its way. No I/O."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -81,3 +82,34 @@ class Peer:
         error = ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data="the connection was lost")
         for id in list(self._waiting):
             self.settles(JSONRPCError(jsonrpc="2.0", id=id, error=error))
+
+
+class Changed:
+    """A stream to which each message is written as `change` returns it; for None nothing is."""
+
+    def __init__(
+        self, inner: WriteStream[SessionMessage], change: Callable[[SessionMessage], SessionMessage | None]
+    ) -> None:
+        self._inner = inner
+        self._change = change
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write what `change` makes of a message."""
+        changed = self._change(item)
+        if changed is not None:
+            await self._write(changed)
+
+    async def _write(self, item: SessionMessage) -> None:
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -10,6 +10,7 @@
    stream.
 6. A request is given up, and cancelled at the server, when the server has sent no message for `patience` seconds.
    Comments that keep a stream open are no messages. Time in which the server waits for the host does not count.
+7. Nobody waits until a cancellation is written: what is sent before it may wait for a server that reads nothing.
 
 While the server is away each request gets an error, and the next one tries again. A new session is also tried for
 without a request, less and less often.
@@ -38,9 +39,9 @@ from msgspec import Struct
 
 from accredit.client.http import GatewayHttp
 from accredit.client.legacy_session import LegacySession
-from accredit.client.peers import Answer, Peer
+from accredit.client.peers import Answer, Changed, Peer
 from accredit.client.proving import Params
-from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams
+from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.client.server_requests import ServerRequests
 from accredit.client.ways import NoEventStream, broken_off
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
@@ -130,6 +131,7 @@ class RenewingTransport:
             for stream in (self._to_host, host_reads, host_writes, from_host):
                 stack.callback(stream.close)
             self._ends = (host_reads, host_writes)
+            self._from_outside = host_writes
             self._connections: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._let_go)
             self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
@@ -138,7 +140,7 @@ class RenewingTransport:
             self._tasks.start_soon(self._from_host, from_host)
             self._tasks.start_soon(self._watch)
             self._stack = stack.pop_all()
-        return host_reads, host_writes
+        return host_reads, Changed(host_writes, self._at_once)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -224,12 +226,23 @@ class RenewingTransport:
             params: Params = {"requestId": request.message.id, "reason": "no message in time"}
             cancelled = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
             metadata = self._session.metadata if self._session is not None else None
-            await request.to.peer.send(SessionMessage(cancelled, metadata))
+            self._tasks.start_soon(request.to.peer.send, SessionMessage(cancelled, metadata))
 
     def _is_idle(self, connection: _Connection) -> bool:
         return connection is not self._current and all(each.to is not connection for each in self._open.values())
 
     # --- from the host ----------------------------------------------------------------------------------
+
+    def _at_once(self, item: SessionMessage) -> SessionMessage | None:
+        """Return what is to be written, and waited for (rule 7)."""
+        if not isinstance(item.message, JSONRPCNotification) or item.message.method != "notifications/cancelled":
+            return item
+        self._tasks.start_soon(self._later, self._from_outside, item)
+        return None
+
+    async def _later(self, stream: WriteStream[SessionMessage], item: SessionMessage) -> None:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            await stream.send(item)
 
     async def _from_host(self, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
         async for item in sent:

@@ -31,7 +31,7 @@ from mcp_types import (
 
 from accredit.client.budgets import Budgets
 from accredit.client.gateways import Reached, to_gateway
-from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback
+from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one_at_a_time
 from accredit.client.pins import check_name
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
@@ -235,10 +235,11 @@ class AccreditedClient:
         begun = with_retry_params(
             params, input_responses=options.get("input_responses"), request_state=options.get("request_state")
         )
+        of_server = None if progress is None else one_at_a_time(progress)
         timeout, total = options.get("timeout"), options.get("max_total_timeout")
 
         async def send_leg(leg: _ParamsModel, _: LegOptions) -> _Result | InputRequiredResult:
-            return await send(leg, progress)
+            return await send(leg, of_server)
 
         with _refusals(), self._budgets.call():
             if by_hand:

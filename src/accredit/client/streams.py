@@ -17,7 +17,7 @@ Everything else passes unchanged, both ways. A request gets `MAX_PROOFS_OF_REQUE
 from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -34,6 +34,7 @@ from mcp_types import (
 )
 from msgspec import Struct
 
+from accredit.client.peers import Changed
 from accredit.client.pins import Held
 from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
@@ -273,8 +274,8 @@ class _Writing:
             self._fewer = anyio.Event()
 
 
-class _Write:
-    """What is sent, changed on its way."""
+class _Write(Changed):
+    """What is sent, changed on its way, and counted while it waits."""
 
     def __init__(
         self,
@@ -282,23 +283,9 @@ class _Write:
         change: Callable[[SessionMessage], SessionMessage | None],
         writing: _Writing,
     ) -> None:
-        self._inner = inner
-        self._change = change
+        super().__init__(inner, change)
         self._writing = writing
 
-    async def send(self, item: SessionMessage, /) -> None:
-        changed = self._change(item)
-        if changed is not None:
-            with self._writing.one(changed.message):
-                await self._inner.send(changed)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
+    async def _write(self, item: SessionMessage) -> None:
+        with self._writing.one(item.message):
+            await self._inner.send(item)

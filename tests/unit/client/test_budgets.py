@@ -7,14 +7,22 @@ import pytest
 from mcp import MCPError
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification, JSONRPCResponse, TextContent
+from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, TextContent
 from tests.world.running import run
 
 from accredit.client import AccreditedClient
 from accredit.client.budgets import Budgets, characters
 from accredit.client.sdk import in_memory
 from accredit.errors import FrameError
-from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES, MAX_CALL_CHARS, MAX_DIALOGS, MAX_TYPED_VALUES
+from accredit.limits import (
+    MAX_ANSWER_BYTES,
+    MAX_ANSWER_VALUES,
+    MAX_CALL_ASKED_CHARS,
+    MAX_CALL_CHARS,
+    MAX_DIALOGS,
+    MAX_NOTIFICATION_CHARS,
+    MAX_TYPED_VALUES,
+)
 
 pytestmark = pytest.mark.holds("client/budgets", 1, 2, 3)
 
@@ -57,6 +65,35 @@ def test_one_budget_of_characters_is_for_all_that_is_said_in_a_call() -> None:
         assert budgets.heard(told) is None
     with budgets.call():
         assert budgets.heard(told) is told
+
+
+def notified(chars: int) -> SessionMessage:
+    params = {"progressToken": 1, "progress": 1, "message": "x" * (chars - len("progressTokenprogressmessage"))}
+    return SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/progress", params=params))
+
+
+def asked(chars: int) -> SessionMessage:
+    params = {"message": "x" * (chars - len("message"))}
+    return SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="elicitation/create", params=params))
+
+
+def test_what_waits_for_a_slow_host_is_short__four_notifications_of_60_mebibytes_were_kept_for_it() -> None:
+    budgets = Budgets()
+    with budgets.call():
+        assert budgets.heard(longest := notified(MAX_NOTIFICATION_CHARS)) is longest
+        assert budgets.heard(notified(MAX_NOTIFICATION_CHARS + 1)) is None
+
+
+def test_all_that_is_asked_in_one_call_has_one_budget__people_take_long_to_answer() -> None:
+    budgets = Budgets()
+    half = asked(MAX_CALL_ASKED_CHARS // 2)
+    with budgets.call():
+        assert [budgets.heard(half) for _ in range(3)] == [half, half, None]
+        with budgets.call():
+            assert budgets.heard(half) is half
+    with budgets.call():
+        assert budgets.heard(asked(MAX_CALL_ASKED_CHARS + 1)) is None
+        assert budgets.heard(half) is half
 
 
 def test_schemas_and_structured_content_may_have_more_values_than_what_the_models_look_at() -> None:

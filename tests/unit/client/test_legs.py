@@ -1,4 +1,4 @@
-"""How many dialogs a server opens at a client, in either era."""
+"""How many dialogs a server opens at a client, in either era, and how much of its progress waits for a host."""
 
 import asyncio
 
@@ -7,6 +7,7 @@ from mcp import MCPError
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ElicitResult
 from pydantic import BaseModel
+from tests.world.raw_server import until
 from tests.world.rounds_server import RoundsServer
 from tests.world.running import RunningGateway, run
 
@@ -14,10 +15,10 @@ from accredit.client import AccreditedClient
 from accredit.client.budgets import Budgets
 from accredit.client.legs import Dialogs
 from accredit.errors import InvalidInputRequired
-from accredit.limits import MAX_DIALOGS
+from accredit.limits import MAX_DIALOGS, MAX_WAITING_PROGRESS
 from accredit.rounds import InputContext, RoundsOptions
 
-pytestmark = pytest.mark.holds("client/legs", 3)
+pytestmark = pytest.mark.holds("client/legs", 3, 4)
 
 
 class Sure(BaseModel):
@@ -97,3 +98,36 @@ def test_a_round_asks_for_no_more_at_once_than_a_person_could_answer() -> None:
 
     run(main())
     assert asked == []
+
+
+def test_a_host_that_is_slow_to_show_progress_keeps_few_of_what_a_server_tells__the_last_and_in_order() -> None:
+    server, told, open_now = MCPServer("tells"), 20 * MAX_WAITING_PROGRESS, 0
+    seen: list[float] = []
+    shows = asyncio.Event()
+
+    @server.tool()
+    async def work(context: Context) -> str:
+        """Tells its progress as fast as it can."""
+        for done in range(told):
+            await context.report_progress(done, told)
+        return "done"
+
+    async def progress(done: float, _total: float | None, _message: str | None) -> None:
+        nonlocal open_now
+        open_now += 1
+        seen.append(done)
+        await shows.wait()
+        assert open_now == 1
+        open_now -= 1
+
+    async def main() -> None:
+        async with AccreditedClient(server, mode="legacy") as client:
+            before = len(asyncio.all_tasks())
+            assert not (await client.call_tool("work", progress=progress)).is_error
+            await until(lambda: len(asyncio.all_tasks()) <= before + 1)
+            assert len(seen) == 1
+            shows.set()
+            await until(lambda: seen[-1] == told - 1)
+            assert seen == [seen[0], *range(told - MAX_WAITING_PROGRESS, told)]
+
+    run(main())

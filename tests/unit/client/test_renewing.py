@@ -17,12 +17,16 @@ from accredit.limits import MAX_DIALOGS, SILENCE_SECONDS
 pytestmark = pytest.mark.holds("client/peers")
 
 
+UNREAD = 64
+"""Messages that a server does not read, and which wait for nobody."""
+
+
 class Server:
     """The far end of a way: `reads` is what was sent to it, `says` sends."""
 
     def __init__(self) -> None:
-        self._to_client, self.client_reads = anyio.create_memory_object_stream[Any](64)
-        self.client_writes, self._from_client = anyio.create_memory_object_stream[Any](64)
+        self._to_client, self.client_reads = anyio.create_memory_object_stream[Any](UNREAD)
+        self.client_writes, self._from_client = anyio.create_memory_object_stream[Any](UNREAD)
 
     async def says(self, message: Any) -> None:
         await self._to_client.send(SessionMessage(message))
@@ -191,3 +195,32 @@ def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_another_try
             assert (await read.receive()).message == JSONRPCResponse(jsonrpc="2.0", id=2, result={"content": []})
 
     run_virtually(main())
+
+
+@pytest.mark.holds("client/renewing", 7)
+def test_who_gives_a_call_up_is_not_kept_waiting_by_a_server_that_takes_no_answers() -> None:
+    async def case(server: Server, read: Any, write: Any) -> None:
+        for id in range(UNREAD):
+            await write.send(SessionMessage(call(id)))
+        async with anyio.create_task_group() as tasks:
+            for id in range(UNREAD, UNREAD + 2):  # the first waits for the server, the second for the first
+                tasks.start_soon(write.send, SessionMessage(call(id)))
+            await anyio.wait_all_tasks_blocked()
+            with anyio.fail_after(1):
+                await write.send(SessionMessage(taken_back(0)))
+            for id in range(UNREAD + 2):
+                assert await server.reads() == call(id)
+            assert await server.reads() == taken_back(0)
+
+    between(case)
+
+
+@pytest.mark.holds("client/renewing", 6, 7)
+def test_a_server_that_takes_no_cancellation_keeps_no_other_call_from_being_given_up() -> None:
+    async def case(server: Server, read: Any, write: Any) -> None:
+        for id in range(UNREAD):
+            await write.send(SessionMessage(call(id)))
+        given_up = [(await read.receive()).message.id for _ in range(UNREAD)]
+        assert given_up == [*range(UNREAD)]
+
+    between(case, patience=5)

@@ -12,7 +12,7 @@ from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, pri
 from accredit.cli.actions.steps import DECODE, Place, Step, failed_at, walk
 from accredit.cli.actions.vocabulary import catalog_scopes
 from accredit.errors import ConfigurationError, WireError
-from accredit.keys import DelegationFile, KeyFile, load_public_key, read_file
+from accredit.keys import DelegationFile, KeyFile, load_root, read_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.policy import MCP_SCOPES
 from accredit.policy.evaluators import OWN_EVALUATORS
@@ -53,7 +53,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 def verify_file(question: Question, *, as_json: bool) -> int:
     """Judge a proof and print why; return the exit code. Raises `ConfigurationError`."""
-    roots = {key.id: key for key in map(load_public_key, question.roots)}
+    roots = {key.id: key for key in map(load_root, question.roots)}
     data = read_file(question.bundle, MAX_STATEMENT_BYTES).data
     try:
         bundle = decode_proof_bundle(data)

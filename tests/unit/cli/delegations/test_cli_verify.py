@@ -13,6 +13,7 @@ from tests.world.in_process import Done, Refused, Run, Save
 
 from accredit.base.clock import unix_seconds
 from accredit.consent import CallTerms
+from accredit.keys import KeyKind, make_key, write_key
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath
 
@@ -79,10 +80,24 @@ def test_an_expired_certificate_is_named_with_its_time(run: Run, proof: str) -> 
     assert "certificate 0 expired 3 days ago (2027-01-16T08:00:00Z)" in done.words
 
 
-def test_any_root_will_do(run: Run, proof: str) -> None:
-    assert run("verify", proof, "--root", "agent.key.pub", *ROOT, *AT).code == 0
-    step, _, reason = failed(run("verify", proof, "--root", "agent.key.pub", *AT, "--json"))
+def test_any_root_will_do(run: Run, proof: str, folder: Path) -> None:
+    write_key(folder / "friend.key", World().owner)
+    friend = ("--root", "friend.key.pub")
+    assert run("verify", proof, *friend, *ROOT, *AT).code == 0
+    step, _, reason = failed(run("verify", proof, *friend, *AT, "--json"))
     assert (step, reason) == (16, "untrusted_root: the chain's root is not trusted")
+
+
+@pytest.mark.parametrize("kind", ["agent", "gateway"])
+def test_the_key_of_no_person_is_a_root__it_would_allow_what_no_gateway_takes(
+    kind: KeyKind, refused: Refused, save: Save, folder: Path, world: World
+) -> None:
+    own = make_key(kind, "Own", NOW)
+    write_key(folder / "own.key", own)
+    proof = save(prove((world.grant("files:read", issuer=own),), world.agent), name="proof.json")
+    what, remedy = refused("verify", proof, "--root", "own.key.pub", *AT)
+    assert what == f"error: own.key.pub is a key of kind '{kind}'"
+    assert remedy == "help: name the public key of the person who grants, as a root"
 
 
 def test_a_root_that_only_claims_the_owners_id(run: Run, save: Save, world: World) -> None:

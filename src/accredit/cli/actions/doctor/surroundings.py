@@ -16,7 +16,7 @@ from accredit.config import Loaded, load
 from accredit.config.load import DEFAULT_FILE, folder_of
 from accredit.console.settings import find_key, read_settings
 from accredit.errors import ConfigurationError
-from accredit.keys import load_public_key
+from accredit.keys import load_root
 from accredit.keys.places import config_folder
 from accredit.ratify import HybridPublicKey
 
@@ -51,7 +51,7 @@ class Surroundings(NamedTuple):
         found: set[HybridPublicKey] = set()
         for root in self.loaded.config.proofs.roots:
             try:
-                found.add(load_public_key(folder / root.public_key_file).public_key)
+                found.add(load_root(folder / root.public_key_file).public_key)
             except ConfigurationError:
                 return None  # which the look at the configuration says
         return frozenset(found) or None
