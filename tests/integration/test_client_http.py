@@ -225,6 +225,37 @@ def test_the_session_is_known_as_soon_as_its_first_answer_is() -> None:
     against(whole(initialized(), headers=(("Mcp-Session-Id", SESSION),)), whole(response()), case=case)
 
 
+@pytest.mark.holds("client/http", 6)
+def test_an_event_whose_id_has_other_letters_ends_no_connection__the_host_s_own_task_was_cancelled() -> None:
+    """An error in a task of the connection cancels whoever waits in it."""
+    begun = http(b"retry: 1\n" + event(b"", id="\u4e16"), "text/event-stream", headers=(("Connection", "close"),))
+    resumed = http(event(response()), "text/event-stream", headers=(("Connection", "close"),))
+
+    async def case(ask: Ask, _: GatewayHttp, server: RawServer) -> None:
+        assert "result" in (await ask()).model_dump()
+        assert server.requests[1].head.count(b"last-event-id: \xe4\xb8\x96\r\n") == 1
+
+    against(begun, resumed, case=case)
+
+
+@pytest.mark.holds("client/http", 6)
+@pytest.mark.parametrize("letters", ["\u00e9", "\u4e16", "a\nb: c", "\x00"], ids=ascii)
+def test_nothing_that_a_server_chose_for_a_header_raises(letters: str) -> None:
+    names = ("Mcp-Session-Id", "Last-Event-ID", "MCP-Protocol-Version")
+
+    async def main() -> None:
+        async def serve(connection: Connection) -> None:
+            if await connection.request() is not None:
+                await connection.send(whole(response()))
+
+        async with RawServer(serve) as server, GatewayHttp() as gateway:
+            for name in names:
+                await gateway.post(server.url, headers={name: letters}, content=b"{}")
+            assert all(b"\r\nb: c" not in each.head for each in server.requests)
+
+    run(main())
+
+
 def test_nothing_of_a_token_shows() -> None:
     assert SECRET not in repr(GatewayHttp(SECRET))
     assert SECRET not in repr(GatewayHttp(SECRET).headers)

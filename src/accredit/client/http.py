@@ -9,6 +9,7 @@ The SDK's transport ends with everything in it when a connection breaks. So what
 4. A session that the gateway does not know (404; 400 from older servers, in words) is `SESSION_LOST`.
 5. An answer that is too long is an error as well, and so is a refusal with too many values. A stream may be long, but
    none of its events. None may be compressed: we ask for `identity`.
+6. What the server has chosen goes back to it in headers (a session, a place in a stream, a revision), in any letters.
 
 The session id of the legacy era is noted: proofs are bound to it. In the stateless era none is sent, and none is heard.
 """
@@ -75,6 +76,12 @@ class GatewayHttp(httpx2.AsyncClient):
         self._with_token = "authorization" in self.headers
         self._on_trouble = on_trouble
         self._on_lost = on_lost
+
+    def build_request(
+        self, method: str, url: httpx2.URL | str, *, headers: Any = None, **options: Any
+    ) -> httpx2.Request:
+        """Build a request (rule 6): without an encoding, headers with other letters than ASCII's raise."""
+        return super().build_request(method, url, headers=httpx2.Headers(headers, encoding="utf-8"), **options)
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
         """Send a request. Never raises for the network."""
