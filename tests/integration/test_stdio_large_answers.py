@@ -95,6 +95,29 @@ def test_no_more_answers_that_have_come_in_part_are_kept_than_there_is_room_for(
     run(main())
 
 
+def test_a_session_that_rests_keeps_no_long_message_for_a_client_that_never_listens(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with Bridge(max_request_bytes=16_777_216) as bridge:
+            text = "x" * 6 * LARGE_ANSWER_BYTES
+            news = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "news"}}
+            long = {**news, "params": {"level": "info", "data": text}}
+            sessions = [await bridge.session() for _ in range(4)]
+            tracemalloc.start()
+            try:
+                for session in sessions:
+                    await bridge.send(session.posted("tell", message=news, after=long))
+                await until(lambda: sum(each.message == "messages_dropped" for each in caplog.records) == len(sessions))
+                gc.collect()
+                kept, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert kept < 2 * len(text)
+
+    run(main())
+
+
 def test_a_session_that_rests_keeps_nothing_of_its_last_answer__a_hundred_of_them_would_keep_as_many() -> None:
     async def main() -> None:
         async with Bridge(max_request_bytes=16_777_216) as bridge:

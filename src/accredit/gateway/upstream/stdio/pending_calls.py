@@ -219,6 +219,12 @@ class PendingCalls(Generic[_C]):
         self._touch_all()
         return True
 
+    def refusal(self, request: Request, error: AnswerError) -> bytes:
+        """Remove a request of the child that goes to nobody, because of this; return the error for it."""
+        self._child_requests.discard(request.id)
+        self.told()
+        return Unread(request.id, error).answer
+
     def unanswered(self, line: LineTooLong) -> list[MessageId]:
         """Remove and return the requests of the child that an unreadable line of the client may have answered."""
         if line.kind == "call" or not line.is_message:

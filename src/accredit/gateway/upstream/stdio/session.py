@@ -20,8 +20,9 @@ from accredit.attest import Outcome
 from accredit.base.log_events import log_event
 from accredit.errors import AnswerError, ClientGone, FrameError, MessageId, RequestError
 from accredit.gateway.counters import Counters
+from accredit.gateway.room import Holder
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.upstream.large_answers import Held
+from accredit.gateway.upstream.large_answers import Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.answers import answer, stand
 from accredit.gateway.upstream.stdio.child import Child
@@ -71,6 +72,10 @@ class Session(Conversation[_SessionCall]):
         self._standing = Stream(0)
         self._posts: dict[int, Stream] = {}
         self._made = 0
+
+    def take_room(self, large: LargeAnswers, holder: Holder) -> None:
+        """Have what comes before it is known whose it is, and what is for nobody's request, count as this holder's."""
+        self.line, self._standing.held = large.of(holder), large.of(holder)
 
     async def initialize(self, request: Request, held: Held, edit: Edit | None = None) -> Stream:
         """Forward the first request, and return the stream with its answer. Raises `AccreditError`."""
@@ -212,6 +217,7 @@ class Session(Conversation[_SessionCall]):
 
     def _lost(self) -> None:
         self._standing.end()
+        self._standing.leave()
         for stream in self._posts.values():
             stream.leave()
 
@@ -220,22 +226,28 @@ class Session(Conversation[_SessionCall]):
             case Answered():
                 for call in verdict.calls:
                     await self._answered(call, verdict, partial(call.stream.answer, verdict.text))
-                return
             case Failed():
                 for call in verdict.calls:
                     self._fail(call, verdict.error)
-                return
             case Notified():
                 stream = verdict.call.stream if verdict.call is not None else self._elsewhere()
-                stream.tell(verdict.notification.text)
+                await self._tell(stream, verdict.notification)
             case Request() | UnexpectedAnswer():
-                stream = self._elsewhere()
-                stream.tell(verdict.text)
+                await self._tell(self._elsewhere(), verdict)
             case Unread():
                 self._child.send_now(verdict.answer)
-                return
             case None:
-                return
+                pass
+
+    async def _tell(self, stream: Stream, message: Notification | Request | UnexpectedAnswer) -> None:
+        """Pass a message on, and wait while its client is slow to read."""
+        try:
+            stream.tell(message.text)
+        except AnswerError as error:
+            self._counters.refused(error)
+            if isinstance(message, Request):
+                self._child.send_now(self._pending.refusal(message, error))
+            return
         while stream.reader is not None and not stream.ended and stream.unsent > UNSENT_BYTES:
             await stream.changed(CLIENT_STALL_SECONDS)
 

@@ -130,7 +130,7 @@ class Sessions:
     ) -> None:
         session = await self._start()
         entry = _Entry(session, reply)
-        session.line = self._large.of(entry)
+        session.take_room(self._large, entry)
         if ahead is not None:
             self._entries[session.id] = entry
             entry.since = asyncio.get_running_loop().time()

@@ -208,7 +208,11 @@ class SharedChild(Conversation[_SharedCall]):
         if call.deadline is not None:
             call.deadline.touch()
         if call.stream.unsent <= SHARED_UNSENT_BYTES:
-            call.stream.tell(text)
+            try:
+                call.stream.tell(text)
+            except AnswerError as error:
+                set_current(call.request)
+                self._counters.refused(error, method=call.request.method)
             return
         set_current(call.request)
         log_event(_log, logging.WARNING, "client_cut_off", method=call.request.method, **traced())

@@ -25,14 +25,16 @@ class Stream:
 
     It ends with the last of `due` responses; with none due it stands. `plain` holds as long as nothing else came: the
     answer can be JSON still, an array if `batch`. `reader` is who writes the answer; None: nobody does at present.
-    `held` is the room of its responses, which is given back once they are not kept any more.
+    `held` is the room of its messages, which is given back once they are not kept any more. One that stands keeps none
+    that is longer than all that it may keep while nobody reads: its client may never come.
     """
 
     def __init__(
         self, number: int | None = None, *, due: int = 0, batch: bool = False, held: Held | None = None
     ) -> None:
         self.number = number
-        self._held = held
+        self.held = held
+        self._stands = due == 0
         self.batch = batch
         self._due = due
         self.plain = True
@@ -61,17 +63,17 @@ class Stream:
 
     def make_room(self, size: int) -> None:
         """Have room for a response of so many bytes. Raises `AnswerError`."""
-        if self._held is not None:
-            size += self._kept
-            self._held.take(size if self.plain else EVENT_TIMES * size)
+        self._take_room(size, 1 if self.plain else EVENT_TIMES)
 
     def leave(self) -> None:
         """Give the room back: the stream is not kept any more."""
-        if self._held is not None:
-            self._held.leave()
+        if self.held is not None:
+            self.held.leave()
 
     def tell(self, message: bytes) -> None:
-        """Add a message that is not a response: the answer becomes an event stream."""
+        """Add a message that is not a response: the answer becomes an event stream. Raises `AnswerError` if there is
+        no room for it."""
+        self._take_room(len(message), EVENT_TIMES)
         self.plain = False
         self._put(message)
 
@@ -155,6 +157,11 @@ class Stream:
     def _id(self, number: int) -> bytes | None:
         return b"%d-%d" % (self.number, number) if self.number is not None else None
 
+    def _take_room(self, size: int, times: int) -> None:
+        size += self._kept
+        if self.held is not None and size > LARGE_ANSWER_BYTES:  # what is kept of less is never let go for its size
+            self.held.take(times * size)
+
     def _put(self, message: bytes) -> None:
         self._last += 1
         self._last_byte += len(message)
@@ -175,7 +182,7 @@ class Stream:
             return sent
         if not sent and self.reader is not None:
             return False  # it waits for its client, and the child for both
-        if count <= REPLAY_EVENTS and (self._kept <= REPLAY_BYTES or (count == 1 and not sent)):
+        if count <= REPLAY_EVENTS and (self._kept <= REPLAY_BYTES or (count == 1 and not sent and not self._stands)):
             return False
         if not sent and not self._losing:
             self._losing = True

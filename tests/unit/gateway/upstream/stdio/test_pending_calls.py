@@ -270,6 +270,16 @@ def test_an_error_without_an_id_is_for_the_one_call_that_is_open() -> None:
 
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
+def test_a_request_that_goes_to_nobody_is_answered__its_server_would_wait_for_ever() -> None:
+    world = World()
+    line = '{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}'
+    asked = world.judge(line)
+    assert isinstance(asked, Request)
+    refused = json.loads(world.ledger.refusal(asked, AnswerError("no room")))
+    assert (refused["id"], refused["error"]["message"]) == ("q", "Invalid Request: no room")
+    assert isinstance(world.judge(line), Request)  # so it may ask again, with the same id
+
+
 def test_a_line_too_long_to_be_read_is_for_the_one_call_that_is_open() -> None:
     too_long = FrameError("a line longer than 5 bytes", bound=True)
     broken = '{"jsonrpc":"2.0","result":{"x":"' + "x" * MAX_ENVELOPE_BYTES

@@ -13,6 +13,7 @@ from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.limits import EVENT_TIMES, LARGE_ANSWER_BYTES, REPLAY_BYTES, REPLAY_EVENTS
 
+MIB = 1 << 20
 pytestmark = pytest.mark.holds("gateway/upstream/stdio/stream")
 
 
@@ -97,11 +98,49 @@ def test_what_was_sent_is_kept_within_bounds() -> None:
 
 
 def test_the_newest_message_is_kept_until_it_was_sent_whatever_its_size__it_may_be_the_response() -> None:
-    stream = Stream(1)
+    stream = Stream(1, due=1)
     stream.tell(b"small")
     stream.tell(b"x" * (2 * REPLAY_BYTES))
     assert not stream.holds(0)
     assert stream.holds(1)
+
+
+def test_while_nobody_reads_the_stream_that_stands_nothing_long_waits_there__its_client_may_never_come() -> None:
+    stream = Stream(0)
+    stream.tell(b"x" * (2 * REPLAY_BYTES))
+    assert not stream.filled
+    stream.attach()
+    stream.tell(b"x" * (2 * REPLAY_BYTES))
+    assert stream.filled
+    stream.release()
+    assert not stream.filled
+
+
+def test_what_a_server_tells_takes_room_as_its_responses_do__and_is_not_told_where_there_is_none() -> None:
+    large = LargeAnswers(GatewaySettings(StdioUpstream(("server",)), max_event_bytes=16 * MIB), Parts(8))
+    streams = [Stream(1, due=1, held=large.of(Told().exchange)) for _ in range(4)]
+    for stream in streams:
+        stream.attach()
+        stream.tell(b"x" * (LARGE_ANSWER_BYTES - 9))
+    assert large.room.taken == 0
+    fits, *others = streams
+    fits.tell(b"x" * 12 * MIB)
+    for other in others:
+        with pytest.raises(AnswerError, match="too many large answers"):
+            other.tell(b"x" * 12 * MIB)
+        assert other.unsent == LARGE_ANSWER_BYTES - 9
+    fits.written(2)
+    assert large.room.taken == 0
+    others[0].tell(b"x" * 12 * MIB)
+
+
+def test_a_stream_whose_messages_are_short_keeps_no_room_for_a_client_that_may_resume() -> None:
+    large = LargeAnswers(GatewaySettings(StdioUpstream(("server",))), Parts())
+    stream = Stream(1, due=1, held=large.of(Told().exchange))
+    stream.tell(b"news")
+    stream.make_room(LARGE_ANSWER_BYTES - 9)
+    stream.answer(b"x" * (LARGE_ANSWER_BYTES - 9))
+    assert large.room.taken == 0
 
 
 def test_a_long_response_is_kept_until_it_was_sent__each_stream_of_each_session_would_keep_one() -> None:
