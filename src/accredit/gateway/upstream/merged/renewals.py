@@ -58,7 +58,7 @@ class Renewals:
         """Remember the level of a client's log."""
         told, level = self.of(own), request.members.get("level")
         if told is not None and level is not None and len(bytes(level)) <= MAX_RENEWABLE_BYTES:
-            told.level = level
+            told.level = level.copy()  # it is a part of the request, and would hold all of that
 
     def subscribed(self, own: bytes, name: str, uri: str, *, ends: bool) -> None:
         """Remember a subscription, or that it has ended. The oldest give way."""

@@ -69,6 +69,8 @@ class Subscription(SharedStream):
         self._mapper = mapper
         self._max_bytes = max_bytes
         self._honored: dict[str, dict[str, Raw]] = {}
+        """What each server has said that it will tell, until the client was told that."""
+        self._is_told = False
 
     def began(self, part: Part) -> None:
         """Wait for the acknowledgement."""
@@ -84,11 +86,11 @@ class Subscription(SharedStream):
         """Return whether the client gets a server's notification, as it is for the client."""
         if notification.method != ACKNOWLEDGED:
             return part.opened and notification.method != CANCELLED
-        again = part.name in self._honored
-        self._honored[part.name] = self._of(notification)
+        again, honored = part.name in self._honored, self._of(notification)
+        self._honored[part.name] = {} if self._is_told else honored
         self.open(part)
-        if again or self._begun.is_set():
-            part.before = self._changed(self._honored[part.name])
+        if again or self._is_told:
+            part.before = self._changed(honored)
         return False
 
     def answered(self, part: Part, text: bytes) -> None:
@@ -129,6 +131,7 @@ class Subscription(SharedStream):
                     union[name] = [*_list(union.get(name)), *list_of(value)]
                 elif bytes(value) == b"true" or name not in union:
                     union[name] = value
+        self._honored, self._is_told = {each: {} for each in self._honored}, True
         missing = sorted(set(self._names) - self.opened)
         unavailable = {UNAVAILABLE: missing} if missing else {}
         return told("subscriptions/acknowledged", {"_meta": {**self._meta, **unavailable}, "notifications": union})
@@ -149,7 +152,10 @@ class Subscription(SharedStream):
 
     def _of(self, notification: Notification) -> dict[str, Raw]:
         honored = notification.members.get("notifications")
-        return members(honored) if honored is not None and is_object(honored) else {}
+        if honored is None or not is_object(honored):
+            return {}
+        # As parts of the notification they would hold all of it.
+        return {name: value.copy() for name, value in members(honored).items()}
 
     def _changed(self, honored: Mapping[str, Raw]) -> bytes:
         """Return what says that all that a server tells about may have changed (rule 3)."""
