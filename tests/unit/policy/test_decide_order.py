@@ -379,3 +379,9 @@ def test_facts_that_raise_are_a_no() -> None:
     asked = replace(call("pay", {"amount": 1}), arguments=Trap(amount=1))
     decision, needs = script(with_proof(asked, prove()), policy())
     assert (error(decision), needs) == ("ratify_invalid", [])
+
+
+def test_it_says_as_of_when_a_proof_was_judged__a_call_is_recorded_as_of_no_later() -> None:
+    decision, _ = script(proven(call("list_inbox")), policy())
+    assert decision.proved is not None
+    assert decision.proved.judged_at == NOW
