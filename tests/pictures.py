@@ -100,6 +100,10 @@ async def a_call(log: Log, agent: Agent, target: str, chain: bytes, at: int, *, 
         chain_sha256=sha256_hex(chain),
         scope="custom:mail:send_email",
         bound=True,
+        proof="digest",
+        proof_sha256="e0" * 32,
+        verifier_id=GATEWAY,
+        request_sha256="e1" * 32,
     )
     facts: dict[str, Any] = {"authority": authority, "received_ms": at * 1000}
     if refused:

@@ -20,7 +20,7 @@ from accredit.stores.audit_log.reading import LogReader
 pytestmark = pytest.mark.holds("stores/audit_log/reader")
 
 KEY = gateway()[1]
-COLUMNS = "entry, writer, number, key, payload, ed25519, ml_dsa_65, digest, members"
+COLUMNS = "entry, writer, number, key, payload, ed25519, ml_dsa_65, digest, members, proof"
 FIRST = "-9223372036854775808"
 PAYLOAD = "CAST(replace(CAST(payload AS TEXT), 'send_email', 'wire_money') AS BLOB)"
 
@@ -34,7 +34,7 @@ def row(**changes: str) -> str:
 
 
 MADE_ANEW = (
-    "CREATE TABLE other (entry, writer, number, key, payload, ed25519, ml_dsa_65, digest, members)",
+    "CREATE TABLE other (entry, writer, number, key, payload, ed25519, ml_dsa_65, digest, members, proof)",
     f"INSERT INTO other SELECT {COLUMNS} FROM log_entries",
     "DROP TABLE log_entries",
     "ALTER TABLE other RENAME TO log_entries",

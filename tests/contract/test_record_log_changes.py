@@ -198,7 +198,7 @@ def execute(log: Path, *statements: str, kept: Sequence[Envelope] = ()) -> LogRe
     [
         ("DELETE FROM log_entries WHERE entry = 7",),
         ("UPDATE log_entries SET entry = 20 WHERE entry = 6", "UPDATE log_entries SET entry = 6 WHERE entry = 7"),
-        ("INSERT INTO log_entries SELECT 20, writer, number, key, payload, ed25519, ml_dsa_65, digest, members"
+        ("INSERT INTO log_entries SELECT 20, writer, number, key, payload, ed25519, ml_dsa_65, digest, members, proof"
          " FROM log_entries WHERE entry = 10",),
         ("UPDATE log_entries SET writer = 1, number = 4 WHERE entry = 5",),
         ("UPDATE log_entries SET (payload, ed25519) = (SELECT payload, ed25519 FROM log_entries WHERE entry = 5)"
@@ -263,7 +263,7 @@ def test_two_logs_of_one_gateway_are_one_log_of_more_writers(log: Path, tmp_path
             "INSERT INTO log_writers SELECT writer + 10, name, records, head, checkpointed, turn, over"
             " FROM other.log_writers",
             "INSERT INTO log_entries SELECT entry + 100, writer + 10, number, main.log_keys.key, payload, ed25519,"
-            " ml_dsa_65, digest, members FROM other.log_entries JOIN other.log_keys AS theirs USING (key)"
+            " ml_dsa_65, digest, members, proof FROM other.log_entries JOIN other.log_keys AS theirs USING (key)"
             " JOIN main.log_keys ON main.log_keys.id = theirs.id",
         )
         assert report.valid is trusted

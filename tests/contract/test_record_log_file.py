@@ -57,8 +57,8 @@ def make_log(path: Path, calls: int = 4) -> None:
         "DELETE FROM log_entries WHERE entry = 3",
         "DELETE FROM log_entries WHERE entry > 5",
         "DELETE FROM log_entries",
-        "INSERT INTO log_entries SELECT entry + 100, writer, number, key, payload, ed25519, ml_dsa_65, digest, members"
-        " FROM log_entries WHERE entry = 3",
+        "INSERT INTO log_entries SELECT entry + 100, writer, number, key, payload, ed25519, ml_dsa_65, digest, members,"
+        " proof FROM log_entries WHERE entry = 3",
         "UPDATE log_writers SET name = 'other'",
         "DELETE FROM log_writers",
         "DELETE FROM log_keys",

@@ -9,6 +9,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey
 from msgspec.structs import replace
+from tests.unit.ratify.world import AGENT, HUMAN, certificate
 
 from accredit.attest import (
     Call,
@@ -24,6 +25,7 @@ from accredit.attest import (
     checkpoint_payload,
     decision_payload,
     outcome_payload,
+    recorded_chain,
     recorded_params,
     sha256_hex,
 )
@@ -64,6 +66,12 @@ def decided(
         chain_sha256=sha256_hex(certificates),
         scope="email:send",
         bound=True,
+        proof="digest",
+        proof_sha256="ee" * 32,
+        verifier_id=GATEWAY,
+        request_sha256="e1" * 32,
+        call_sha256="e2" * 32,
+        granted_scope="email:send",
     )
     token = RecordedToken(
         issuer="https://issuer.example", subject="agent", sha256=sha256_hex(SECRET.encode()), jti="1", kid="k"
@@ -80,6 +88,14 @@ def decided(
         certificates=certificates,
     )
     return replace(made, **more)
+
+
+def allowed_by_a_person() -> CallDecision:
+    """An allowed call whose certificates are good."""
+    chain = recorded_chain([certificate(cert_id="cc" * 16, scope=("email:send",)).encode()])
+    call = decided(certificates=chain.text)
+    assert call.authority is not None
+    return replace(call, authority=replace(call.authority, principal_id=HUMAN.id, agent_id=AGENT.id))
 
 
 class Chained:

@@ -55,8 +55,8 @@ def encode_call_bundle(bundle: CallBundle) -> bytes:
     envelopes = tuple(Raw(encode_envelope(envelope)) for envelope in bundle.envelopes)
     checkpoint = _NULL if bundle.checkpoint is None else encode_envelope(bundle.checkpoint)
     certificates = _NULL if bundle.certificates is None else bundle.certificates
-    proof = _NO_PROOF if bundle.proof is None else Raw(bundle.proof)
-    return msgspec.json.encode(_Wire(envelopes, Raw(certificates), Raw(checkpoint), proof))
+    proof = _NULL if bundle.proof is None else bundle.proof
+    return msgspec.json.encode(_Wire(envelopes, Raw(certificates), Raw(checkpoint), Raw(proof)))
 
 
 def decode_call_bundle(text: bytes) -> CallBundle:

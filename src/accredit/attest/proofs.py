@@ -4,15 +4,19 @@ A proof's text is the RFC 8785 form of its members; a record names it by the SHA
 so that it can be judged by itself. A store keeps it packed: without base64, and without that key, which the leaf of the
 call's chain has. Of a proof that is bound to no call, `session_context` and `context` are left out.
 
+Until `held_until` (unix seconds), which is packed with it, nobody is shown it: it is worth nothing anywhere then. No
+gateway takes a challenge of that age, and the id of the session that it names opens nothing any more.
+
 Nothing is judged here: `policy.evidence` does that.
 """
 
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 from accredit.attest.canonical import canonical
+from accredit.attest.statements import RecordedAuthority
 from accredit.errors import AttestationError
 from accredit.limits import MAX_SAFE_INTEGER
 
@@ -57,7 +61,29 @@ class KeptProof(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         """Return the proof's text."""
         return _encode(self)
 
+    def packed(self, held_until: int) -> bytes:
+        """Return the proof as a store keeps it."""
+        signed = self.challenge, self.challenge_at, self.challenge_sig, self.context, self.session_context
+        return _pack(_Packed(held_until, *signed))
 
+
+class _Packed(Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    held_until: int
+    challenge: bytes
+    challenge_at: int
+    challenge_sig: Halves
+    context: SignedContext | None
+    session_context: bytes
+
+
+class _Leaf(Struct, frozen=True):
+    subject_pub_key: Halves
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(_Packed).decode
+_read_leaf = msgspec.json.Decoder(list[Raw]).decode
+_read_key = msgspec.json.Decoder(_Leaf).decode
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(KeptProof).decode
 
@@ -71,3 +97,32 @@ def decode_proof(text: bytes) -> KeptProof:
     if proof.text() != canonical(text):  # base64 that others read otherwise, a member twice
         raise AttestationError("a proof that is not written as it was signed")
     return proof
+
+
+def unpacked_proof(packed: bytes, certificates: bytes | None) -> KeptProof:
+    """Return a proof that a store keeps. `certificates` is the chain of its call. Raises `AttestationError`."""
+    try:
+        kept, (leaf, *_) = _unpack(packed), _read_leaf(certificates or b"[]")
+        key = _read_key(leaf).subject_pub_key
+    except (ValueError, RecursionError):  # msgspec's errors, of what is empty, and of what is no text
+        raise AttestationError("its proof can't be read") from None
+    return KeptProof(key, kept.challenge, kept.challenge_at, kept.challenge_sig, kept.context, kept.session_context)
+
+
+def kept_proof(authority: RecordedAuthority, packed: bytes | None, certificates: bytes | None) -> bytes | None:
+    """Return the text of a call's proof, by what a store keeps of it; None where its record says that it was not kept,
+    and no bytes where it should be there and is not, or can't be read."""
+    if authority.proof != "kept":
+        return None
+    try:
+        return unpacked_proof(packed or b"", certificates).text()
+    except AttestationError:
+        return b""
+
+
+def is_held(packed: bytes | None, now: int) -> bool:
+    """Return whether nobody is shown a proof yet that a store keeps, at a time in unix seconds."""
+    try:
+        return packed is not None and _unpack(packed).held_until >= now
+    except (ValueError, RecursionError):
+        return False  # what is damaged is nobody's secret

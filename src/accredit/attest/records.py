@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from accredit.attest.canonical import RecordedParams
 from accredit.attest.statements import (
     NO_PARAMS,
+    OF_PROOF,
+    WRITTEN,
     Call,
     CallRecord,
     Checkpoint,
@@ -35,7 +37,8 @@ class CallDecision(Struct, frozen=True, kw_only=True):
 
     `policy_digest` identifies the configuration: the SHA-256 of its effective values (`config.digest`). `certificates`
     is the proof's chain, a JSON array, leaf first, whose SHA-256 is `authority.chain_sha256`. `resume`, 32 bytes, is
-    what another process finds the call by, if its answer comes there; it is not recorded.
+    what another process finds the call by, if its answer comes there; it is not recorded. `proof` is the proof that is
+    kept, packed (`proofs`).
     """
 
     gateway: str
@@ -48,6 +51,7 @@ class CallDecision(Struct, frozen=True, kw_only=True):
     token: RecordedToken | None = None
     certificates: bytes | None = None
     resume: bytes | None = None
+    proof: bytes | None = None
 
 
 def decided_again(payload: bytes, policy_digest: str) -> CallDecision:
@@ -69,7 +73,7 @@ def decided_again(payload: bytes, policy_digest: str) -> CallDecision:
     )
 
 
-def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:
+def decision_payload(decided: CallDecision, place: Place, now_ms: int, version: int = WRITTEN) -> bytes:
     """Return the record of a decision; `now_ms` is in unix milliseconds. Raises `AttestationError` for a text that
     can't be written."""
     call, decision = decided.call, decided.decision
@@ -83,14 +87,16 @@ def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:
         times=_times(decided.received_ms, now_ms),
         log=place,
         decision=replace(decision, reason=reason, enforced=decision.enforced is not False),
-        authority=decided.authority,
+        authority=_of_version(decided.authority, version),
         token=decided.token,
         policy=PolicyDigest(digest=decided.policy_digest),
     )
-    return encode_statement(Statement(record, decided.params.sha256))
+    return encode_statement(Statement(record, decided.params.sha256, version))
 
 
-def outcome_payload(decided: CallDecision, outcome: Outcome, place: Place, now_ms: int) -> bytes:
+def outcome_payload(
+    decided: CallDecision, outcome: Outcome, place: Place, now_ms: int, version: int = WRITTEN
+) -> bytes:
     """Return the record of an outcome; `now_ms` is in unix milliseconds. Raises `AttestationError` for a text that
     can't be written."""
     if outcome.detail is not None:
@@ -104,11 +110,17 @@ def outcome_payload(decided: CallDecision, outcome: Outcome, place: Place, now_m
         outcome=outcome,
         policy=PolicyDigest(digest=decided.policy_digest),
     )
-    return encode_statement(Statement(record, decided.params.sha256))
+    return encode_statement(Statement(record, decided.params.sha256, version))
 
 
 def unknown_payload(
-    decision: Statement, record: CallRecord, detail: str, place: Place, now_ms: int, policy_digest: str
+    decision: Statement,
+    record: CallRecord,
+    detail: str,
+    place: Place,
+    now_ms: int,
+    policy_digest: str,
+    version: int = WRITTEN,
 ) -> bytes:
     """Return the record that closes a call whose writer has died. `decision` is the statement of its decision.
 
@@ -124,7 +136,7 @@ def unknown_payload(
         outcome=Outcome(status="unknown", detail=detail),
         policy=record.policy or PolicyDigest(digest=policy_digest),
     )
-    return encode_statement(Statement(closed, decision.sha256))
+    return encode_statement(Statement(closed, decision.sha256, version))
 
 
 def checkpoint_payload(writer: str, count: int, head: str, now_ms: int) -> bytes:
@@ -135,6 +147,13 @@ def checkpoint_payload(writer: str, count: int, head: str, now_ms: int) -> bytes
 def pruning_payload(pruning: Pruning, head: str) -> bytes:
     """Return a note of pruning. `head` is the SHA-256 of the last record that it covers."""
     return encode_statement(Statement(pruning, head))
+
+
+def _of_version(authority: RecordedAuthority | None, version: int) -> RecordedAuthority | None:
+    """Return an authority with the members of a version."""
+    if authority is None or version == WRITTEN:
+        return authority
+    return replace(authority, **dict.fromkeys(OF_PROOF))
 
 
 def _times(received_ms: int, now_ms: int) -> Times:

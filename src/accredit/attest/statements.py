@@ -25,7 +25,7 @@ from accredit.limits import MAX_RECORDED_TEXT, MAX_SAFE_INTEGER
 
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 CALL_TYPES = {version: f"urn:accredit:tool-call:v{version}" for version in (1, 2, 3)}
-WRITTEN = 2
+WRITTEN = 3
 """The version of calls' records that are written."""
 CALL_TYPE, CALL_TYPE_V1 = CALL_TYPES[WRITTEN], CALL_TYPES[1]
 _CHECKPOINT_TYPE = "urn:accredit:log-checkpoint:v1"

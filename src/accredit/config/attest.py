@@ -46,7 +46,12 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
             f'attest.mode is "{attest.mode}" and store.url is memory:, where no record outlives the process',
             'set store.url = "sqlite:///accredit.db", or attest.mode = "off"',
         )
-    return RecordSettings(gateway_id(loaded), full=attest.arguments == "full", policy_digest=policy_digest(loaded))
+    return RecordSettings(
+        gateway_id(loaded),
+        full=attest.arguments == "full",
+        policy_digest=policy_digest(loaded),
+        keeps_proofs=attest.proofs == "keep",
+    )
 
 
 def build_log_signer(loaded: Loaded) -> LogSigner:

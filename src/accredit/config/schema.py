@@ -375,6 +375,9 @@ class Attest(Section, frozen=True):
     arguments: Annotated[
         Literal["digest", "full"], '"digest", or "full": records hold the arguments of calls, without tokens'
     ] = "digest"
+    proofs: Annotated[
+        Literal["keep", "digest"], '"keep": an allowed call\'s bound proof is kept with its record, or "digest" of it'
+    ] = "keep"
 
 
 class Rounds(Section, frozen=True):

@@ -327,7 +327,8 @@ def _bundle(log: LogReader, call_id: str, since: Bookmark | None) -> dict[str, A
     chain = log.certificates(decision.authority.chain_sha256) if decision.authority else None
     covering = log.covering(decision.log.writer, decision.log.sequence)
     checkpoint = covering.entry.envelope if covering and isinstance(covering.entry, Stored) else None
-    bundle = CallBundle(tuple(envelope for _, envelope in found), chain, checkpoint)
+    proof = log.shown_of(decision, unix_ms() // 1000)
+    bundle = CallBundle(tuple(envelope for _, envelope in found), chain, checkpoint, proof)
     return {"bundle": encode_call_bundle(bundle).decode()}
 
 

@@ -191,12 +191,13 @@ class TokenSettings:
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
     """The section `[attest]`, except for the log itself. `gateway_id` is the gateway's name in records; with `full`
-    they hold the arguments, not only a digest of them. `policy_digest` identifies the configuration; "": these settings
-    do (`settings_digest`)."""
+    they hold the arguments, not only a digest of them. With `keeps_proofs` the bound proof of an allowed call is kept
+    beside its record. `policy_digest` identifies the configuration; "": these settings do (`settings_digest`)."""
 
     gateway_id: str
     full: bool = False
     policy_digest: str = ""
+    keeps_proofs: bool = True
 
 
 @dataclass(frozen=True, slots=True)

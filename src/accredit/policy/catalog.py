@@ -42,7 +42,11 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     def allows(self, granted: Collection[str]) -> bool:
         """Return whether a grant (expanded: no wildcards) satisfies this entry."""
-        return self.scope in granted or any(scope in granted for scope in self.accepts)
+        return self.covered_by(granted) is not None
+
+    def covered_by(self, granted: Collection[str]) -> str | None:
+        """Return the scope by which a grant satisfies this entry, its own if that is there; None if it does not."""
+        return next((scope for scope in (self.scope, *self.accepts) if scope in granted), None)
 
 
 OWN_TOOLS: Mapping[str, Entry] = {

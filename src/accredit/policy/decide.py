@@ -42,12 +42,14 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
+from accredit.attest.proofs import Halves, KeptProof
 from accredit.base.caching import Once
 from accredit.consent import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
     CLOCK_AHEAD_SECONDS,
+    CLOCK_BACK_SECONDS,
     CLOCK_LEAD_SECONDS,
     MAX_PROOF_BUNDLE_BYTES,
 )
@@ -205,6 +207,8 @@ class Case:
             chain=tuple(bundle.delegations),
             token_subject=self._token.subject if self._token is not None else None,
             judged_at=self._now,
+            proof=self._signed(bundle),
+            fresh_until=self._fresh_until(bundle.challenge_at),
         )
         self.proved = authority if result.valid or result.identity_status in _PROVED else None
         if not result.valid:
@@ -276,6 +280,27 @@ class Case:
             max_ahead=CLOCK_AHEAD_SECONDS if self._issued else CLOCK_LEAD_SECONDS,
             check_constraints=not self._call.about_tasks and self.entry is not None,
             cert_cache=self._policy.cert_cache,
+        )
+
+    def _fresh_until(self, challenge_at: int) -> int:
+        """Return until when a gateway of this policy could take the challenge, whatever its store remembers."""
+        made = challenge_at + self._policy.freshness_seconds
+        return CLOCK_BACK_SECONDS + (max(made, self._now + self._policy.challenge_seconds) if self._issued else made)
+
+    def _signed(self, bundle: ProofBundle) -> KeptProof:
+        """Return what the agent signed, without the chain, and what of the call that covers."""
+        key, signature = bundle.agent_pub_key, bundle.challenge_sig
+        context = None
+        if bundle.session_context:
+            scope = self.entry.scope if self._changes_task and self.entry is not None else self._scope
+            context = self._call.signed_context(self._policy.verifier_id, bundle.agent_id, scope)
+        return KeptProof(
+            Halves(key.ed25519, key.ml_dsa_65),
+            bundle.challenge,
+            bundle.challenge_at,
+            Halves(signature.ed25519, signature.ml_dsa_65),
+            context,
+            bundle.session_context,
         )
 
     def _facts(self) -> VerifierContext:

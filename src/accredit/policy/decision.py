@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from accredit.attest.proofs import KeptProof
 from accredit.errors import ProofRefused
 from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.evaluators import OWN_EVALUATORS
@@ -48,7 +49,8 @@ class Authority(Struct, frozen=True, kw_only=True):
     """On whose authority a call is allowed. `granted_scope` is what all certificates of the chain grant.
 
     `chain` holds these certificates, the leaf first. `token_subject` is the subject of the token that came with the
-    call. `judged_at` is as of when the proof was judged, in unix seconds.
+    call. `judged_at` is as of when the proof was judged, in unix seconds. `proof` is what the agent signed, and no
+    gateway takes it after `fresh_until`.
     """
 
     principal_id: str
@@ -60,6 +62,8 @@ class Authority(Struct, frozen=True, kw_only=True):
     chain: tuple[DelegationCert, ...] = ()
     token_subject: str | None = None
     judged_at: int | None = None
+    proof: KeptProof | None = None
+    fresh_until: int = 0
 
 
 class Decision(Struct, frozen=True):

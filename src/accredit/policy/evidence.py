@@ -188,7 +188,8 @@ class Auditor:
 
     def judge(self, decision: Statement, certificates: bytes | None, proof: bytes | None) -> Evidence:
         """Judge the record of a decision that allows, with the texts of its chain (a JSON array) and of its proof, as
-        far as they were kept. Raises nothing that depends on them, and `ValueError` for another record."""
+        far as they were kept: no bytes are a proof that should be there. Raises nothing that depends on them, and
+        `ValueError` for another record."""
         record = decision.predicate
         if not isinstance(record, CallRecord) or record.decision is None or record.decision.verdict != "allow":
             raise ValueError("not the record of an allowed call")
@@ -356,9 +357,11 @@ class _Case:
             raise _Untold("records of this version keep no proof")
         if not authority.bound:
             raise _Untold("the proof was bound to no call")
-        if text is None and authority.proof == "digest":
+        if authority.proof == "digest":
             raise _Untold("its proof was not kept")
         if text is None:
+            raise _Untold("its proof is not there: it is left out of what is exported right after the call")
+        if not text:
             raise _Contradiction("its proof is said to be kept, and is not there")
         try:
             proof = decode_proof(text)

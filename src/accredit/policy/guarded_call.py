@@ -14,6 +14,7 @@ from typing import cast
 import msgspec
 from msgspec import Raw, Struct
 
+from accredit.attest.proofs import SignedContext
 from accredit.base.caching import Once
 from accredit.canonical import canonical, has_wide_integer
 from accredit.errors import FrameError, RequestError
@@ -96,6 +97,12 @@ class GuardedCall(Struct, frozen=True):
         if _LEG_MEMBERS.isdisjoint(self.covered):
             return self.digest
         return payload_digest({name: value for name, value in self.covered.items() if name not in _LEG_MEMBERS})
+
+    def signed_context(self, verifier_id: str, agent_id: str, scope: str) -> SignedContext:
+        """Return what of this call a proof that is bound to it covers."""
+        return SignedContext(
+            agent_id, "", self.method, self.digest, "", scope, self.target, self.session_id, verifier_id, ""
+        )
 
     def session_context(self, verifier_id: str, agent_id: str, scope: str) -> bytes:
         """Return the session context that a proof bound to this call has signed (`ratify.signable`)."""

@@ -66,10 +66,10 @@ def payloads() -> list[bytes]:
 def test_a_record_is_a_statement_of_in_toto_with_the_published_predicate(payload: bytes) -> None:
     statement = json.loads(payload)
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
-    assert statement["predicateType"] == CALL_TYPE == SCHEMA["$id"]
+    assert statement["predicateType"] == CALL_TYPE == SCHEMA_V3["$id"]
     assert [subject["name"] for subject in statement["subject"]] == ["tools/call/send_email"]
     assert set(statement["subject"][0]["digest"]) == {"sha256"}
-    jsonschema.Draft202012Validator(SCHEMA).validate(statement["predicate"])
+    jsonschema.Draft202012Validator(SCHEMA_V3).validate(statement["predicate"])
 
 
 @pytest.mark.parametrize("payload", payloads())
@@ -121,7 +121,7 @@ def change(payload: bytes, path: str, value: object) -> bytes:
     [
         ("_type", "https://in-toto.io/Statement/v0.1"),
         ("predicateType", "urn:accredit:tool-call:v1"),
-        ("predicateType", "urn:accredit:tool-call:v3"),
+        ("predicateType", "urn:accredit:tool-call:v4"),
         ("predicateType", "urn:accredit:log-checkpoint:v1"),
         ("extra", 1),
         ("subject", []),

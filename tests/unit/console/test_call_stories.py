@@ -71,7 +71,7 @@ def test_a_story_is_the_same_whether_the_call_was_listed_or_not(
 
 FORGED = (
     "INSERT INTO log_entries SELECT ?, writer, number, key, CAST(replace(CAST(payload AS TEXT), 'quick', 'wire_money')"
-    " AS BLOB), zeroblob(64), ml_dsa_65, digest, members FROM log_entries"
+    " AS BLOB), zeroblob(64), ml_dsa_65, digest, members, proof FROM log_entries"
     " WHERE CAST(payload AS TEXT) LIKE '%quick%' AND CAST(payload AS TEXT) LIKE '%verdict%'"
 )
 

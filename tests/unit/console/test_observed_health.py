@@ -39,7 +39,7 @@ def test_how_a_log_grows_is_not_said_by_what_somebody_put_in(tmp_path: Path) -> 
     with closing(sqlite3.connect(tmp_path / "log.db")) as log, log:
         log.execute(
             "INSERT INTO log_entries SELECT 9, writer, number, key, CAST(replace(CAST(payload AS TEXT),"
-            " '\"enforced\":true', '\"enforced\":false') AS BLOB), zeroblob(64), ml_dsa_65, digest, members"
+            " '\"enforced\":true', '\"enforced\":false') AS BLOB), zeroblob(64), ml_dsa_65, digest, members, proof"
             " FROM log_entries WHERE entry = 1"
         )
     assert asyncio.run(looked())["log"]["observed"] is True, "without a key nothing is verified, and the page says so"

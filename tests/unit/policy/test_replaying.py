@@ -62,6 +62,10 @@ def record(
             chain_sha256="ee" * 32,
             scope=entry.scope if entry is not None else "",
             bound=proved.bound,
+            proof="digest",
+            proof_sha256="e0" * 32,
+            verifier_id=VERIFIER if proved.bound else None,
+            request_sha256="e1" * 32 if proved.bound else None,
         )
     verdict = "allow" if refusal is None else "challenge" if refusal.error == "ratify_challenge_required" else "deny"
     params = json.dumps({"name": asked.target, "arguments": asked.arguments}).encode() if full else None

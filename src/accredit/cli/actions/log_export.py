@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from accredit.attest import CallBundle, Envelope, Stored, encode_call_bundle, encode_envelope
+from accredit.base.clock import unix_ms
 from accredit.base.standard import STDOUT
 from accredit.base.terminal import two_lines
 from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
@@ -83,6 +84,7 @@ def _bundle(log: LogReader, call_id: str) -> list[bytes]:
         tuple(envelope for _, envelope in records),
         certificates,
         _covering(log, decision.log.writer, decision.log.sequence),
+        log.shown_of(decision, unix_ms() // 1000),
     )
     return [encode_call_bundle(bundle)]
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, decode_statement, verify_envelope
+from accredit.base.clock import unix_ms
 from accredit.cli.actions.log_names import one_call
 from accredit.cli.actions.log_place import understood
 from accredit.cli.actions.log_record import Names, print_evidence, print_record
@@ -34,6 +35,7 @@ def show_call(
             return _NEGATIVE
         records = records_of(log, whole_id)
         kept = log.kept_of(records[0][0]) if records else (None, None)
+        proof = log.shown_of(records[0][0], unix_ms() // 1000) if records else None
     faults = [_fault(envelope, trusted) for _, envelope in records]
     evidence = None
     if trusted and records and not any(faults):
@@ -44,7 +46,8 @@ def show_call(
             for (_, envelope), fault in zip(records, faults, strict=True)
         ]
         members = NO_EVIDENCE if evidence is None else evidence.members(records[0][0], names)
-        print_json({"call": whole_id, "statements": statements, **members})
+        shown = None if proof is None else msgspec.json.decode(proof)
+        print_json({"call": whole_id, "statements": statements, "proof": shown, **members})
     else:
         for (record, _), fault in zip(records, faults, strict=True):
             print_record(record, _verdict(fault, trusted), names)

@@ -37,6 +37,7 @@ from accredit.attest import (
     recorded_chain,
     sha256_hex,
 )
+from accredit.attest.proofs import KeptProof
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
 from accredit.base.random_ids import RandomIds
@@ -62,9 +63,15 @@ from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.long_text import at_one_go
-from accredit.limits import MAX_RECORDED_CHAINS, MAX_RECORDED_TARGET, MAX_RECORDED_TEXT, SHORT_MESSAGE_BYTES
+from accredit.limits import (
+    MAX_RECORDED_CHAINS,
+    MAX_RECORDED_TARGET,
+    MAX_RECORDED_TEXT,
+    SESSION_ID_SECONDS,
+    SHORT_MESSAGE_BYTES,
+)
 from accredit.pins import Pins
-from accredit.policy import CONSTRAINT_REFUSALS, Decision, refusals
+from accredit.policy import CONSTRAINT_REFUSALS, Authority, Decision, refusals
 from accredit.policy.merging import member_of_target
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
@@ -156,18 +163,22 @@ class Recorder:
         except (AttestationError, FrameError):
             detail = "Invalid params: params hold what has no canonical form"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
-        chain = self._chain(decision.proved.chain) if decision is not None and decision.proved is not None else None
+        proved = decision.proved if decision is not None else None
+        chain = self._chain(proved.chain) if proved is not None else None
+        verdict = self._verdict(decision, refused, reason)
+        kept = proved.proof if proved is not None and verdict.verdict == "allow" and self._keeps(proved) else None
         decided = CallDecision(
             gateway=self._settings.gateway_id,
             call=self._call(request.method, target, client, part, trace),
             params=params,
-            decision=self._verdict(decision, refused, reason),
+            decision=verdict,
             received_ms=received_ms,
             policy_digest=self._settings.policy_digest,
-            authority=_authority(decision, chain.sha256) if decision is not None and chain is not None else None,
+            authority=_authority(decision, chain.sha256, kept) if decision is not None and chain is not None else None,
             token=_token(token) if token is not None else None,
             certificates=chain.text if chain is not None else None,
             resume=self._resume(client.session_id, request.id) if client.session_id else None,
+            proof=kept.packed(self._held_until(proved, client)) if kept is not None and proved is not None else None,
         )
         call = OpenCall(self, decided, request.id, client.session_id)
         try:
@@ -247,6 +258,16 @@ class Recorder:
         """Wait for the same, and close the log."""
         await self.drain()
         await self._records.aclose()
+
+    def _keeps(self, proved: Authority) -> bool:
+        """Return whether the proof of an allowed call is kept: what is bound to no call would be good for another."""
+        return self._settings.keeps_proofs and proved.bound
+
+    def _held_until(self, proved: Authority, client: Client) -> int:
+        """Return until when, in unix seconds, nobody is shown a proof: it names the session, whose id opens it where it
+        is sealed, and no record tells when it has ended."""
+        is_secret = client.session_id and self._hides_sessions
+        return max(proved.fresh_until, unix_ms() // 1000 + SESSION_ID_SECONDS if is_secret else 0)
 
     def _chain(self, chain: tuple[DelegationCert, ...]) -> RecordedChain:
         # An agent calls again and again on the same chain, and its form takes as long as all of the rest.
@@ -361,10 +382,12 @@ async def _params(request: Request, decision: Decision | None, *, full: bool) ->
     return at_one_go(steps) if request.size <= SHORT_MESSAGE_BYTES else await in_turns(steps)
 
 
-def _authority(decision: Decision, chain_sha256: str) -> RecordedAuthority | None:
+def _authority(decision: Decision, chain_sha256: str, kept: KeptProof | None) -> RecordedAuthority | None:
     proved, entry = decision.proved, decision.entry
     if proved is None:
         return None
+    proof = proved.proof
+    context = proof.context if proof is not None else None
     return RecordedAuthority(
         principal_id=proved.principal_id,
         principal_name=proved.principal_name,
@@ -373,6 +396,12 @@ def _authority(decision: Decision, chain_sha256: str) -> RecordedAuthority | Non
         chain_sha256=chain_sha256,
         scope=entry.scope if entry is not None else "",
         bound=proved.bound,
+        proof="digest" if kept is None else "kept",
+        proof_sha256=sha256_hex(proof.text()) if proof is not None else None,
+        verifier_id=context.verifier_id if context is not None else None,
+        request_sha256=decision.call.request_hash(context.required_scope).hex() if context is not None else None,
+        call_sha256=(context.payload_digest.hex() or None) if context is not None else None,
+        granted_scope=entry.covered_by(proved.granted_scope) if entry is not None else None,
     )
 
 

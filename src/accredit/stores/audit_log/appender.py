@@ -22,11 +22,12 @@ class Tail:
         self._records, self._head, self._checkpointed = end.records, end.head, proved.covered
         self._entries: list[NewEntry] = []
 
-    def append(self, payload_of: Callable[[Place], bytes], now_ms: int) -> int:
-        """Add one more record and return its number. Raises `AttestationError` before anything has changed."""
+    def append(self, payload_of: Callable[[Place], bytes], now_ms: int, proof: bytes | None = None) -> int:
+        """Add one more record, with the proof that is kept with it, and return its number. Raises `AttestationError`
+        before anything has changed."""
         place = Place(writer=self._name, sequence=self._records + 1, previous=self._head)
         payload = payload_of(place)
-        self._entries.append(NewEntry(RECORD, place.sequence, self._signer.record(payload)))
+        self._entries.append(NewEntry(RECORD, place.sequence, self._signer.record(payload), proof))
         self._records, self._head = place.sequence, sha256_hex(payload)
         if self._records - self._checkpointed >= CHECKPOINT_RECORDS:
             self.checkpoint(now_ms)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from accredit.attest import Stored
-from accredit.attest.statements import GENESIS
+from accredit.attest.statements import GENESIS, WRITTEN
 from accredit.errors import AttestationError
 from accredit.limits import LOG_TAIL_ENTRIES, MAX_LEFT_WRITERS, ROWS_A_STATEMENT
 from accredit.stores.audit_log.members import kept
@@ -32,7 +32,7 @@ from accredit.stores.audit_log.tables import (
 
 _END = "SELECT name, writer, records, head, checkpointed, turn, over FROM log_writers WHERE name = ?"
 _LAST_ENTRY = "SELECT coalesce(max(entry), 0) FROM log_entries"
-_INSERT = "INSERT INTO log_entries (entry, writer, number, key, payload, ed25519, ml_dsa_65, members)"
+_INSERT = "INSERT INTO log_entries (entry, writer, number, key, payload, ed25519, ml_dsa_65, members, proof)"
 _MOVE_ON = "UPDATE log_writers SET records = ?, head = ?, checkpointed = ?, turn = ? WHERE writer = ?"
 _OPEN = "INSERT INTO log_open (call, writer, entry, resume)"
 _THESE = (
@@ -67,6 +67,8 @@ LIMIT ?"""
 
 class FileTables:
     """`LogTables` in a file. No method waits for anything but the disk."""
+
+    version = WRITTEN
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -165,7 +167,7 @@ class FileTables:
         if key is None:
             key = self._keys[first.key_id] = key_number(self._connection, first.key_id)
         second = rest[0].data if rest else None
-        return (entry, writer, each.number, key, each.envelope.payload, first.data, second, kept(first))
+        return (entry, writer, each.number, key, each.envelope.payload, first.data, second, kept(first), each.proof)
 
 
 def key_number(connection: sqlite3.Connection, key_id: str) -> int:

@@ -190,7 +190,7 @@ class _Pruner:
             digests.update(digest)
             connection.execute(
                 "UPDATE log_entries SET key = NULL, payload = NULL, ed25519 = NULL, ml_dsa_65 = NULL, members = NULL,"
-                " digest = ? WHERE entry = ?",
+                " proof = NULL, digest = ? WHERE entry = ?",
                 (digest, record.entry),
             )
         self._pruned[writer] = _Pruned(digests.copy(), last.number, last.sha256, last.entry)
@@ -205,7 +205,8 @@ class _Pruner:
         envelope = self._signer.summary(pruning_payload(note, last.sha256))
         ed25519, ml_dsa_65 = (signature.data for signature in envelope.signatures)
         connection.execute(
-            "UPDATE log_entries SET key = ?, payload = ?, ed25519 = ?, ml_dsa_65 = ?, members = NULL WHERE entry = ?",
+            "UPDATE log_entries SET key = ?, payload = ?, ed25519 = ?, ml_dsa_65 = ?, members = NULL, proof = NULL"
+            " WHERE entry = ?",
             (key_number(connection, self._signer.id), envelope.payload, ed25519, ml_dsa_65, last.entry),
         )
         connection.execute(

@@ -32,7 +32,7 @@ from accredit.stores.audit_log.reading import (
     open_call,
     windows,
 )
-from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL, SHORT_CERTIFICATES, short
+from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL, SHORT_CERTIFICATES, SHORT_PROOF, short
 from accredit.stores.audit_log.tables import OpenCall
 from accredit.stores.sqlite.database import check_regular
 
@@ -105,8 +105,8 @@ class LogFile(LogReader):
         try:
             self._connection.execute("BEGIN")
             self._connection.execute("SELECT 1 FROM log_entries LIMIT 1").fetchone()
-            # A file of an older accredit lacks this column until a gateway writes to it.
-            has_members = ("members",) in self._connection.execute(_COLUMNS).fetchall()
+            # A file of an older accredit lacks some columns until a gateway writes to it.
+            there = {name for (name,) in self._connection.execute(_COLUMNS)}
             self._has_calls = self._connection.execute(_INDEX).fetchone() is not None
         except _DAMAGED as error:
             if _NO_SUCH_TABLE in str(error):
@@ -114,8 +114,9 @@ class LogFile(LogReader):
             raise StoreUnavailable(f"can't read {self._path}: {error}") from None
         if self.identity() != self.file:
             raise LogAway(f"can't read {self._path}: it is being replaced")
-        columns = short(f"payload, ed25519, ml_dsa_65, digest, {'members' if has_members else 'NULL'}")
+        columns = short(f"payload, ed25519, ml_dsa_65, digest, {'members' if 'members' in there else 'NULL'}")
         self._read, self._open_rows = _READ.format(columns=columns), _OPEN_ROWS.format(columns=columns)
+        self._read_all = _READ.format(columns=f"{columns}, {SHORT_PROOF if 'proof' in there else 'NULL'}")
 
     def release(self) -> None:
         """Close the file."""
@@ -184,9 +185,9 @@ class LogFile(LogReader):
         rows = self._rows("SELECT name, records, head FROM log_writers WHERE records <> 0")
         return [head_in(*row) for row in rows]
 
-    def entries(self) -> Iterator[Numbered]:
+    def entries(self, *, proofs: bool = False) -> Iterator[Numbered]:
         """Yield all entries, in order: each row that there is."""
-        for row in self._rows(f"{self._read} ORDER BY entry"):
+        for row in self._rows(f"{self._read_all if proofs else self._read} ORDER BY entry"):
             yield _numbered(row)
 
     def entries_after(self, number: int) -> Iterator[Numbered]:
@@ -228,7 +229,7 @@ class LogFile(LogReader):
         if not self._has_calls:
             yield from self.holding(prefix)
             return
-        for row in self._rows(f"{self._read} {OF_CALLS}", *key_range(prefix)):
+        for row in self._rows(f"{self._read_all} {OF_CALLS}", *key_range(prefix)):
             yield _numbered(row)
 
     def summaries(self) -> Iterator[Numbered]:
@@ -286,13 +287,13 @@ class LogFile(LogReader):
 
 
 def _numbered(row: tuple[Any, ...]) -> Numbered:
-    entry, writer, number, key_id, payload, ed25519, ml_dsa_65, digest, members = row
+    entry, writer, number, key_id, payload, ed25519, ml_dsa_65, digest, members, *proof = row
     if not isinstance(entry, int):
         raise AttestationError(_NO_NUMBER)
     if payload is not None:
         if digest is not None:
             members = ""  # of a kind that no entry has
-        return numbered(entry, writer, number, key_id, payload, ed25519, ml_dsa_65, members)
+        return numbered(entry, writer, number, key_id, payload, ed25519, ml_dsa_65, members, *proof)
     if not isinstance(writer, str) or not isinstance(number, int):
         raise AttestationError(NO_PLACE)
     if not isinstance(digest, bytes) or len(digest) != 32 or (key_id, ed25519, ml_dsa_65, members) != (None,) * 4:

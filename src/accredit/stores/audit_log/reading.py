@@ -29,6 +29,7 @@ from accredit.attest import (
     verify_log,
 )
 from accredit.attest.calls import MarksInMemory
+from accredit.attest.proofs import is_held, kept_proof
 from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.members import restored
@@ -46,10 +47,11 @@ class LogAway(StoreUnavailable):
 
 class Numbered(NamedTuple):
     """An entry of the log, and a number that puts it in order for people: later ones have a greater one. A digest may
-    have 0."""
+    have 0. `proof` is the one that is kept with it, packed, where it was asked for; b"" for what can't be one."""
 
     number: int
     entry: Entry
+    proof: bytes | None = None
 
     def statement(self) -> Statement | None:
         """Return the entry's statement, unverified, or None for a pruned record. Raises `AttestationError`."""
@@ -109,8 +111,8 @@ class LogReader(ABC):
         """Return the head of each writer's chain, as the store knows it."""
 
     @abstractmethod
-    def entries(self) -> Iterator[Numbered]:
-        """Yield all entries, those of each chain in order."""
+    def entries(self, *, proofs: bool = False) -> Iterator[Numbered]:
+        """Yield all entries, those of each chain in order, and with `proofs` what is kept with them."""
 
     @abstractmethod
     def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
@@ -142,8 +144,8 @@ class LogReader(ABC):
 
     @abstractmethod
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
-        """Yield the records of calls whose ids begin so, and maybe others, in any order: by an index, not by reading
-        all."""
+        """Yield the records of calls whose ids begin so, and maybe others, in any order, with the proofs that are kept
+        with them: by an index, not by reading all."""
 
     @abstractmethod
     def summaries(self) -> Iterator[Numbered]:
@@ -194,9 +196,25 @@ class LogReader(ABC):
         if decision.authority is None:
             return None, None
         try:
-            return self.certificates(decision.authority.chain_sha256), None
+            certificates = self.certificates(decision.authority.chain_sha256)
         except AttestationError:
-            return None, None
+            certificates = None
+        return certificates, kept_proof(decision.authority, self._packed(decision), certificates)
+
+    def shown_of(self, decision: CallRecord, now: int) -> bytes | None:
+        """Return the text of its proof, to be shown to anybody; None as long as it may be worth something, at a time in
+        unix seconds."""
+        return None if is_held(self._packed(decision), now) else self.kept_of(decision)[1] or None
+
+    def _packed(self, decision: CallRecord) -> bytes | None:
+        """Return the proof that is kept with a decision."""
+        place = f"{decision.log.writer}/{decision.log.sequence}"
+        if decision.authority is None or decision.authority.proof != "kept":
+            return None
+        for each in self.of_calls(decision.call.id):
+            if isinstance(each.entry, Stored) and each.entry.place == place and each.record():
+                return each.proof
+        return None
 
     def verify(
         self,
@@ -263,7 +281,7 @@ def certificates_in(value: object) -> bytes:
 
 def numbered(
     order: int, writer: object, number: object, key_id: object, payload: object, ed25519: object, ml_dsa_65: object,
-    members: object, kind: str = "",
+    members: object, proof: object = None, kind: str = "",
 ) -> Numbered:  # fmt: skip
     """Return the entry that a row has. `kind` is what the store says that it is. Raises `AttestationError`."""
     if not isinstance(writer, str) or not isinstance(number, int):
@@ -275,7 +293,8 @@ def numbered(
     if first is None or not isinstance(ml_dsa_65, bytes | None):
         raise damaged(place)
     second = () if ml_dsa_65 is None else (Signature((key_id or "") + ML_DSA_65_SUFFIX, ml_dsa_65),)
-    return Numbered(order, Stored(Envelope(payload, (first, *second)), place, kind))
+    kept = proof if isinstance(proof, bytes | None) else b""
+    return Numbered(order, Stored(Envelope(payload, (first, *second)), place, kind), kept)
 
 
 def open_call(call: object, writer: object, read: Callable[[], Numbered]) -> OpenCall:

@@ -221,7 +221,7 @@ def encoded(event: Event) -> Raw:
 
 def in_short(decided: CallDecision) -> CallDecision:
     """Return the part of a decision that the outcome's record needs: arguments may be long."""
-    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None, resume=None)
+    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None, resume=None, proof=None)
 
 
 def _clipped(event: Event) -> Event:

@@ -16,6 +16,8 @@ has in the index. With one run for all each record would write a page of its own
 CALL_RUN = f"entry >> {_RUN}"
 CALL_KEY = f"substr(payload, instr(payload, X'{CALL_MARK.hex()}') + {len(CALL_MARK)}, {CALL_KEY_CHARS})"
 HAS_CALL = "ml_dsa_65 IS NULL AND payload IS NOT NULL"
+SHORT_PROOF = f"CASE WHEN length(proof) > {MAX_STATEMENT_BYTES} OR typeof(proof) = 'text' THEN X'' ELSE proof END"
+"""The proof that is kept with an entry, and no bytes for what is too long to be one."""
 SHORT_CERTIFICATES = (
     f"SELECT CASE WHEN length(certificates) <= {MAX_STATEMENT_BYTES} THEN certificates END FROM log_delegations"  # noqa: S608 - of constants
 )
@@ -66,6 +68,11 @@ LOG_RESUMES: tuple[str, ...] = (
 LOG_CALLS: tuple[str, ...] = (
     # By how the ids of their calls begin, in runs of 1,024 entries.
     f"CREATE INDEX log_calls ON log_entries ({CALL_RUN}, {CALL_KEY}) WHERE {HAS_CALL}",
+)
+
+LOG_PROOFS: tuple[str, ...] = (
+    # The proof of an allowed call, packed (`attest.proofs`), with the record of its decision.
+    "ALTER TABLE log_entries ADD COLUMN proof BLOB",
 )
 
 LOG_SINKS: tuple[str, ...] = (

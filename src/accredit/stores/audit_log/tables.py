@@ -59,11 +59,13 @@ class ChainEnd(NamedTuple):
 
 
 class NewEntry(NamedTuple):
-    """An entry to be added: a record's sequence, or the records that a checkpoint counts, is its number."""
+    """An entry to be added: a record's sequence, or the records that a checkpoint counts, is its number. `proof` is the
+    one that is kept with a decision, packed."""
 
     kind: int
     number: int
     envelope: Envelope
+    proof: bytes | None = None
 
 
 class Change(NamedTuple):
@@ -105,6 +107,11 @@ class Others(NamedTuple):
 
 class LogTables(Protocol):
     """The tables of a log. All methods raise `StoreUnavailable`. `name` is a writer's."""
+
+    @property
+    def version(self) -> int:
+        """The version of the records that are written here: tables of the version before keep no proof."""
+        ...
 
     async def add_writer(self, name: str) -> None:
         """Add a writer, unless it exists."""

@@ -18,6 +18,7 @@ from accredit.attest import (
     outcome_payload,
     unknown_payload,
 )
+from accredit.attest.statements import WRITTEN
 from accredit.errors import AttestationError
 from accredit.limits import CLOSED_AT_ONCE, RECORDS_OF_A_CALL
 from accredit.stores.audit_log.appender import Tail
@@ -84,7 +85,7 @@ class Chain(NamedTuple):
             return [None] * len(events)
         outcomes = [each.decided.call.id for each in events if each.outcome is not None]
         is_open = await tables.open_among(self.name, outcomes) if outcomes else set[str]()
-        turn = _Turn(Tail(proved, self.author.signer), is_open)
+        turn = _Turn(Tail(proved, self.author.signer), is_open, tables.version)
         errors = [turn.append(event) for event in events]
         await self._write(tables, turn.change(number, events))
         return errors
@@ -102,7 +103,10 @@ class Chain(NamedTuple):
             if isinstance(decided, str):
                 faults.append(decided)
             else:
-                tail.append(partial(_unknown, *decided, now_ms=now_ms, policy_digest=policy_digest), now_ms)
+                payload = partial(
+                    _unknown, *decided, now_ms=now_ms, policy_digest=policy_digest, version=tables.version
+                )
+                tail.append(payload, now_ms)
                 closed.append(call)
         if closed:
             await self._write(tables, tail.change(closed=closed, closed_of=name))
@@ -193,8 +197,9 @@ class _Turn:
     """Records that are appended together. A call that goes on is open from its decision to its outcome; an outcome of a
     call that is not open is not recorded."""
 
-    def __init__(self, tail: Tail, is_open: set[str]) -> None:
+    def __init__(self, tail: Tail, is_open: set[str], version: int) -> None:
         self._tail = tail
+        self._version = version
         self._is_open = is_open
         self._opened: dict[str, int] = {}
         self._resumes: dict[str, bytes] = {}
@@ -206,7 +211,10 @@ class _Turn:
         call = decided.call.id
         try:
             if outcome is None:
-                number = self._tail.append(lambda place: decision_payload(decided, place, now_ms), now_ms)
+                proof = decided.proof if self._version == WRITTEN else None
+                number = self._tail.append(
+                    lambda place: decision_payload(decided, place, now_ms, self._version), now_ms, proof
+                )
                 if decided.decision.goes_on:
                     self._opened[call] = number
                     if decided.resume is not None:
@@ -214,7 +222,7 @@ class _Turn:
                 return None
             if call not in self._opened and call not in self._is_open:
                 return NOT_OPEN
-            self._tail.append(lambda place: outcome_payload(decided, outcome, place, now_ms), now_ms)
+            self._tail.append(lambda place: outcome_payload(decided, outcome, place, now_ms, self._version), now_ms)
         except AttestationError as error:
             return str(error)
         if self._opened.pop(call, None) is None:
@@ -235,5 +243,7 @@ class _Turn:
         )
 
 
-def _unknown(decision: Statement, record: CallRecord, place: Place, *, now_ms: int, policy_digest: str) -> bytes:
-    return unknown_payload(decision, record, CUT_OFF, place, now_ms, policy_digest)
+def _unknown(
+    decision: Statement, record: CallRecord, place: Place, *, now_ms: int, policy_digest: str, version: int
+) -> bytes:
+    return unknown_payload(decision, record, CUT_OFF, place, now_ms, policy_digest, version)

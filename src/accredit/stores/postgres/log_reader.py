@@ -37,7 +37,7 @@ from accredit.stores.audit_log.reading import (
 from accredit.stores.audit_log.tables import OpenCall
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Row
-from accredit.stores.postgres.schema import CALL_KEY, SHORT_CERTIFICATES, short
+from accredit.stores.postgres.schema import CALL_KEY, KEEPS_PROOFS, SHORT_CERTIFICATES, SHORT_PROOF, short
 from accredit.stores.postgres.snapshot import Snapshot
 
 RECORD, CHECKPOINT, NOTE = 0, 1, 2
@@ -48,8 +48,11 @@ _IN_ORDER = {RECORD: 0, NOTE: 1, CHECKPOINT: 2}
 
 _SELECT = f"SELECT e.entry, e.day, e.writer, e.kind, e.number, e.key, {short('e.', LOG_ROW_BYTES)}"
 _READ = f"{_SELECT} FROM log_entries e"
+_READ_ALL = f"{_SELECT}, {SHORT_PROOF} FROM log_entries e"
+"""With what is kept, in tables that keep it."""
+_KEEPS_PROOFS = f"SELECT FROM accredit_schema WHERE version >= {KEEPS_PROOFS}"
 _READ_ONE = f"SELECT {short()} FROM log_entries WHERE writer = $1 AND kind = $2 AND number = $3 AND day = $4"
-_OF_KIND = f"{_READ} WHERE e.kind = {{}} ORDER BY e.writer, e.number"
+_OF_KIND = "{} WHERE e.kind = {} ORDER BY e.writer, e.number"
 _OF_NO_KIND = f"{_READ} WHERE e.kind IS NULL OR e.kind NOT IN ({RECORD}, {CHECKPOINT}, {NOTE}) LIMIT 1"
 DIGESTS = "CASE WHEN last < first + 32768 AND octet_length(digests) = 32 * (last - first + 1) THEN digests END"
 """Those of a row of pruned records, or NULL where they are not as many as it says."""
@@ -90,7 +93,7 @@ _COVERING = (
     f"{_READ} WHERE e.writer = (SELECT writer FROM log_writers WHERE name = $1) AND e.kind = {CHECKPOINT}"
     " AND e.number >= $2 ORDER BY e.number LIMIT 1"
 )
-_OF_CALLS = f"{_READ} WHERE e.kind = {RECORD} AND {CALL_KEY} >= $1::bytea AND {CALL_KEY} < $2::bytea"
+_OF_CALLS = f"{{}} WHERE e.kind = {RECORD} AND {CALL_KEY} >= $1::bytea AND {CALL_KEY} < $2::bytea"
 # What a sink has of each chain that has more, or less.
 _SHIPPED = """
 SELECT * FROM (
@@ -154,6 +157,7 @@ class LogDatabase(LogReader):
         """With `patience` no question takes longer, in seconds."""
         self.name = database.name
         self._snapshot = Snapshot(database, patience)
+        self._read_all = _READ
         self._names: Mapping[int, object] = {}
         self._keys: Mapping[int, object] = {}
 
@@ -163,6 +167,8 @@ class LogDatabase(LogReader):
             self._snapshot.renew()
             self._names = {writer: name for writer, name, *_ in self._snapshot.rows(_WRITERS)}
             self._keys = {row[0]: row[1] for row in self._snapshot.rows("SELECT key, id FROM log_keys")}
+            if self._read_all == _READ and self._snapshot.fetch(_KEEPS_PROOFS):
+                self._read_all = _READ_ALL
         except AttestationError as error:  # a table is gone
             raise StoreUnavailable(str(error)) from None
 
@@ -183,11 +189,12 @@ class LogDatabase(LogReader):
         """Return the head of each writer's chain."""
         return [head_in(name, records, head) for _, name, records, head in self._snapshot.rows(_WRITERS) if records]
 
-    def entries(self) -> Iterator[Numbered]:
+    def entries(self, *, proofs: bool = False) -> Iterator[Numbered]:
         """Yield all entries, chain by chain."""
         for row in self._snapshot.fetch(_OF_NO_KIND):
             yield self._numbered(row)
-        yield from _in_order(self._digests(), *map(self._of_kind, _KINDS))
+        read = self._read_all if proofs else _READ
+        yield from _in_order(self._digests(), *(self._of_kind(kind, read) for kind in _KINDS))
 
     def summaries(self) -> Iterator[Numbered]:
         """Yield checkpoints and notes of pruning, chain by chain."""
@@ -279,7 +286,7 @@ class LogDatabase(LogReader):
 
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
         """Yield the records of calls whose ids begin so: with one look into each day's index."""
-        return map(self._numbered, self._snapshot.rows(_OF_CALLS, *key_range(prefix)))
+        return map(self._numbered, self._snapshot.rows(_OF_CALLS.format(self._read_all), *key_range(prefix)))
 
     def chains(self) -> Iterator[bytes]:
         """Yield the chains of certificates that calls came with."""
@@ -292,9 +299,9 @@ class LogDatabase(LogReader):
             return certificates_in(text)
         return None
 
-    def _of_kind(self, kind: int) -> Iterator[_Ordered]:
+    def _of_kind(self, kind: int, read: str = _READ) -> Iterator[_Ordered]:
         rank = _IN_ORDER[kind]
-        for row in self._snapshot.rows(_OF_KIND.format(kind)):
+        for row in self._snapshot.rows(_OF_KIND.format(read, kind)):
             if not isinstance(row[2], int) or not isinstance(row[4], int):
                 raise AttestationError(NO_PLACE)  # of columns that somebody made anew
             place = (row[2], row[4], rank)
@@ -324,7 +331,7 @@ class LogDatabase(LogReader):
         return heapq.merge(*each, key=_order, reverse=reverse)
 
     def _numbered(self, row: Row) -> Numbered:
-        entry, day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members = row
+        entry, day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members, *proof = row
         if not isinstance(entry, int):
             raise AttestationError(NO_PLACE)
         if payload is None:
@@ -332,7 +339,8 @@ class LogDatabase(LogReader):
         if kind not in _KINDS:
             raise damaged(f"{self._names.get(writer)}/{number}")
         name, key_id = self._names.get(writer), self._keys.get(key)
-        return numbered(entry, name, number, key_id, payload, ed25519, ml_dsa_65, members, _KINDS[kind])
+        row = entry, name, number, key_id, payload, ed25519, ml_dsa_65, members, *proof
+        return numbered(*row, kind=_KINDS[kind])
 
     def _alone(self, writer: int, kind: int, number: int, day: datetime.date) -> Row:
         for row in self._snapshot.fetch(_READ_ONE, writer, kind, number, day):

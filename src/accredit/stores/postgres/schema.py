@@ -46,6 +46,8 @@ CALL_KEY = (
     f" FOR {CALL_KEY_CHARS})"
 )
 """How a call's id begins, in its record."""
+SHORT_PROOF = f"CASE WHEN octet_length(e.proof) > {MAX_STATEMENT_BYTES} THEN ''::bytea ELSE e.proof END"
+"""The proof that is kept with an entry, and no bytes for what is too long to be one."""
 SHORT_CERTIFICATES = (
     f"SELECT CASE WHEN octet_length(certificates) <= {MAX_STATEMENT_BYTES} THEN certificates END FROM log_delegations"  # noqa: S608 - of constants
 )
@@ -60,9 +62,10 @@ def short(of: str = "", most: int = MAX_ATTESTATION_BYTES) -> str:
     return ", ".join(f"CASE WHEN {size} <= {most} THEN {each} END" for each in names)
 
 
-def _clear_day(create: str, *indexes: str) -> str:
+def _clear_day(create: str, *indexes: str, sized: str = "payload") -> str:
     """Return the statement that makes log_clear_day. Of a day that is over nobody adds an entry: what is left of it is
-    copied, and has these indexes, before anybody has to wait."""
+    copied, and has these indexes, before anybody has to wait. The columns `sized` say how much that is."""
+    size = " + ".join(f"coalesce(octet_length({each}), 0)" for each in sized.split(", "))
     quoted = [each.replace("'", "''") for each in indexes]
     made = "".join(f"\n    EXECUTE format('{each}', copy);" for each in quoted)
     return f"""
@@ -83,8 +86,8 @@ BEGIN
   ELSE
     LOCK TABLE public.log_entries IN ACCESS EXCLUSIVE MODE;
   END IF;
-  EXECUTE format('SELECT count(*) > 0, count(*) > {LOG_COPIED} OR sum(octet_length(payload)) > {LOG_COPIED_BYTES}'
-    ' FROM (SELECT payload FROM public.%I LIMIT {LOG_COPIED} + 1) AS kept', name) INTO has_any, has_many;
+  EXECUTE format('SELECT count(*) > 0, count(*) > {LOG_COPIED} OR sum({size}) > {LOG_COPIED_BYTES}'
+    ' FROM (SELECT {sized} FROM public.%I LIMIT {LOG_COPIED} + 1) AS kept', name) INTO has_any, has_many;
   IF has_many AND NOT is_over THEN
     RETURN false;
   END IF;
@@ -104,6 +107,8 @@ BEGIN
   RETURN true;
 END $$"""  # noqa: S608 - of constants
 
+
+_CALLS_OF_DAY = f"CREATE INDEX ON public.%I ({CALL_KEY}) WHERE kind = 0"
 
 SCHEMA: tuple[tuple[str, ...], ...] = (
     (
@@ -170,7 +175,7 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     (
         # By how the ids of their calls begin.
         f"CREATE INDEX log_calls ON log_entries ({CALL_KEY}) WHERE kind = 0",
-        _clear_day("CREATE OR REPLACE", f"CREATE INDEX ON public.%I ({CALL_KEY}) WHERE kind = 0"),
+        _clear_day("CREATE OR REPLACE", _CALLS_OF_DAY),
     ),
     (
         # To whom the log is sent on: of each chain the last record, and the last checkpoint, that a sink has.
@@ -185,8 +190,16 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         " WHEN (OLD.over OR NEW.records < OLD.records OR (NEW.records = OLD.records AND NEW.head <> OLD.head))"
         " EXECUTE FUNCTION log_writer_goes_on()",
     ),
+    (
+        # The proof of an allowed call, packed (`attest.proofs`), with the record of its decision.
+        "ALTER TABLE log_entries ADD COLUMN proof bytea",
+        "ALTER TABLE log_entries ALTER proof SET STORAGE EXTERNAL",
+        _clear_day("CREATE OR REPLACE", _CALLS_OF_DAY, sized="payload, proof"),
+    ),
 )
 VERSION = len(SCHEMA)
+KEEPS_PROOFS = 6
+"""From which version on proofs are kept."""
 OLDEST = VERSION - 1
 """What is also worked on, so that gateways can be replaced before the tables are changed: a step adds what it adds, and
 takes nothing that the version before uses."""
@@ -199,7 +212,7 @@ READ_ONLY = ("accredit_schema", "store_state", "challenge_key", "revocations", "
 """Tables that a gateway reads only."""
 _KNOWN = ", ".join(READ_ONLY)
 _ADDED = {
-    "log_entries": "day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members",
+    "log_entries": "day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members, proof",
     "log_keys": "id",
     "log_writers": "name, gateway, host, records, head, checkpointed, turn, over, beat",
 }

@@ -3,7 +3,7 @@
 `SCHEMA` has one step per version: a file of version n has had the first n. Steps are only ever appended.
 """
 
-from accredit.stores.audit_log.schema import LOG_CALLS, LOG_MEMBERS, LOG_RESUMES, LOG_SINKS, LOG_TABLES
+from accredit.stores.audit_log.schema import LOG_CALLS, LOG_MEMBERS, LOG_PROOFS, LOG_RESUMES, LOG_SINKS, LOG_TABLES
 
 SCHEMA: tuple[tuple[str, ...], ...] = (
     (
@@ -40,4 +40,5 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     LOG_SINKS,
     # Of each issuer the newest revocation list, as on the wire, that a gateway of this store has had in force.
     ("CREATE TABLE known_lists (issuer_id TEXT PRIMARY KEY, list BLOB NOT NULL) WITHOUT ROWID",),
+    LOG_PROOFS,
 )

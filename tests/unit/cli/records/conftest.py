@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 from tests.world.in_process import Done, Run
 from tests.world.recorded import thread
-from tests.world.records import DENY, NOW_MS, OK, POLICY, decided
+from tests.world.records import DENY, NOW_MS, OK, POLICY, allowed_by_a_person, decided
 
-from accredit.attest import CallDecision, recorded_chain
+from accredit.attest import CallDecision
 from accredit.cli import main
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
 from accredit.stores.audit_log.queue import QueuedRecords
@@ -38,9 +38,8 @@ def gateway_key() -> PrivateKeyFile:
 def folder(gateway_key: PrivateKeyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     write_key(tmp_path / "gateway.key", gateway_key)
     monkeypatch.chdir(tmp_path)
-    chain = recorded_chain([b'{"cert_id": "c"}'])
     calls = [
-        decided(certificates=chain.text),
+        allowed_by_a_person(),
         decided(decision=DENY, received_ms=NOW_MS + 1_000),
         decided(received_ms=NOW_MS + 2_000),
         decided("list_\x1b[31minbox", received_ms=NOW_MS + 3_000),

@@ -144,8 +144,8 @@ def test_a_call_that_somebody_put_in_is_listed_as_bad(run: Run, folder: Folder) 
     with closing(sqlite3.connect("accredit.db")) as connection, connection:
         connection.execute(
             "INSERT INTO log_entries SELECT -9223372036854775808, writer, number, key, CAST(replace(replace(CAST("
-            "payload AS TEXT), 'send_email', 'wire_money'), ?, ?) AS BLOB), zeroblob(64), ml_dsa_65, digest, members"
-            " FROM log_entries WHERE entry = 1",
+            "payload AS TEXT), 'send_email', 'wire_money'), ?, ?) AS BLOB), zeroblob(64), ml_dsa_65, digest, members,"
+            " proof FROM log_entries WHERE entry = 1",
             (folder.done.call.id, "d" * 32),
         )
     rows = [json.loads(line) for line in run("log", "list", "--json", *STORE, *KEY).out.splitlines()]
@@ -260,7 +260,7 @@ def test_a_calls_bundle_verifies_on_another_machine(run: Run, folder: Folder) ->
     assert "ok: the records of this call verify" in done.out
     assert run("log", "verify", "call.json", *KEY, "--json").json["call"] == folder.denied.call.id
     bundle = json.loads((folder.path / "call.json").read_text("utf-8"))
-    assert set(bundle) == {"envelopes", "certificates", "checkpoint"}
+    assert set(bundle) == {"envelopes", "certificates", "checkpoint", "proof"}
     bundle["certificates"] = [{"cert_id": "another"}]
     (folder.path / "forged.json").write_text(json.dumps(bundle, indent=1), "utf-8")
     assert run("log", "verify", "forged.json", *KEY).code == 1

@@ -112,7 +112,7 @@ def test_an_id_is_completed_from_records_that_verify(run: Run, folder: Folder) -
     with closing(sqlite3.connect("accredit.db")) as connection, connection:
         connection.execute(
             "INSERT INTO log_entries SELECT -9223372036854775808, writer, number, key, CAST(replace(CAST(payload AS"
-            " TEXT), ?, ?) AS BLOB), zeroblob(64), ml_dsa_65, digest, members FROM log_entries WHERE entry = 1",
+            " TEXT), ?, ?) AS BLOB), zeroblob(64), ml_dsa_65, digest, members, proof FROM log_entries WHERE entry = 1",
             ("bb" * 16, "dd" * 16),
         )
     forged = run("log", "list", "--agent", "dddddddd", *STORE, *KEY)

@@ -117,7 +117,7 @@ def test_of_a_refused_call_nothing_is_proved(run: Run, folder: Folder) -> None:
 
 
 def shown(run: Run, folder: Folder, *options: str, **changed: Any) -> Done:
-    """What `log show` says of a call that is in the store, on a real chain, as version 2 records it."""
+    """What `log show` says of a call that is in the store, on a real chain, where its proof is not kept."""
     certs = chain(1)
     texts = recorded_chain(cert.encode() for cert in certs)
     call = decided(certificates=texts.text)
@@ -128,6 +128,7 @@ def shown(run: Run, folder: Folder, *options: str, **changed: Any) -> Done:
         "cert_ids": (certs[0].cert_id,),
         "chain_sha256": texts.sha256,
         "scope": "files:read",
+        "granted_scope": "files:read",
     }
     call = replace(call, authority=replace(call.authority, **(members | changed)))
 

@@ -129,7 +129,7 @@ def test_what_somebody_wrote_into_the_store_is_not_decided_again(world: World, r
         newest = "(SELECT max(entry) FROM log_entries WHERE instr(payload, CAST('\"decision\"' AS BLOB)))"
         log.execute(
             "INSERT INTO log_entries SELECT -9223372036854775808, writer, number, key, CAST(replace(CAST(payload AS"
-            " TEXT), 'send_email', 'pay') AS BLOB), zeroblob(64), ml_dsa_65, digest, members FROM log_entries"
+            " TEXT), 'send_email', 'pay') AS BLOB), zeroblob(64), ml_dsa_65, digest, members, proof FROM log_entries"
             f" WHERE entry = {newest}"
         )
     done = run("replay", "--config", "new.toml", "--json")

@@ -206,7 +206,7 @@ def test_the_command_reads_the_log__and_says_when_and_how_often(folder: Folder, 
 FORGED = (
     "INSERT INTO log_entries SELECT -9223372036854775808, writer, number, key,"
     " CAST(replace(CAST(payload AS TEXT), 'send_email', 'wire_money') AS BLOB), zeroblob(64), ml_dsa_65, digest,"
-    " members FROM log_entries WHERE entry = 1"
+    " members, proof FROM log_entries WHERE entry = 1"
 )
 
 
