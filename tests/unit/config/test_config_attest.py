@@ -42,6 +42,9 @@ def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> Non
     named = built(folder, '[gateway]\nid = "gate"\n' + attest(more='arguments = "full"\n') + STORE)
     assert named is not None
     assert (named.gateway_id, named.full) == ("gate", True)
+    without = built(folder, attest(more='proofs = "digest"\n') + STORE)
+    assert without is not None
+    assert (found.keeps_proofs, without.keeps_proofs) == (True, False)
     assert built(folder, "") is None
     assert built(folder, attest(mode="off", key="none.key")) is None
 
