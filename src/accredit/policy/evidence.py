@@ -37,10 +37,12 @@ from accredit.consent import CALL, CallTerms
 from accredit.errors import AttestationError, WireError
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
+    CLOCK_BACK_SECONDS,
     MAX_RECORDED_CHAINS,
     MAX_RECORDED_TARGET,
     MAX_RECORDED_TEXT,
     MAX_SAID_CHARS,
+    SESSION_ID_SECONDS,
 )
 from accredit.policy.constraint_words import UNTIL_REVOKED
 from accredit.policy.evaluators import OWN_EVALUATORS
@@ -171,9 +173,13 @@ class _Untold(Exception):
 
 class Auditor:
     """Judges records. `roots` are the people's keys that are trusted, with their names; with `only_these` a chain that
-    begins with another key is a contradiction, without it that can't be told."""
+    begins with another key is a contradiction, without it that can't be told. `now`, in unix seconds, is for what was
+    exported: of a call that was just made it has no proof yet."""
 
-    def __init__(self, roots: Mapping[HybridPublicKey, str], *, only_these: bool = False) -> None:
+    def __init__(
+        self, roots: Mapping[HybridPublicKey, str], *, only_these: bool = False, now: int | None = None
+    ) -> None:
+        self.now = now
         self._roots = roots
         self._only_these = only_these
         self._chains = RecentlyUsed[bytes, tuple[_Chain, str]](MAX_RECORDED_CHAINS)
@@ -248,7 +254,7 @@ class _Case:
         """Judge both parts. The second needs nothing of the first but, where it could be read, the leaf's key."""
         allowed, why_not = _verdict(lambda: self._check_chain(auditor, certificates))
         read: list[KeptProof] = []
-        signed, why_unsigned = _verdict(lambda: self._check_proof(proof, read))
+        signed, why_unsigned = _verdict(lambda: self._check_proof(proof, auditor.now, read))
         root, until = self._authority.principal_id, ""
         if self._chain:
             root, end = auditor.name(self._chain[-1].issuer_pub_key), min(cert.expires_at for cert in self._chain)
@@ -332,9 +338,9 @@ class _Case:
         """Return whether the call is a request about tasks that needs no scope."""
         return self._record.call.method in TASKS - TASK_CHANGES
 
-    def _check_proof(self, text: bytes | None, read: list[KeptProof]) -> None:
+    def _check_proof(self, text: bytes | None, now: int | None, read: list[KeptProof]) -> None:
         """Apply rules 3 and 4; what could be read is `read` then."""
-        proof = self._named_proof(text)
+        proof = self._named_proof(text, now)
         read.append(proof)
         key = HybridPublicKey(proof.agent_pub_key.ed25519, proof.agent_pub_key.ml_dsa_65)
         if key.id != self._authority.agent_id or (self._chain and key != self._chain[0].subject_pub_key):
@@ -350,7 +356,13 @@ class _Case:
         if abs(self._at - proof.challenge_at) > CHALLENGE_WINDOW_SECONDS:
             raise _Contradiction("its proof was made at another time")
 
-    def _named_proof(self, text: bytes | None) -> KeptProof:
+    def _may_be_held(self, now: int | None) -> bool:
+        """Return whether it may be too early for a proof to be shown: what it names may still open something."""
+        is_sealed = (self._record.call.session or "").startswith("sha256:")
+        longest = SESSION_ID_SECONDS if is_sealed else CHALLENGE_WINDOW_SECONDS
+        return now is not None and abs(now - self._at) <= longest + CLOCK_BACK_SECONDS
+
+    def _named_proof(self, text: bytes | None, now: int | None) -> KeptProof:
         """Return the proof that the record names."""
         authority = self._authority
         if authority.proof is None:
@@ -359,8 +371,8 @@ class _Case:
             raise _Untold("the proof was bound to no call")
         if authority.proof == "digest":
             raise _Untold("its proof was not kept")
-        if text is None:
-            raise _Untold("its proof is not there: it is left out of what is exported right after the call")
+        if text is None and self._may_be_held(now):
+            raise _Untold("its proof is not there: nobody is shown it right after the call")
         if not text:
             raise _Contradiction("its proof is said to be kept, and is not there")
         try:

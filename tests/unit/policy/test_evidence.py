@@ -166,8 +166,12 @@ def test_whoever_begins_a_chain_is_no_person_that_is_trusted() -> None:
 
 def test_what_was_not_kept_is_not_proved__and_not_contradicted() -> None:
     assert verdicts(GOOD._replace(certificates=None)) == (None, True)
-    assert verdicts(GOOD._replace(proof=None)) == (True, None), "it may not be shown yet"
-    assert verdicts(GOOD._replace(proof=b"")) == (True, False), "it is said to be kept"
+    for missing in (None, b""):
+        assert verdicts(GOOD._replace(proof=missing)) == (True, False), "it is said to be kept"
+    for now, told in ((NOW, None), (NOW + 310, None), (NOW + 311, False), (NOW - 311, False)):
+        auditor = Auditor({HUMAN.public_key: "Owner"}, now=now)
+        assert auditor.judge(*GOOD._replace(proof=None)).signed.verified is told, "it may not be shown yet"
+        assert auditor.judge(*GOOD._replace(proof=b"")).signed.verified is False
     assert verdicts(said(GOOD._replace(proof=None), proof="digest")) == (True, None)
     unbound = {"bound": False, "proof": "digest", "verifier_id": None, "request_sha256": None, "call_sha256": None}
     assert verdicts(said(GOOD, **unbound)) == (True, None)

@@ -15,6 +15,7 @@ from accredit.attest import (
     verify_envelope,
 )
 from accredit.attest.statements import Predicate
+from accredit.base.clock import unix_ms
 from accredit.cli.actions.log_record import Names, print_evidence, print_record
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.errors import AttestationError
@@ -52,7 +53,7 @@ def _proved(bundle: CallBundle, keys: _Keys, people: _People) -> tuple[CallRecor
     if not keys or not bundle.envelopes or _fault(bundle.envelopes[0], keys):
         return None
     statement = decode_statement(bundle.envelopes[0].payload)
-    evidence = Auditor(people).look(statement, bundle.certificates, bundle.proof)
+    evidence = Auditor(people, now=unix_ms() // 1000).look(statement, bundle.certificates, bundle.proof)
     record = statement.predicate
     return None if evidence is None or not isinstance(record, CallRecord) else (record, evidence)
 

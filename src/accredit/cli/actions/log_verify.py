@@ -17,6 +17,7 @@ from accredit.attest import (
     verify_call_bundle,
     verify_log,
 )
+from accredit.base.clock import unix_ms
 from accredit.base.deferred import Deferred
 from accredit.cli.actions.log_place import checkpoints, lines, log_store, people_in, public_keys, understood
 from accredit.cli.actions.log_record import Names, print_evidence, print_record
@@ -79,7 +80,7 @@ def verify_file(
     if first is not None and (b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{"):
         if kept:
             raise ConfigurationError(f"{path} is the bundle of one call, and no log", _NO_LOG)
-        auditor = Auditor(people, only_these=bool(roots))
+        auditor = Auditor(people, only_these=bool(roots), now=unix_ms() // 1000)
         return _verify_bundle(_whole(path, every), trusted, auditor, names or {}, as_json=as_json)
     if roots:
         raise ConfigurationError(f"{path} is a log, and --root is for one call", ONE_CALL)

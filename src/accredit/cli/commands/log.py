@@ -107,6 +107,7 @@ def list_calls(
 
     accredit log list -f --json
     """
+    from accredit.base.clock import unix_ms
     from accredit.cli.actions.log_list import Filter, Listing, show_bundle, show_calls
     from accredit.cli.actions.log_names import known_names
     from accredit.cli.actions.log_place import keys_to_show_with, log_store, moment, people_to_show_with
@@ -124,7 +125,7 @@ def list_calls(
     )
     where = (str(file) if file is not None and config is None else store, config)  # a file's log is nobody's here
     names, keys = known_names(known or (), *where), keys_to_show_with(key or (), *where)
-    auditor = Auditor(people_to_show_with(root or (), *where), only_these=bool(root))
+    auditor = Auditor(people_to_show_with(root or (), *where), only_these=bool(root), now=unix_ms() // 1000)
     listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names, auditor=auditor, keys=keys)
     if file is not None:
         return show_bundle(file, wanted, listing)
