@@ -37,7 +37,6 @@ from accredit.attest import (
     recorded_chain,
     sha256_hex,
 )
-from accredit.attest.proofs import KeptProof
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
 from accredit.base.random_ids import RandomIds
@@ -166,7 +165,7 @@ class Recorder:
         proved = decision.proved if decision is not None else None
         chain = self._chain(proved.chain) if proved is not None else None
         verdict = self._verdict(decision, refused, reason)
-        kept = proved.proof if proved is not None and verdict.verdict == "allow" and self._keeps(proved) else None
+        kept = self._kept(verdict, proved, client)
         decided = CallDecision(
             gateway=self._settings.gateway_id,
             call=self._call(request.method, target, client, part, trace),
@@ -174,11 +173,11 @@ class Recorder:
             decision=verdict,
             received_ms=received_ms,
             policy_digest=self._settings.policy_digest,
-            authority=_authority(decision, chain.sha256, kept) if decision is not None and chain is not None else None,
+            authority=_authority(decision, chain, is_kept=kept is not None),
             token=_token(token) if token is not None else None,
             certificates=chain.text if chain is not None else None,
             resume=self._resume(client.session_id, request.id) if client.session_id else None,
-            proof=kept.packed(self._held_until(proved, client)) if kept is not None and proved is not None else None,
+            proof=kept,
         )
         call = OpenCall(self, decided, request.id, client.session_id)
         try:
@@ -259,15 +258,15 @@ class Recorder:
         await self.drain()
         await self._records.aclose()
 
-    def _keeps(self, proved: Authority) -> bool:
-        """Return whether the proof of an allowed call is kept: what is bound to no call would be good for another."""
-        return self._settings.keeps_proofs and proved.bound
-
-    def _held_until(self, proved: Authority, client: Client) -> int:
-        """Return until when, in unix seconds, nobody is shown a proof: it names the session, whose id opens it where it
-        is sealed, and no record tells when it has ended."""
+    def _kept(self, verdict: RecordedDecision, proved: Authority | None, client: Client) -> bytes | None:
+        """Return the proof that is kept of a call, packed. One that is bound to no call would be good for another. It
+        names the session, whose id opens it where it is sealed, and no record tells when it has ended."""
+        if verdict.verdict != "allow" or proved is None or proved.proof is None or not proved.bound:
+            return None
+        if not self._settings.keeps_proofs:
+            return None
         is_secret = client.session_id and self._hides_sessions
-        return max(proved.fresh_until, unix_ms() // 1000 + SESSION_ID_SECONDS if is_secret else 0)
+        return proved.proof.packed(max(proved.fresh_until, unix_ms() // 1000 + SESSION_ID_SECONDS if is_secret else 0))
 
     def _chain(self, chain: tuple[DelegationCert, ...]) -> RecordedChain:
         # An agent calls again and again on the same chain, and its form takes as long as all of the rest.
@@ -382,10 +381,10 @@ async def _params(request: Request, decision: Decision | None, *, full: bool) ->
     return at_one_go(steps) if request.size <= SHORT_MESSAGE_BYTES else await in_turns(steps)
 
 
-def _authority(decision: Decision, chain_sha256: str, kept: KeptProof | None) -> RecordedAuthority | None:
-    proved, entry = decision.proved, decision.entry
-    if proved is None:
+def _authority(decision: Decision | None, chain: RecordedChain | None, *, is_kept: bool) -> RecordedAuthority | None:
+    if decision is None or decision.proved is None or chain is None:
         return None
+    proved, entry = decision.proved, decision.entry
     proof = proved.proof
     context = proof.context if proof is not None else None
     return RecordedAuthority(
@@ -393,10 +392,10 @@ def _authority(decision: Decision, chain_sha256: str, kept: KeptProof | None) ->
         principal_name=proved.principal_name,
         agent_id=proved.agent_id,
         cert_ids=proved.cert_ids,
-        chain_sha256=chain_sha256,
+        chain_sha256=chain.sha256,
         scope=entry.scope if entry is not None else "",
         bound=proved.bound,
-        proof="digest" if kept is None else "kept",
+        proof="kept" if is_kept else "digest",
         proof_sha256=sha256_hex(proof.text()) if proof is not None else None,
         verifier_id=context.verifier_id if context is not None else None,
         request_sha256=decision.call.request_hash(context.required_scope).hex() if context is not None else None,
