@@ -151,9 +151,7 @@ class Recorder:
 
         `decision` is None if no proof was judged. A call that is not `refused` is open from now on. `reason` is that of
         a refusal which has none itself. `omit_arguments` keeps a stranger's arguments out of the log, whatever it
-        records of others.
-
-        Raises `ProofRefused`, or `RequestError` for params that no record can hold.
+        records of others. Raises `ProofRefused`, or `RequestError` for params that no record can hold.
         """
         received_ms = _received_ms(decision)
         target, trace = request.target or "", trace_of(request)
