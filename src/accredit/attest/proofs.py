@@ -10,6 +10,8 @@ gateway takes a challenge of that age, and the id of the session that it names o
 Nothing is judged here: `policy.evidence` does that.
 """
 
+from binascii import b2a_base64
+from json.encoder import encode_basestring as _quoted
 from typing import Annotated
 
 import msgspec
@@ -58,13 +60,36 @@ class KeptProof(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     session_context: bytes = b""
 
     def text(self) -> bytes:
-        """Return the proof's text."""
-        return _encode(self)
+        """Return the proof's text. It is put together member by member, as each recorded call has one made."""
+        text = (
+            f'{{"agent_pub_key":{_halves(self.agent_pub_key)},"challenge":{_base64(self.challenge)}'
+            f',"challenge_at":{self.challenge_at},"challenge_sig":{_halves(self.challenge_sig)}'
+        )
+        said = self.context
+        if said is not None:
+            text += (
+                f',"context":{{"agent_id":{_quoted(said.agent_id)},"invocation_id":{_quoted(said.invocation_id)}'
+                f',"operation":{_quoted(said.operation)},"payload_digest":{_base64(said.payload_digest)}'
+                f',"requested_path":{_quoted(said.requested_path)},"required_scope":{_quoted(said.required_scope)}'
+                f',"resource_id":{_quoted(said.resource_id)},"session_id":{_quoted(said.session_id)}'
+                f',"verifier_id":{_quoted(said.verifier_id)},"workspace_id":{_quoted(said.workspace_id)}}}'
+            )
+        if self.session_context:
+            text += f',"session_context":{_base64(self.session_context)}'
+        return f"{text}}}".encode()
 
     def packed(self, held_until: int) -> bytes:
         """Return the proof as a store keeps it."""
         signed = self.challenge, self.challenge_at, self.challenge_sig, self.context, self.session_context
         return _pack(_Packed(held_until, *signed))
+
+
+def _base64(data: bytes) -> str:
+    return f'"{b2a_base64(data, newline=False).decode()}"'
+
+
+def _halves(both: Halves) -> str:
+    return f'{{"ed25519":{_base64(both.ed25519)},"ml_dsa_65":{_base64(both.ml_dsa_65)}}}'
 
 
 class _Packed(Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -84,7 +109,6 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(_Packed).decode
 _read_leaf = msgspec.json.Decoder(list[Raw]).decode
 _read_key = msgspec.json.Decoder(_Leaf).decode
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(KeptProof).decode
 
 
