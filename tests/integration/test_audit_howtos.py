@@ -1,18 +1,25 @@
-"""An auditor's script without a line of ours verifies what we export, and notices a change."""
+"""An auditor's scripts without a line of ours verify what we export, and notice a change."""
 
 import base64
+import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.contract.test_record_log_file import make_log, pruned
+from tests.unit.policy.test_evidence import changes
+from tests.unit.ratify.world import AGENT, HUMAN, chain
 from tests.world.logs import Log
 from tests.world.records import NOW_MS, gateway
 from tests.world.running import run
+from tests.world.signed_calls import SignedCall, lied, said, signed_call
 
-from accredit.attest import Stored, encode_envelope
+from accredit.attest import CallBundle, Stored, encode_call_bundle, encode_envelope, encode_statement
+from accredit.keys import PrivateKeyFile, log_signer, make_key
+from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
 from accredit.stores.audit_log.reader import LogFile
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/verify-without-accredit.md").read_text("utf-8")
@@ -30,10 +37,7 @@ def exported(path: Path) -> list[bytes]:
 
 
 def verified_by_the_script(folder: Path, lines: list[bytes]) -> subprocess.CompletedProcess[str]:
-    found = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert found
-    assert "accredit" not in [word for line in found[1].splitlines() for word in line.split() if "import" in line]
-    (folder / "verify.py").write_text(found[1], "utf-8")
+    (folder / "verify.py").write_text(script("verify_log.py"), "utf-8")
     (folder / "calls.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     _, key = gateway()
     (folder / "gateway.key.pub").write_bytes(key_file(key.id, key.ed25519))
@@ -41,6 +45,14 @@ def verified_by_the_script(folder: Path, lines: list[bytes]) -> subprocess.Compl
         [sys.executable, "-W", "ignore", "-I", "verify.py", "calls.jsonl", "gateway.key.pub"],
         check=False, capture_output=True, text=True, cwd=folder, timeout=30,
     )  # fmt: skip
+
+
+def script(name: str) -> str:
+    """A script of the page, with nothing of ours in it."""
+    found = re.search(rf"<!-- {name} -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+    assert found
+    assert "accredit" not in [word for line in found[1].splitlines() for word in line.split() if "import" in line]
+    return found[1]
 
 
 def key_file(key_id: str, ed25519: bytes) -> bytes:
@@ -77,3 +89,75 @@ def test_that_script_goes_on_from_a_note_of_pruning__and_takes_one_at_the_beginn
     for lines in ([note, *records[1:]], [*records, note], [note, *records[:2], note, *records[2:]], records):
         done = verified_by_the_script(tmp_path, lines)
         assert (done.returncode, "broken at" in done.stderr) == (1, True)
+
+
+GATE = make_key("gateway", "mail", 1)
+
+
+def write_call(folder: Path, call: SignedCall, gate: PrivateKeyFile = GATE) -> None:
+    """The script and its files; the call as its gateway records it."""
+    envelope = log_signer(gate).record(encode_statement(call.decision))
+    bundle = CallBundle((envelope,), call.certificates, proof=call.proof)
+    (folder / "call.json").write_bytes(encode_call_bundle(bundle))
+    (folder / "gateway.key.pub").write_bytes(GATE.public().text())
+    for name, key, kind in (("owner", HUMAN, "human"), ("assistant", AGENT, "agent")):
+        shown = {"owner": "Ada", "assistant": "Assistant"}[name]
+        about = KeyFile(KEY_FILE_VERSION, kind, shown, key.id, 1, key.public_key)
+        (folder / f"{name}.key.pub").write_bytes(about.text())
+    (folder / "verify_call.py").write_text(script("verify_call.py"), "utf-8")
+
+
+def the_call() -> SignedCall:
+    """The call of the page."""
+    made = signed_call(chain(1), AGENT, verifier_id="mail", resource_id="send_email")
+    return said(made, gateway="mail", verifier_id="mail", target="send_email")
+
+
+def test_a_script_with_cryptography_alone_says_who_allowed_a_call_and_who_signed_it(tmp_path: Path) -> None:
+    write_call(tmp_path, the_call())
+    command = next(line for line in PAGE.splitlines() if line.startswith("python verify_call.py"))
+    done = subprocess.run(
+        [sys.executable, "-I", "-O", "-W", "error", *command.split()[1:]],
+        check=False, capture_output=True, text=True, cwd=tmp_path, timeout=30,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"```text\n{done.stdout}```" in PAGE
+
+
+def verdict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How the script ends, in this process: it is started some two hundred times."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["verify_call.py", "call.json", "gateway.key.pub", "owner.key.pub"])
+    try:
+        runpy.run_path("verify_call.py")
+    except SystemExit as end:
+        return str(end.code)
+    except Exception as error:
+        return type(error).__name__
+    return "ok"
+
+
+def test_that_script_is_satisfied_by_honest_calls_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is changed of what is kept, by whoever has the gateway's key and can write the record to match."""
+    for honest in (the_call(), signed_call(), signed_call(chain(3))):
+        write_call(tmp_path, honest)
+        assert verdict(tmp_path, monkeypatch) == "ok"
+    good = the_call()
+    certificates, proof = json.loads(good.certificates or b""), json.loads(good.proof or b"")
+    wrong = [
+        *(lied(good, certificates=each) for what, each in changes(certificates) if "in another order" not in what),
+        *(lied(good, proof=each) for _, each in changes(proof)),
+        good._replace(proof=signed_call(chain(1), AGENT, verifier_id="mail", resource_id="other").proof),
+        said(good, subject="ab" * 32, call_sha256="ab" * 32),
+        *(said(good, **{name: "other"}) for name in ("target", "session", "gateway", "scope", "granted_scope")),
+        said(good, received="2027-01-15T12:00:00.000Z"),
+    ]
+    capsys.readouterr()
+    for each in wrong:
+        write_call(tmp_path, each)
+        assert verdict(tmp_path, monkeypatch) != "ok", each
+    write_call(tmp_path, good, make_key("gateway", "mail", 1))
+    assert verdict(tmp_path, monkeypatch) == "InvalidSignature", "a record of somebody else"
+    assert capsys.readouterr().out == "", "nobody is named before all was checked"

@@ -341,6 +341,7 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("records", "no", "may be lost", replaced('mode = "durable"', 'mode = "record"'), {}),
     ("evidence", "no", "gateway's word", replaced('binding = "required"', ""), {}),
     ("evidence", "no", "gateway's word", replaced('[proofs]\nmode = "required"', '[proofs]\nmode = "observe"'), {}),
+    ("evidence", "no", 'set attest.proofs = "keep"', replaced("[attest]", '[attest]\nproofs = "digest"'), {}),
     ("evidence", "no", "nothing is recorded", replaced('mode = "durable"', 'mode = "off"'), {}),
     ("shipping", "no", "log follow", nothing, {"log": LogFound(())}),
     ("shipping", "no", "siem is 1", nothing, {"log": LogFound((SinkFound("siem", unix_seconds() - 7_200),))}),

@@ -301,6 +301,9 @@ def evidence(facts: Facts) -> Result:
             "records of calls without a bound proof rest on the gateway's word: that an agent signed them is not shown"
         )
         return no(what, 'set proofs.mode = "required" and proofs.binding = "required"')
+    if config.attest.proofs != "keep":
+        what = f'attest.proofs is "{config.attest.proofs}": that an agent signed its calls rests on the gateway\'s word'
+        return no(what, 'set attest.proofs = "keep"')
     return ok("records show by themselves who allowed a call, and who signed it")
 
 
