@@ -14,6 +14,7 @@ from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.stdio import rewriting
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, PendingCalls, answered_ids, member_id
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import Era
 
 Message = dict[str, Any]
@@ -96,4 +97,4 @@ def test_rewriting_raises_nothing_but_frame_errors(message: Message) -> None:
         elif isinstance(frame, Request):
             assert json.loads(rewriting.numbered(frame, 5, token=True))["id"] == 5
         else:
-            assert json.loads(rewriting.answered(frame.text, "a", subscription=True))["id"] == "a"
+            assert json.loads(at_one_go(rewriting.answered(frame.text, "a", subscription=True)))["id"] == "a"

@@ -21,7 +21,7 @@ from accredit.base.caching import Once
 from accredit.errors import AccreditError, FrameError, MessageId
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import around, to_json
-from accredit.jsonrpc.long_text import Steps, members_in_steps, opened_in_steps
+from accredit.jsonrpc.long_text import Steps, members_in_steps, named_in_steps, opened_in_steps
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
 from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, opened_meta, unambiguous_members
 from accredit.jsonrpc.text import check_text
@@ -122,6 +122,11 @@ class _Call:
         if "params" in self._changes:
             return cast("Mapping[str, Raw | Mapping[str, Raw]]", self._changes["params"])
         return members(self._given) if self._given is not None else {}
+
+    def opened(self) -> Steps[None]:
+        """Open `params` now, in steps if they are long. Raises `FrameError`."""
+        if self._given is not None and len(self._given) > LONG_ANSWER_BYTES:
+            self.__dict__["parts"] = yield from opened_in_steps(self._given)
 
     def _edited(self, changes: Mapping[str, object]) -> Self:
         edited = copy(self)
@@ -239,7 +244,11 @@ def opened_frame(text: bytes) -> Steps[Frame]:
     """Do what `decode_frame` does, in steps if the text is long. Raises `FrameError`."""
     if len(text) <= LONG_ANSWER_BYTES:
         return decode_frame(text)
-    return frame_of((yield from opened_message(text)), text)
+    found = yield from opened_message(text)
+    frame = frame_of(found, text, (yield from _long_error(found)))
+    if isinstance(frame, Request | Notification):
+        yield from frame.opened()
+    return frame
 
 
 def decode_error(text: bytes) -> Failure:
@@ -255,7 +264,8 @@ def opened_error(text: bytes) -> Steps[Failure]:
     """Do what `decode_error` does, in steps if the text is long. Raises `FrameError`."""
     if len(text) <= LONG_ANSWER_BYTES:
         return decode_error(text)
-    return _error_in((yield from opened_message(text)), text)
+    found = yield from opened_message(text)
+    return _error_in(found, text, (yield from _long_error(found)))
 
 
 def opened_message(text: bytes) -> Steps[dict[str, Raw]]:
@@ -268,21 +278,33 @@ def opened_message(text: bytes) -> Steps[dict[str, Raw]]:
     return found
 
 
-def _error_in(found: dict[str, Raw], text: bytes) -> Failure:
-    frame = frame_of({"id": Raw(b"null"), **found}, text)
+def _long_error(found: dict[str, Raw]) -> Steps[dict[str, Raw] | None]:
+    """Return the members of the error in a message that is one, in steps; None where it is short, or none that is
+    read. Raises `FrameError`."""
+    error = found.get("error")
+    if error is None or not is_object(error) or not LONG_ANSWER_BYTES < len(error) <= MAX_SPLIT_BYTES:
+        return None
+    if "method" in found or "result" in found:
+        return None
+    return (yield from named_in_steps(error, _ERROR))
+
+
+def _error_in(found: dict[str, Raw], text: bytes, error: dict[str, Raw] | None = None) -> Failure:
+    frame = frame_of({"id": Raw(b"null"), **found}, text, error)
     if not isinstance(frame, Failure):
         raise FrameError("an error status without an error")
     return frame
 
 
-def frame_of(found: dict[str, Raw], text: bytes) -> Frame:
-    """Return the message whose members are `found` (rules 2 to 5). Raises `FrameError`."""
+def frame_of(found: dict[str, Raw], text: bytes, error: dict[str, Raw] | None = None) -> Frame:
+    """Return the message whose members are `found` (rules 2 to 5). Those of its `error` may be read already. Raises
+    `FrameError`."""
     version = found.get("jsonrpc")
     if version is None or (bytes(version) != _VERSION and as_string(version) != "2.0"):
         raise FrameError('"jsonrpc" is not "2.0"')
     if "method" in found:
         return _call_of(found, text)
-    return _response_of(found, text)
+    return _response_of(found, text, error)
 
 
 def message_id(raw: Raw) -> MessageId:
@@ -310,7 +332,7 @@ def _call_of(found: dict[str, Raw], text: bytes) -> Request | Notification:
     return Request(message_id(found["id"]), method, params, text, found)
 
 
-def _response_of(found: dict[str, Raw], text: bytes) -> Response:
+def _response_of(found: dict[str, Raw], text: bytes, listed: dict[str, Raw] | None) -> Response:
     if "id" not in found:
         raise FrameError("neither a method nor an id")
     if "result" in found:
@@ -320,17 +342,17 @@ def _response_of(found: dict[str, Raw], text: bytes) -> Response:
     if "error" not in found:
         raise FrameError("neither a result nor an error")
     error = found["error"]
-    code, message = _error_of(error)
+    code, message = _error_of(error, listed)
     no_id = bytes(found["id"]) == b"null"
     return Failure(None if no_id else message_id(found["id"]), code, message, error, text)
 
 
-def _error_of(raw: Raw) -> tuple[int, str]:
+def _error_of(raw: Raw, listed: dict[str, Raw] | None) -> tuple[int, str]:
     if not is_object(raw):
         raise FrameError('"error" is not an object')
     if len(raw) > MAX_SPLIT_BYTES:
         raise FrameError(f"an error of more than {MAX_SPLIT_BYTES} bytes", bound=True)
-    error = unambiguous_members(raw, _ERROR)
+    error = listed if listed is not None else unambiguous_members(raw, _ERROR)
     code = as_integer(error.get("code"))
     if code is None:
         raise FrameError('"error.code" is not an integer')

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Raw
 
 from accredit.errors import FrameError, JsonError
-from accredit.jsonrpc.objects import Names, check_names, is_object, members, pairs, parts_of
+from accredit.jsonrpc.objects import Names, check_names, is_object, members, pairs, parts_of, unambiguous_members
 from accredit.jsonrpc.simd import reads_well
 from accredit.jsonrpc.text import (
     ALL_BUT,
@@ -161,6 +161,14 @@ def opened_in_steps(value: Raw) -> Steps[dict[str, Raw]]:
     if len(value) <= LONG_ANSWER_BYTES:
         return members(value)
     return dict((yield from pairs_in_steps(memoryview(value))))
+
+
+def named_in_steps(value: bytes | Raw, names: Names) -> Steps[dict[str, Raw]]:
+    """Do what `unambiguous_members` does for an object that `text` has checked, in steps if it is long. Raises
+    `FrameError`."""
+    if len(value) <= LONG_ANSWER_BYTES:
+        return unambiguous_members(value, names)
+    return (yield from members_in_steps(memoryview(value), names))
 
 
 def may_hold_any(value: Raw, *texts: bytes) -> Steps[bool]:

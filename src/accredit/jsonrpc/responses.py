@@ -35,13 +35,12 @@ from accredit.jsonrpc.frames import (
     opened_frame,
 )
 from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
-from accredit.jsonrpc.long_text import Steps, at_one_go, check_in_steps, pairs_in_steps
+from accredit.jsonrpc.long_text import Steps, at_one_go, check_in_steps, opened_in_steps, pairs_in_steps
 from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     as_string,
     check_names,
     is_object,
-    members,
     pairs,
     split_batch,
     unambiguous_members,
@@ -145,9 +144,10 @@ class Expected:
                 return (yield from self._batch(text)), None
             frame, result = yield from _opened(text, self.era)
             if isinstance(frame, Success | Failure):
-                if frame.id is None:
+                if isinstance(frame, Failure) and frame.id is None:
                     yield
-                    return self._nameless(frame), frame
+                    return (yield from self._nameless(frame)), frame
+                assert frame.id is not None  # noqa: S101 - a success has one
                 asked = yield from self._asked(frame, frame.id, result)
                 return (yield from self._response(frame, asked)), frame
             if alone:
@@ -255,7 +255,7 @@ class Expected:
                 request.watcher.answered(frame)
         self.answers = Answers([(frame, text) for frame, _, text in judged], array=array)
 
-    def _nameless(self, frame: Response) -> bytes:
+    def _nameless(self, frame: Failure) -> Steps[bytes]:
         # Some clients wait for ever on an error without an id: where one request is open, it can only be about that,
         # or about what was told: many a server says so that it does not know a notification.
         if self.told:
@@ -263,10 +263,13 @@ class Expected:
             raise FrameError("an error without an id, after a notification or a response")
         if len(self.open) != 1 or len(frame.text) > MAX_SPLIT_BYTES:
             raise FrameError("an error without an id")
-        id, request = self.open.popitem()
+        ((id, request),) = self.open.items()
+        found = yield from opened_in_steps(Raw(frame.text.lstrip()))
+        if self.open.pop(id, None) is not request:
+            raise FrameError("a response to an id that was not asked for")  # it was taken back meanwhile
         if request.watcher is not None:
             request.watcher.answered(frame)
-        text = with_members(members(frame.text), {"id": id})
+        text = with_members(found, {"id": id})
         self.answers.members.append((replace(frame, id=id), text))
         return text
 
@@ -290,7 +293,9 @@ def _check_modern_result(request: Request, result: Raw, listed: list[tuple[str, 
     if not is_object(result):
         raise FrameError('"result" is not an object')
     # What decides about input must be said once; of other names in a result it is for the client to judge.
-    listed = pairs(result) if listed is None else listed
+    if listed is None:
+        short = len(result) <= LONG_ANSWER_BYTES
+        listed = pairs(result) if short else (yield from pairs_in_steps(memoryview(result)))
     deciding = [(name, value) for name, value in listed if name.casefold() in DECIDING.folded]
     check_names([name for name, _ in deciding], DECIDING)
     found = dict(deciding)

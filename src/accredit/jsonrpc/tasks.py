@@ -17,7 +17,7 @@ from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.long_text import Steps, at_one_go, may_hold_any, members_in_steps
+from accredit.jsonrpc.long_text import Steps, at_one_go, may_hold_any, named_in_steps
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     Names,
@@ -30,7 +30,7 @@ from accredit.jsonrpc.objects import (
     unambiguous_members,
 )
 from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
-from accredit.limits import ITEMS_AT_ONCE, LONG_ANSWER_BYTES, MAX_SPLIT_BYTES, MAX_TASK_ID_CHARS
+from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, MAX_TASK_ID_CHARS
 
 RELATED_TASK = "io.modelcontextprotocol/related-task"
 """The member of `_meta` that names the task which a message belongs to."""
@@ -65,7 +65,7 @@ def announced(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced | None
     """
     if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
         return None
-    answer = yield from _created(result)
+    answer = yield from named_in_steps(result, _CREATED)
     if era is Era.MODERN:
         if as_string(answer.get("resultType")) != TASK:
             return None
@@ -84,7 +84,7 @@ def check_about(result: Raw, id: str) -> Steps[None]:
     """Check, in steps, that the result of a request about the task `id` is about it (rule 3). Raises `FrameError`."""
     if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
         return
-    answer = yield from _created(result)
+    answer = yield from named_in_steps(result, _CREATED)
     named = [answer.get(TASK_MEMBER), _related(answer)]
     if any(each is not None and as_string(each) != id for each in named):
         raise FrameError("an answer about another task")
@@ -133,7 +133,7 @@ def listed(response: Success, shown: Callable[[str], bool]) -> Steps[bytes]:
     if len(response.text) > MAX_SPLIT_BYTES:
         raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
     yield from check_brackets(response.result, "a list")
-    answer = unambiguous_members(response.result, _LIST) if is_object(response.result) else {}
+    answer = (yield from named_in_steps(response.result, _LIST)) if is_object(response.result) else {}
     if "tasks" not in answer:
         raise FrameError("a list of tasks without tasks")
     yield
@@ -149,18 +149,13 @@ def listed(response: Success, shown: Callable[[str], bool]) -> Steps[bytes]:
     return (yield from response.with_result(answer, {"tasks": kept})).text
 
 
-def holds_tasks(response: Success) -> bool:
-    """Return whether a response to an unknown request (on a resumed stream) has the shape of a list of tasks."""
+def holds_tasks(response: Success) -> Steps[bool]:
+    """Return whether a response to an unknown request (on a resumed stream) has the shape of a list of tasks, in
+    steps."""
     try:
-        return is_object(response.result) and "tasks" in members(response.result)
+        return "tasks" in (yield from response.members())
     except FrameError:
         return False
-
-
-def _created(result: Raw) -> Steps[dict[str, Raw]]:
-    if len(result) <= LONG_ANSWER_BYTES:
-        return unambiguous_members(result, _CREATED)
-    return (yield from members_in_steps(memoryview(result), _CREATED))
 
 
 def _announced(task: dict[str, Raw], ttl_name: str) -> Announced:

@@ -22,8 +22,8 @@ from accredit.jsonrpc.arrays import RewrittenArray, elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import Steps
-from accredit.jsonrpc.objects import Names, as_string, is_object, members, pairs, unambiguous_members
+from accredit.jsonrpc.long_text import Steps, named_in_steps
+from accredit.jsonrpc.objects import Names, as_string, is_object, members, unambiguous_members
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 from accredit.pins import Pins, digest_of
 from accredit.policy.catalog import Catalog, Entry
@@ -157,7 +157,7 @@ def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> Step
     yield from check_brackets(response.result, "a list")
     for each in (kind, *others):
         yield
-        result = unambiguous_members(response.result, each.result_names) if is_object(response.result) else {}
+        result = (yield from named_in_steps(response.result, each.result_names)) if is_object(response.result) else {}
         yield
         message = yield from response.message()
         yield
@@ -165,11 +165,11 @@ def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> Step
     return response.text
 
 
-def kinds_in(response: Success) -> tuple[Kind, ...]:
-    """Return the kinds of list that a response could be, by its shape: the request of a resumed stream's answer is not
-    known."""
+def kinds_in(response: Success) -> Steps[tuple[Kind, ...]]:
+    """Return the kinds of list that a response could be, by its shape, in steps: the request of a resumed stream's
+    answer is not known."""
     try:
-        names = {name.casefold() for name, _ in pairs(response.result)} if is_object(response.result) else set[str]()
+        names = set(map(str.casefold, (yield from response.members())))
     except FrameError:
         return ()
     return tuple(kind for kind in KINDS.values() if kind.items.casefold() in names)

@@ -7,6 +7,7 @@ from msgspec import Raw
 
 from accredit.errors import AnswerError, FrameError
 from accredit.gateway.upstream.merged.results import with_merged_uris
+from accredit.gateway.upstream.stdio import rewriting
 from accredit.jsonrpc import tasks
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Request, Success, opened_error, opened_frame
@@ -54,6 +55,9 @@ SPLIT: dict[str, Callable[[], Steps[object]]] = {
     "a list": lambda: listed(success(b'"tools":[],"a":' + MANY), ListView(catalog=Catalog()), KINDS["tools/list"]),
     "a list of tasks": lambda: tasks.listed(success(b'"tasks":[],"a":' + MANY), lambda _: True),
     "a list of pinned tools": lambda: ListReader().add(b'{"tools":[],"a":' + MANY + b"}"),
+    "what is only observed of a shared server": lambda: rewriting.answered(
+        message(b'"id":1,"result":' + MANY), "a", subscription=False, observed=True
+    ),
     "content with a URI": lambda: merged(b'"content":[{"uri":"a","a":' + MANY + b"}]"),
 }
 

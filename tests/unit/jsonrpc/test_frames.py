@@ -3,7 +3,19 @@
 import pytest
 
 from accredit.errors import FrameError
-from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_error, decode_frame
+from accredit.jsonrpc.frames import (
+    Failure,
+    Notification,
+    Request,
+    Success,
+    decode_error,
+    decode_frame,
+    opened_error,
+    opened_frame,
+    opened_message,
+)
+from accredit.jsonrpc.long_text import at_one_go
+from accredit.limits import ONE_PASS_BYTES
 
 
 def refused(text: bytes) -> str:
@@ -192,3 +204,17 @@ def test_an_error_status_may_carry_an_error_without_an_id__the_specification_let
 def test_an_error_status_carries_nothing_else__a_client_would_take_it_for_an_answer(text: bytes) -> None:
     with pytest.raises(FrameError):
         decode_error(text)
+
+
+@pytest.mark.parametrize("name", ["error", "params"])
+def test_what_is_read_of_a_long_message_is_opened_in_steps__numbers_alone_took_90_ms_at_one_go(name: str) -> None:
+    part = b'{"code":1,"message":"m","data":[' + b"1," * (4 * 1_048_576) + b"0]}"
+    text = b'{"jsonrpc":"2.0",%b"%b":%b}' % (b'"id":1,' if name == "error" else b'"method":"n",', name.encode(), part)
+    reading = len([*opened_message(text)])
+    assert len([*opened_frame(text)]) > reading + len(part) // ONE_PASS_BYTES
+    frame = at_one_go(opened_frame(text))
+    if isinstance(frame, Notification):
+        assert vars(frame)["parts"].keys() == {"code", "message", "data"}
+    else:
+        assert isinstance(frame, Failure)
+        assert (frame.code, frame.message, len([*opened_error(text)])) == (1, "m", len([*opened_frame(text)]))

@@ -46,7 +46,11 @@ class ListEdits:
         `token` is that of the stream's owner.
         """
         view = self._view(None, token, _nothing)
-        return lambda response: self._edited(response, view, kinds_in(response))
+
+        def edit(response: Success) -> Steps[bytes]:
+            return (yield from self._edited(response, view, (yield from kinds_in(response))))
+
+        return edit
 
     def _edited(self, response: Success, view: ListView, kinds: Sequence[Kind]) -> Steps[bytes]:
         yield

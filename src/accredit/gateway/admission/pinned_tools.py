@@ -37,7 +37,7 @@ from accredit.gateway.trace import traced
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.long_text import Steps
-from accredit.jsonrpc.objects import as_string, is_object, members
+from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.param_headers import is_param_header
 from accredit.limits import (
     LOOK_SECONDS,
@@ -159,9 +159,10 @@ class PinnedTools:
         """Compare the instructions in the answer to `initialize` or `server/discover` (rule 6); leave it as it is."""
         yield
         try:
-            said = as_string(members(response.result).get("instructions")) if is_object(response.result) else None
+            said = as_string((yield from response.members()).get("instructions"))
         except FrameError:
             return response.text
+        yield
         digest = digest_of_text(said) if said is not None else None
         changed = (said is not None and digest is None) or digest != self.pins.instructions
         if changed and not self.instructions_changed:

@@ -33,7 +33,6 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import TASK_METHODS, Era
-from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import (
     Announced,
@@ -254,7 +253,8 @@ def of_resumed(response: Success, text: bytes) -> Steps[bytes]:
     if (yield from announced(response.result, Era.LEGACY, allowed=True)) is not None:
         return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)
     yield
-    if not holds_tasks(response):
+    if not (yield from holds_tasks(response)):
         return text
     yield
-    return (yield from listed(replace(response, result=members(text)["result"], text=text), lambda _: False))
+    message = yield from replace(response, text=text).message()
+    return (yield from listed(replace(response, result=message["result"], text=text, listed=None), lambda _: False))

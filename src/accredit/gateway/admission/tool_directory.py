@@ -142,7 +142,7 @@ async def ask_for_list(call: Request, ask: Ask, read: Callable[[Raw], Steps[None
             if not isinstance(frame, Success):
                 return False
             await in_turns(read(frame.result))
-            cursor = members(frame.result).get("nextCursor")
+            cursor = (await in_turns(frame.members())).get("nextCursor")
         if as_string(cursor) is None:
             return True
     return False

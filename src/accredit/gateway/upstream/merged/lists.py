@@ -27,7 +27,7 @@ from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
 from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame, opened_frame
-from accredit.jsonrpc.long_text import Steps
+from accredit.jsonrpc.long_text import Steps, named_in_steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_integer, as_string, is_object, may_hold, members, unambiguous_members
 from accredit.limits import (
@@ -157,7 +157,7 @@ class MergedLists:
             if not isinstance(answer, Success) or not is_object(answer.result):
                 return None
             await in_turns(check_brackets(answer.result, "a list"))
-            result = unambiguous_members(answer.result, kind.result_names)
+            result = await in_turns(named_in_steps(answer.result, kind.result_names))
             items += await in_turns(_items(result, kind, server, MAX_MERGED_ITEMS - len(items)))
             if sum(map(len, items)) > self._bytes:  # under merged names each is longer
                 raise FrameError(f"a list that becomes longer than {self._bytes} bytes", bound=True)

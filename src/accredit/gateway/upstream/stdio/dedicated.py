@@ -43,6 +43,7 @@ from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import without_state
+from accredit.limits import LONG_ANSWER_BYTES
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -203,7 +204,9 @@ class DedicatedChild:
             call.record.settle_later(outcome, lambda instead: self._tell(instead or text))
 
     def _learn(self, call: Call, frame: Frame | None) -> None:
-        if call.request.method == "initialize" and isinstance(frame, Success) and is_object(frame.result):
+        if not isinstance(frame, Success) or len(frame.result) > LONG_ANSWER_BYTES:
+            return  # nobody writes so much about a session
+        if call.request.method == "initialize" and is_object(frame.result):
             with contextlib.suppress(FrameError):
                 self.revision = as_string(members(frame.result).get("protocolVersion"))
 

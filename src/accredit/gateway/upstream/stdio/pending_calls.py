@@ -4,9 +4,10 @@ A line is judged by `Expected.event`. An invalid one is never forwarded, unless 
 
 1. the request that it answers, wholly or in part, fails with the reason. The id is also looked for in a line that is no
    valid frame, and one that is spelled in another type ("1" for 1) counts if it can mean only one request;
-2. a line too long to be read belongs to the request whose id its ends show; if they show none, to all open requests, as
-   it could answer any. One that does not begin as a message belongs to the only open request, if there is just one. A
-   request of the server's that is so long is answered with the reason;
+2. a line too long to be read (or bad, long, and of too many arrays and objects for its id to be looked for) belongs to
+   the request whose id its ends show; if they show none, to all open requests, as it could answer any. One that does
+   not begin as a message belongs to the only open request, if there is just one. A request of the server's that is so
+   long is answered with the reason;
 3. the answer to a request that was given up before is dropped in silence;
 4. an error without an id answers the only open request, unless it may be about a notification or a response: one that
    was sent since the last request that the child has answered, and for which no such error has come yet;
@@ -31,12 +32,21 @@ from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.stdio.deadline import Deadline
 from accredit.gateway.upstream.stdio.pace import Pace
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame, to_json
+from accredit.jsonrpc.ends import line_too_long
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.responses import Answers, Edit, Expected
-from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND, SHORT_MESSAGE_BYTES
+from accredit.limits import (
+    LINE_END_BYTES,
+    LONG_ANSWER_BYTES,
+    MAX_ENVELOPE_BYTES,
+    MAX_OPEN_REQUESTS,
+    REFUSED_LINES_PER_SECOND,
+    SHORT_MESSAGE_BYTES,
+)
 
 LATE = "the upstream did not answer in time"
 _lenient = json.JSONDecoder()
@@ -252,7 +262,7 @@ class PendingCalls(Generic[_C]):
             if isinstance(frame, Request):
                 self._ask(frame)
         except FrameError as error:
-            return self._refuse(line, AnswerError(error.detail, bound=error.bound))
+            return self._refuse(await _searchable(line), AnswerError(error.detail, bound=error.bound))
         if self._expected.era is Era.LEGACY:
             self._touch_all()  # one client's child: whatever it sends shows that it is at work
         match frame:
@@ -370,6 +380,17 @@ def member_id(notification: Notification, name: str) -> MessageId | None:
         return message_id(raw) if raw is not None else None
     except FrameError:
         return None
+
+
+async def _searchable(line: bytes | FrameError) -> bytes | FrameError:
+    """Return a bad line; of a long one with too many arrays and objects to be opened at one go what its ends show."""
+    if not isinstance(line, bytes) or len(line) <= LONG_ANSWER_BYTES:
+        return line
+    try:
+        await in_turns(check_brackets(line, "a line"))
+    except FrameError:
+        return line_too_long(len(line), line[:LINE_END_BYTES], line[-LINE_END_BYTES:])
+    return line
 
 
 def answered_ids(line: bytes) -> list[MessageId]:

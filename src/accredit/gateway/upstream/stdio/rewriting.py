@@ -8,8 +8,10 @@ Functions raise `FrameError` for a message that does not have the shape that the
 from msgspec import Raw
 
 from accredit.errors import MessageId
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import Notification, Request
+from accredit.jsonrpc.long_text import Steps, opened_in_steps
 from accredit.jsonrpc.methods import META_PROGRESS, META_SUBSCRIPTION
 from accredit.jsonrpc.objects import is_object, members
 
@@ -20,13 +22,26 @@ def numbered(request: Request, number: int, *, token: bool) -> bytes:
     return (renamed.with_meta({META_PROGRESS: Raw(b"%d" % number)}) if token else renamed).text
 
 
-def answered(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
-    """Return a response under the client's id. `subscription` says that it may end one, which it names."""
-    response_members = members(text)
+def answered(text: bytes, id: MessageId, *, subscription: bool, observed: bool = False) -> Steps[bytes]:
+    """Return a response under the client's id, in steps. `subscription` says that it may end one, which it names. What
+    is only `observed` may be no message: it is read as it is, and at one go."""
+    if observed:
+        yield from check_brackets(text, "an answer")
+        found = members(text)
+        yield
+    else:
+        found = yield from opened_in_steps(Raw(text.lstrip()))
     changes: dict[str, object] = {"id": id}
-    if subscription and "result" in response_members and META_SUBSCRIPTION in _meta(response_members["result"]):
-        changes["result"] = _with_meta(response_members["result"], META_SUBSCRIPTION, id)
-    return with_members(response_members, changes)
+    result = found.get("result")
+    if subscription and result is not None and is_object(result):
+        outer = yield from opened_in_steps(result)
+        meta = outer.get("_meta")
+        inner = (yield from opened_in_steps(meta)) if meta is not None else {}
+        if META_SUBSCRIPTION in inner:
+            named = Raw(with_members(inner, {META_SUBSCRIPTION: id}))
+            changes["result"] = Raw(with_members(outer, {"_meta": named}))
+    yield
+    return with_members(found, changes)
 
 
 def subscription_of(notification: Notification) -> Raw | None:
@@ -42,13 +57,3 @@ def subscribed(notification: Notification, id: MessageId) -> bytes:
 def with_param(notification: Notification, name: str, value: MessageId) -> bytes:
     """Return a notification with another value of one member of its params."""
     return notification.with_params({name: Raw(to_json(value))}).text
-
-
-def _meta(holder: Raw) -> dict[str, Raw]:
-    meta = members(holder).get("_meta") if is_object(holder) else None
-    return members(meta) if meta is not None and is_object(meta) else {}
-
-
-def _with_meta(holder: Raw, name: str, value: MessageId) -> Raw:
-    meta = Raw(with_members(_meta(holder), {name: value}))
-    return Raw(with_members(members(holder), {"_meta": meta}))

@@ -38,8 +38,10 @@ from accredit.gateway.upstream.stdio.pending_calls import (
     progress_token,
 )
 from accredit.gateway.upstream.stdio.stream import Stream
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.long_text import Steps, opened_in_steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
@@ -86,13 +88,17 @@ class Session(Conversation[_SessionCall]):
             await stream.changed(self._patience)
         return stream
 
-    def establish(self, answer: bytes) -> bool:
-        """Return whether the answer to `initialize` makes this a session; its revision is known then. Raises
+    def establish(self, answer: bytes) -> Steps[bool]:
+        """Return whether the answer to `initialize` makes this a session, in steps; its revision is known then. Raises
         `AnswerError`."""
         try:
+            yield from check_brackets(answer, "an answer")
             result = members(answer).get("result")
-            named = members(result) if is_object(result) and result is not None else {}
-        except FrameError:
+            yield
+            named = (yield from opened_in_steps(result)) if result is not None else {}
+        except FrameError as error:
+            if error.bound:
+                raise AnswerError(error.detail, bound=True) from None
             return False  # only observed
         if result is None:
             return False

@@ -25,6 +25,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
 from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.large_answers import Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
@@ -139,7 +140,7 @@ class Sessions:
         try:
             with WhileConnected(reply):
                 stream = await session.initialize(request, held, edit)
-            established = self._established(session, stream.whole())
+            established = await self._established(session, stream.whole())
             if established and ahead is not None and ahead.confirmed:
                 await session.confirm()
             kept = established
@@ -250,9 +251,9 @@ class Sessions:
         session.over.add_done_callback(lambda _: self._gone(session))
         return session
 
-    def _established(self, session: Session, answer: bytes) -> bool:
+    async def _established(self, session: Session, answer: bytes) -> bool:
         try:
-            return session.establish(answer)
+            return await in_turns(session.establish(answer))
         except AnswerError as error:
             if self._settings.enforce:
                 raise

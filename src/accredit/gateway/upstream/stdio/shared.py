@@ -22,6 +22,7 @@ from accredit.errors import AnswerError, FrameError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current, traced
+from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.large_answers import Held
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio import rewriting
@@ -46,10 +47,11 @@ from accredit.jsonrpc.encode import (
     UNSUPPORTED_VERSION,
 )
 from accredit.jsonrpc.frames import Failure, Notification, Request, message_id
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, Era
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state
-from accredit.limits import MAX_CALLS, MAX_STREAMS, SHARED_UNSENT_BYTES
+from accredit.limits import MAX_CALLS, MAX_STREAMS, SHARED_UNSENT_BYTES, SHORT_MESSAGE_BYTES
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -148,7 +150,10 @@ class SharedChild(Conversation[_SharedCall]):
     async def _answer(self, call: _SharedCall, answered: Answered[_SharedCall]) -> None:
         frame = answered.frame
         try:
-            restored = rewriting.answered(answered.text, call.request.id, subscription=call.listens)
+            steps = rewriting.answered(
+                answered.text, call.request.id, subscription=call.listens, observed=frame is None
+            )
+            restored = await in_turns(steps) if len(answered.text) > SHORT_MESSAGE_BYTES else at_one_go(steps)
         except FrameError as error:
             problem = AnswerError(error.detail)  # only observed, but it can't be given the client's id
             set_current(call.request)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.world.calls import meta
+from tests.world.running import run
 from tests.world.virtual_time import run_virtually
 
 from accredit.errors import AnswerError, FrameError, LineTooLong, RequestError
@@ -29,7 +30,13 @@ from accredit.jsonrpc.frames import Request, Success, decode_frame
 from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
-from accredit.limits import MAX_ENVELOPE_BYTES, MAX_OPEN_REQUESTS, REFUSED_LINES_PER_SECOND, SHORT_MESSAGE_BYTES
+from accredit.limits import (
+    MAX_ENVELOPE_BYTES,
+    MAX_OPEN_REQUESTS,
+    MAX_SPLIT_BRACKETS,
+    REFUSED_LINES_PER_SECOND,
+    SHORT_MESSAGE_BYTES,
+)
 
 UPSTREAM = StdioUpstream(("server",))
 
@@ -317,6 +324,23 @@ def test_a_line_too_long_to_be_read_fails_the_request_that_its_ends_name__or_eac
 
     with_world(named, 1, 2)
     with_world(nameless, 1, 2)
+
+
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_bad_line_of_millions_of_brackets_is_not_opened_for_its_id__which_its_ends_show(named: bool) -> None:
+    many = b"[" + b"[]," * (MAX_SPLIT_BRACKETS + 1) + b"0]"
+    line = b'{"jsonrpc":"2.0",%b"result":%b,"result":{},"x":{}}' % (b'"id":2,' if named else b"", many)
+
+    async def main() -> None:
+        world = World(1, 2)
+        verdict = await world.ledger.judge(line)
+        assert isinstance(verdict, Failed)
+        assert verdict.calls == (world.calls[1:] if named else world.calls)
+        assert verdict.error.detail == "a duplicate member: result"
+        world.close()
+
+    run(main())
 
 
 def test_a_modern_result_is_judged_by_its_request() -> None:

@@ -2,9 +2,16 @@
 
 import json
 
+from accredit.errors import MessageId
 from accredit.gateway.upstream.stdio import rewriting
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
+from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
+from accredit.limits import MAX_SPLIT_BRACKETS, ONE_PASS_BYTES
+
+
+def restored(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
+    return at_one_go(rewriting.answered(text, id, subscription=subscription))
 
 
 def request(text: str) -> Request:
@@ -32,17 +39,24 @@ def test_a_progress_token_becomes_the_number__two_clients_may_use_the_same() -> 
 
 
 def test_a_response_gets_the_clients_id_back_with_its_type() -> None:
-    assert rewriting.answered(b'{"jsonrpc":"2.0","id":9,"result":{"a": 1}}', "9", subscription=False) == (
+    assert restored(b'{"jsonrpc":"2.0","id":9,"result":{"a": 1}}', "9", subscription=False) == (
         b'{"jsonrpc":"2.0","id":"9","result":{"a": 1}}'
     )
 
 
+def test_a_good_answer_of_any_number_of_brackets_gets_its_id_in_steps__at_one_go_it_held_all_others_up() -> None:
+    long = b'{"jsonrpc":"2.0","id":9,"result":{"_meta":{"a":[' + b"[]," * (2 * MAX_SPLIT_BRACKETS) + b"0]}}}"
+    steps = [*rewriting.answered(long, "a", subscription=True)]
+    assert len(steps) > 3 * len(long) // ONE_PASS_BYTES  # the message, its result, and the `_meta` of that
+    assert restored(long, "a", subscription=True) == long.replace(b'"id":9', b'"id":"a"')
+
+
 def test_the_end_of_a_subscription_names_the_clients_id() -> None:
     text = b'{"jsonrpc":"2.0","id":9,"result":{"_meta":{"%s":9}}}' % META_SUBSCRIPTION.encode()
-    found = json.loads(rewriting.answered(text, "mine", subscription=True))
+    found = json.loads(restored(text, "mine", subscription=True))
     assert found == {"jsonrpc": "2.0", "id": "mine", "result": {"_meta": {META_SUBSCRIPTION: "mine"}}}
     plain = b'{"jsonrpc":"2.0","id":9,"error":{"code":1,"message":"x"}}'
-    assert json.loads(rewriting.answered(plain, 3, subscription=True))["id"] == 3
+    assert json.loads(restored(plain, 3, subscription=True))["id"] == 3
 
 
 def test_a_notification_of_a_subscription_names_the_clients_id() -> None:
@@ -60,7 +74,7 @@ def test_a_notification_of_no_subscription() -> None:
     assert rewriting.subscription_of(notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":{}}}')) is None
     assert rewriting.subscription_of(notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":7}}')) is None
     result = b'{"jsonrpc":"2.0","id":9,"result":null}'
-    assert rewriting.answered(result, 3, subscription=True) == b'{"jsonrpc":"2.0","id":3,"result":null}'
+    assert restored(result, 3, subscription=True) == b'{"jsonrpc":"2.0","id":3,"result":null}'
 
 
 def test_a_param_is_replaced() -> None:
