@@ -15,7 +15,7 @@ Property tests compare it with `rfc8785`.
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Literal, cast
 
 import msgspec
@@ -58,10 +58,26 @@ def canonical(tree: object, *, wide_integers: WideIntegers = "refused") -> bytes
     Raises `ValueError` for a value without a form (a lone surrogate), and for more than `MAX_REWRITTEN_NUMBERS` numbers
     to rewrite one by one.
     """
+    steps = canonical_in_steps(tree, wide_integers=wide_integers)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as last:
+            return last.value
+
+
+def canonical_in_steps(tree: object, *, wide_integers: WideIntegers = "refused") -> Generator[None, None, bytes]:
+    """Do the same in steps, for callers that serve others between two of them."""
     try:
         form = _encode_sorted(tree)
+        yield
         if not form.isascii() and _sorts_otherwise(form):
-            form = _encode(_in_utf16_order(tree))
+            form = b""
+            yield
+            tree = _in_utf16_order(tree)
+            yield
+            form = _encode(tree)
+            yield
     except UnicodeEncodeError:
         raise ValueError("a lone surrogate in a text") from None
     except (TypeError, OverflowError, RecursionError):

@@ -16,11 +16,11 @@ from msgspec import Raw, Struct
 
 from accredit.attest.proofs import SignedContext
 from accredit.base.caching import Once
-from accredit.canonical import canonical, has_wide_integer
+from accredit.canonical import canonical_in_steps, has_wide_integer
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.long_text import Steps
+from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_METHODS
 from accredit.jsonrpc.same_names import check_same_names, check_same_names_in_steps
 from accredit.jsonrpc.tasks import may_subscribe
@@ -291,11 +291,24 @@ def _covered(params: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in params.items() if name != "_meta"}
 
 
+def digested(call: GuardedCall) -> Steps[bytes]:
+    """Return the digest of a call, made in steps if nobody has asked for it. Raises `FrameError` if there is none."""
+    if isinstance(call, _Undigested) and "digest" not in vars(call):
+        vars(call)["digest"] = yield from _digesting(call.covered)
+    return call.digest
+
+
 def _digest(covered: Mapping[str, object]) -> bytes:
+    return at_one_go(_digesting(covered))
+
+
+def _digesting(covered: Mapping[str, object]) -> Steps[bytes]:
     try:
-        return hashlib.sha256(canonical(covered)).digest()
+        form = yield from canonical_in_steps(covered)
     except ValueError as error:
         raise FrameError(f"params have no canonical form: {error}") from None
+    yield
+    return hashlib.sha256(form).digest()
 
 
 def _check_values(value: object) -> None:

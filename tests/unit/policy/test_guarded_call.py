@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
+from tests.world.heavy_bodies import bodies
 
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.frames import Request
@@ -18,7 +19,17 @@ from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.same_names import check_same_names
 from accredit.limits import MAX_REWRITTEN_NUMBERS, MAX_TARGET_CHARS, MAX_VALUES
-from accredit.policy import GUARDED, LISTS, PROOF, TASK_LIST, guarded_call_from_values, guarded_call_of, payload_digest
+from accredit.policy import (
+    GUARDED,
+    LISTS,
+    PROOF,
+    TASK_LIST,
+    GuardedCall,
+    digested,
+    guarded_call_from_values,
+    guarded_call_of,
+    payload_digest,
+)
 from accredit.policy.guarded_call import read_freely
 
 _SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
@@ -396,3 +407,17 @@ def test_python_values_are_counted__nobody_has_counted_those_of_a_server_of_ones
     payload_digest({"x": [1] * (MAX_VALUES - 1)})
     with pytest.raises(FrameError, match="more than"):
         payload_digest({"x": [1] * MAX_VALUES})
+
+
+def test_the_digest_of_a_strangers_megabytes_is_made_in_steps__at_one_go_it_held_all_others_for_50_ms() -> None:
+    def asked() -> GuardedCall:
+        request = decode_request(bodies()["objects that sort otherwise"].encode())
+        assert isinstance(request, Request)
+        call = guarded_call_of(request)
+        assert call is not None
+        return call
+
+    call = asked()
+    assert len([*digested(call)]) >= 4
+    assert [*digested(call)] == []  # it is known now
+    assert call.digest == asked().digest

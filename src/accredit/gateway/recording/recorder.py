@@ -61,7 +61,7 @@ from accredit.gateway.trace import trace_of
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.long_text import at_one_go
+from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.limits import (
     MAX_RECORDED_CHAINS,
     MAX_RECORDED_TARGET,
@@ -70,7 +70,7 @@ from accredit.limits import (
     SHORT_MESSAGE_BYTES,
 )
 from accredit.pins import Pins
-from accredit.policy import CONSTRAINT_REFUSALS, Authority, Decision, refusals
+from accredit.policy import CONSTRAINT_REFUSALS, Authority, Decision, digested, refusals
 from accredit.policy.merging import member_of_target
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
@@ -371,12 +371,16 @@ def _received_ms(decision: Decision | None) -> int:
 
 
 async def _params(request: Request, decision: Decision | None, *, full: bool) -> RecordedParams:
+    steps = _recording(request, decision, full=full)
+    return at_one_go(steps) if request.size <= SHORT_MESSAGE_BYTES else await in_turns(steps)
+
+
+def _recording(request: Request, decision: Decision | None, *, full: bool) -> Steps[RecordedParams]:
     # Both digests are over the same form; the decision's is there already where a proof was looked at.
-    digest = decision.call.digest if decision is not None and not full else b""
+    digest = (yield from digested(decision.call)) if decision is not None and not full else b""
     if digest:
         return RecordedParams(digest.hex())
-    steps = record_params(request.members, token_argument=False, full=full)
-    return at_one_go(steps) if request.size <= SHORT_MESSAGE_BYTES else await in_turns(steps)
+    return (yield from record_params(request.members, token_argument=False, full=full))
 
 
 def _authority(decision: Decision | None, chain: RecordedChain | None, *, is_kept: bool) -> RecordedAuthority | None:
