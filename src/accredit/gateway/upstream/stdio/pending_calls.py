@@ -388,8 +388,8 @@ async def _searchable(line: bytes | FrameError) -> bytes | FrameError:
         return line
     try:
         await in_turns(check_brackets(line, "a line"))
-    except FrameError:
-        return line_too_long(len(line), line[:LINE_END_BYTES], line[-LINE_END_BYTES:])
+    except FrameError as error:
+        return line_too_long(error.detail, line[:LINE_END_BYTES], line[-LINE_END_BYTES:])
     return line
 
 
