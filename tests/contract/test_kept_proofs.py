@@ -7,37 +7,32 @@ from pathlib import Path
 import pytest
 from tests.unit.ratify.world import AGENT, HUMAN, NOW, chain
 from tests.world.decisions import VERIFIER, Deployment, call, proven
-from tests.world.logs import Log, by_database_thread, by_thread, each_executor, place_in, read, records_in, verified
+from tests.world.logs import Log, by_database_thread, by_thread, each_executor, place_in, read, verified
 from tests.world.postgres import cluster
-from tests.world.records import OK, gateway
+from tests.world.proved_calls import INBOX, SETTINGS, calls_come_now, record, recorded, statement_of
+from tests.world.records import gateway
 from tests.world.running import run
 
-from accredit.attest import CallRecord, Stored, decode_statement, sha256_hex
+from accredit.attest import CallRecord, sha256_hex
 from accredit.attest.proofs import KeptProof, decode_proof, is_held, unpacked_proof
 from accredit.errors import AttestationError
-from accredit.gateway.counters import Counters
-from accredit.gateway.recording.recorder import Client, Recorder
 from accredit.gateway.settings import RecordSettings
-from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.requests import decode_request
 from accredit.limits import CLOCK_BACK_SECONDS, SESSION_ID_SECONDS
 from accredit.policy import GuardedCall
 from accredit.policy.evidence import Auditor, Evidence
 from accredit.stores import open_log
 from accredit.stores.audit_log.pruning import prune
-from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.thread import DatabaseThread
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.log_pruning import prune as prune_database
 from accredit.stores.postgres.migration import migrate
 
-__all__ = ["each_executor"]
+__all__ = ["calls_come_now", "each_executor"]
 
 WRITERS = [by_thread, by_database_thread]
 PLACES = pytest.mark.parametrize("each_executor", WRITERS, ids=["file", "database"], indirect=True)
 FRESH_UNTIL = NOW + 30 + CLOCK_BACK_SECONDS
-SETTINGS = RecordSettings(VERIFIER, policy_digest="d1" * 32)
-INBOX = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"list_inbox"}}'
+pytestmark = pytest.mark.usefixtures("calls_come_now")
 
 
 @pytest.fixture
@@ -46,51 +41,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "accredit.db"
 
 
-@pytest.fixture(autouse=True)
-def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls come when their proofs are made."""
-    monkeypatch.setattr("accredit.gateway.recording.recorder.unix_ms", lambda: NOW * 1000)
-
-
-async def record(log: Log, settings: RecordSettings, asked: GuardedCall, text: bytes = INBOX, *, hides: bool) -> None:
-    """Records a call as the gateway does, on what is decided of it."""
-    request = decode_request(text)
-    assert isinstance(request, Request)
-    decision = Deployment().decides(asked)
-    recorder = Recorder(log.port, settings, Counters(), hides_sessions=hides)
-    opened = await recorder.begin(request, decision, Client(asked.session_id), decision.refusal)
-    if opened is not None:
-        await opened.settle(OK)
-
-
-def recorded(
-    path: Path, *asked: GuardedCall, text: bytes = INBOX, settings: RecordSettings = SETTINGS, hides: bool = False
-) -> CallRecord:
-    """Records calls; returns the decision on the last."""
-
-    async def main() -> None:
-        async with Log(path) as log:
-            for each in asked:
-                await record(log, settings, each, text, hides=hides)
-
-    run(main())
-    return [each for each in records_in(path) if each.decision is not None][-1]
-
-
 def judged(path: Path, record: CallRecord) -> Evidence:
     """What the record of a call and what is kept with it prove to who trusts the person."""
     auditor = Auditor({HUMAN.public_key: "Owner"}, only_these=True)
     with read(path) as log:
         return auditor.judge(statement_of(log, record), *log.kept_of(record))
-
-
-def statement_of(log: LogReader, record: CallRecord):
-    (found,) = [
-        each.entry.envelope.payload
-        for each in log.of_calls(record.call.id)
-        if isinstance(each.entry, Stored) and (said := each.record()) and said.decision is not None
-    ]
-    return decode_statement(found)
 
 
 def packed(path: Path) -> list[bytes]:
@@ -185,7 +140,7 @@ def test_tables_of_the_version_before_have_records_of_that__until_they_are_migra
     def written() -> list[tuple[int, bool]]:
         async def main() -> None:
             async with Log(path) as log:
-                await record(log, SETTINGS, proven(call(), bound=True), hides=False)
+                await record(log.port, SETTINGS, proven(call(), bound=True), hides=False)
 
         run(main())
         with open_log(database) as log:

@@ -1,10 +1,9 @@
 """What `accredit log verify` runs: a store's log, the lines of an export, or a call's bundle."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from accredit.attest import (
     Envelope,
@@ -19,7 +18,15 @@ from accredit.attest import (
 )
 from accredit.base.clock import unix_ms
 from accredit.base.deferred import Deferred
-from accredit.cli.actions.log_place import checkpoints, lines, log_store, people_in, public_keys, understood
+from accredit.cli.actions.log_place import (
+    checkpoints,
+    lines,
+    log_store,
+    people_in,
+    people_to_show_with,
+    public_keys,
+    understood,
+)
 from accredit.cli.actions.log_record import Names, print_evidence, print_record
 from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
 from accredit.cli.actions.wording import several
@@ -27,15 +34,19 @@ from accredit.cli.progress import Progress
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.policy.evidence import NO_EVIDENCE, Auditor
+from accredit.ratify import HybridPublicKey
 
 if TYPE_CHECKING:
     from accredit import stores
+    from accredit.policy.evidence import Evidence
     from accredit.stores.audit_log import marks as marking
-    from accredit.stores.audit_log import verifying
-    from accredit.stores.audit_log.reading import LogReader
+    from accredit.stores.audit_log import proving, verifying
+    from accredit.stores.audit_log.proving import Proofs
+    from accredit.stores.audit_log.reading import LogReader, Numbered
 else:  # for a log: a call by itself is verified in less time than they take to load
     stores = Deferred("accredit.stores")
     marking, verifying = Deferred("accredit.stores.audit_log.marks"), Deferred("accredit.stores.audit_log.verifying")
+    proving = Deferred("accredit.stores.audit_log.proving")
 
 _T = TypeVar("_T")
 _NEGATIVE = 1
@@ -44,8 +55,31 @@ ONE_CALL = "name the bundle of one call: `accredit log export --call ID --bundle
 _NO_LOG = "checkpoints that were kept are held against a log: name that, or leave --since out"
 
 
+class Wanted(NamedTuple):
+    """What is to be judged of allowed calls: by the keys of which people (files), whether each has to be proved, and
+    whether nothing is."""
+
+    roots: Sequence[Path] = ()
+    required: bool = False
+    nothing: bool = False
+
+    def check(self, evidence: "Evidence | None") -> list[str]:
+        """Return what is bad of a call's evidence."""
+        if evidence is None:
+            return []
+        parts = (("allowed", evidence.allowed), ("signed", evidence.signed))
+        missing = [f"{name}: proofs are required, and {part.why}" for name, part in parts if not part.verified]
+        return evidence.faults or (missing if self.required else [])
+
+
 def verify_store(
-    store: str | None, keys: Sequence[Path], since: Sequence[Path], *, config: Path | None, as_json: bool
+    store: str | None,
+    keys: Sequence[Path],
+    since: Sequence[Path],
+    wanted: Wanted,
+    *,
+    config: Path | None,
+    as_json: bool,
 ) -> int:
     """Verify a store's log; return the exit code. Raises `ConfigurationError`.
 
@@ -53,26 +87,30 @@ def verify_store(
     """
     place = log_store(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
-    opened = stores.open_log(place)
-    with understood(), verifying.Verifiers(trusted) as examiner, marking.MarksInFile() as marks, opened as log:
+    opened, proofs = stores.open_log(place), _proofs(people_to_show_with(wanted.roots, store, config), wanted)
+    with understood(), verifying.Verifiers(trusted) as examiner, marking.MarksInFile() as marks, proofs, opened as log:
         progress = Progress("verifying", unit="entries", total=_count(log))
-        report = log.verify(trusted, kept, partial(_watched, progress), examiner, marks)
-    return _tell(report, kept, as_json=as_json)
+
+        def watch(entries: "Iterator[Numbered]") -> "Iterator[Numbered]":
+            watched = _watched(progress, entries)
+            return watched if wanted.nothing else proofs.watch(watched, log.certificates)
+
+        report = log.verify(trusted, kept, watch, examiner, marks, proofs=not wanted.nothing)
+    return _tell(report, kept, None if wanted.nothing else proofs, as_json=as_json)
 
 
 def verify_file(
     path: Path,
     keys: Sequence[Path],
     since: Sequence[Path],
-    roots: Sequence[Path],
+    wanted: Wanted,
     *,
     config: Path | None,
     as_json: bool,
     names: Names | None = None,
 ) -> int:
-    """Verify an exported file; return the exit code. `roots` are the public keys of the people who may have allowed a
-    call, `names` those of agents. Raises `ConfigurationError`."""
-    people = people_in(roots)
+    """Verify an exported file; return the exit code. `names` are those of agents. Raises `ConfigurationError`."""
+    people = people_in(wanted.roots)
     trusted, kept = public_keys(keys, config), checkpoints(since)
     found = lines(path)
     first = next(found, None)
@@ -80,14 +118,21 @@ def verify_file(
     if first is not None and (b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{"):
         if kept:
             raise ConfigurationError(f"{path} is the bundle of one call, and no log", _NO_LOG)
-        auditor = Auditor(people, only_these=bool(roots), now=unix_ms() // 1000)
-        return _verify_bundle(_whole(path, every), trusted, auditor, names or {}, as_json=as_json)
-    if roots:
-        raise ConfigurationError(f"{path} is a log, and --root is for one call", ONE_CALL)
-    with understood(), verifying.Verifiers(trusted) as examiner, marking.MarksInFile() as marks:
-        progress = Progress("verifying", unit="entries")
-        report = verify_log(_watched(progress, every), trusted, kept, examiner=examiner, marks=marks)
-    return _tell(report, kept, as_json=as_json)
+        auditor = Auditor(people, only_these=bool(wanted.roots), now=unix_ms() // 1000)
+        return _verify_bundle(_whole(path, every), trusted, auditor, names or {}, wanted, as_json=as_json)
+    if wanted.roots:
+        raise ConfigurationError(f"{path} is a log without its certificates, and --root is for one call", ONE_CALL)
+    proofs = _proofs(people, wanted)
+    with understood(), verifying.Verifiers(trusted) as examiner, marking.MarksInFile() as marks, proofs:
+        entries = _watched(Progress("verifying", unit="entries"), every)
+        judged = proofs.lines(entries) if wanted.required else entries
+        report = verify_log(judged, trusted, kept, examiner=examiner, marks=marks)
+    return _tell(report, kept, proofs if wanted.required else None, as_json=as_json)
+
+
+def _proofs(people: Mapping[HybridPublicKey, str], wanted: Wanted) -> "Proofs":
+    auditor = Auditor(people, only_these=bool(wanted.roots))
+    return proving.Proofs(auditor, named=bool(wanted.roots), required=wanted.required)
 
 
 def _whole(path: Path, parts: Iterable[bytes]) -> bytes:
@@ -101,7 +146,7 @@ def _whole(path: Path, parts: Iterable[bytes]) -> bytes:
 
 
 def _verify_bundle(
-    data: bytes, keys: Sequence[LogKey | RecordKey], auditor: Auditor, names: Names, *, as_json: bool
+    data: bytes, keys: Sequence[LogKey | RecordKey], auditor: Auditor, names: Names, wanted: Wanted, *, as_json: bool
 ) -> int:
     try:
         bundle = decode_call_bundle(data)
@@ -112,8 +157,9 @@ def _verify_bundle(
         else:
             say(f"BAD: {error}", BAD)
         return _NEGATIVE
-    evidence = auditor.look(decode_statement(bundle.envelopes[0].payload), bundle.certificates, bundle.proof)
-    bad = evidence.faults if evidence is not None else []
+    decision = decode_statement(bundle.envelopes[0].payload)
+    evidence = None if wanted.nothing else auditor.look(decision, bundle.certificates, bundle.proof)
+    bad = wanted.check(evidence)
     if as_json:
         facts: dict[str, object] = {"valid": not bad, "call": records[0].call.id, "records": len(records)}
         facts |= evidence.members(records[0], names) if evidence is not None else NO_EVIDENCE
@@ -130,7 +176,9 @@ def _verify_bundle(
     return _NEGATIVE if bad else 0
 
 
-def _tell(report: LogReport, kept: Sequence[Envelope | Head], *, as_json: bool) -> int:
+def _tell(report: LogReport, kept: Sequence[Envelope | Head], proofs: "Proofs | None", *, as_json: bool) -> int:
+    if proofs is not None and report.fault is None:
+        report = report._replace(fault=proofs.fault)
     pruned = sum(writer.pruned for writer in report.writers)
     uncovered = sum(writer.records - writer.checkpointed for writer in report.writers)
     if as_json:
@@ -141,6 +189,8 @@ def _tell(report: LogReport, kept: Sequence[Envelope | Head], *, as_json: bool) 
                 "pruned": pruned,
                 "not_in_a_checkpoint": uncovered,
                 "kept_checkpoints": len(kept),
+                "proved": proofs and proofs.proved,
+                "not_proved": proofs and proofs.untold,
                 "fault": report.fault and report.fault._asdict(),
                 "writers": [writer._asdict() for writer in report.writers],
             }
@@ -156,9 +206,15 @@ def _tell(report: LogReport, kept: Sequence[Envelope | Head], *, as_json: bool) 
                 ("pruned", str(pruned)),
                 ("since the last checkpoint", str(uncovered)),
                 ("kept checkpoints", str(len(kept)) if kept else "none: a cut at the end would not be noticed"),
+                ("allowed calls that are proved", "not looked at" if proofs is None else _proved(proofs)),
             ]
         )
     return 0 if report.valid else _NEGATIVE
+
+
+def _proved(proofs: "Proofs") -> str:
+    rest = f"; of {proofs.untold} that can't be told, or not all of it" if proofs.untold else ""
+    return f"{proofs.proved}, by the person's and the agent's signatures{rest}"
 
 
 def _count(log: "LogReader") -> int | None:

@@ -185,13 +185,21 @@ def verify(
         ),
     ] = None,
     root: _RootOption = None,
+    require_proofs: Annotated[
+        bool,
+        typer.Option("--require-proofs", help="An allowed call without a proof that verifies is bad (exit code 1)."),
+    ] = False,
+    no_proofs: Annotated[
+        bool, typer.Option("--no-proofs", help="Leave out who allowed calls and who signed them: it takes less time.")
+    ] = False,
     known: _KnownOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
 
-    Of one allowed call (`log export --call ID --bundle`) it says who allowed it, by what was kept of its certificates:
-    with --root by a key of yours, not by the gateway's word.
+    Of each allowed call it judges what was kept: that a person allowed it, by the certificates, and that the agent
+    signed it, by the proof; of one (`log export --call ID --bundle`) it says so. With --root that is by a key of yours,
+    and with --require-proofs no call is taken on the gateway's word.
 
     That records are missing at the end can only be seen with a checkpoint that was kept elsewhere. Without --key the
     configuration's own keys are trusted: attest.key_file's, or that of gateway.key beside the configuration, and
@@ -206,15 +214,16 @@ def verify(
     accredit log verify call.json --key gateway.key.pub --root owner.key.pub
     """
     from accredit.cli.actions.log_place import names_in
-    from accredit.cli.actions.log_verify import ONE_CALL, verify_file, verify_store
+    from accredit.cli.actions.log_verify import Wanted, verify_file, verify_store
     from accredit.errors import ConfigurationError
 
+    if no_proofs and (require_proofs or root):
+        raise ConfigurationError("--no-proofs leaves out what --root and --require-proofs ask for", "say one of them")
+    wanted = Wanted(root or (), require_proofs, no_proofs)
     if file is not None:
         names = names_in(known or ())
-        return verify_file(file, key or (), since or (), root or (), names=names, config=config, as_json=as_json)
-    if root:
-        raise ConfigurationError("--root is for one call", ONE_CALL)
-    return verify_store(store, key or (), since or (), config=config, as_json=as_json)
+        return verify_file(file, key or (), since or (), wanted, names=names, config=config, as_json=as_json)
+    return verify_store(store, key or (), since or (), wanted, config=config, as_json=as_json)
 
 
 @log_app.command()

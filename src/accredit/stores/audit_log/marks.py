@@ -13,14 +13,13 @@ from accredit.attest import Mark
 from accredit.errors import StoreUnavailable
 from accredit.limits import MARKS_AT_ONCE, MARKS_CACHE_KIB
 
-_BEGIN = (
+_SETTINGS = (
     "PRAGMA journal_mode = OFF",
     "PRAGMA synchronous = OFF",
     "PRAGMA temp_store = FILE",
     f"PRAGMA cache_size = -{MARKS_CACHE_KIB}",
-    "CREATE TABLE marks (call BLOB, place INTEGER, chain INTEGER, sequence INTEGER, says INTEGER, received TEXT)",
-    "BEGIN",
 )
+_TABLE = "CREATE TABLE marks (call BLOB, place INTEGER, chain INTEGER, sequence INTEGER, says INTEGER, received TEXT)"
 _IN_ORDER = "SELECT lower(hex(call)), place, chain, sequence, says, received FROM marks ORDER BY call, place"
 
 
@@ -31,9 +30,7 @@ class MarksInFile:
         self._new: list[Mark] = []
 
     def __enter__(self) -> Self:
-        self._connection = sqlite3.connect("", isolation_level=None)
-        for statement in _BEGIN:
-            self._connection.execute(statement)
+        self._connection = begin_temporary(_TABLE)
         return self
 
     def __exit__(
@@ -54,7 +51,7 @@ class MarksInFile:
             for row in self._connection.execute(_IN_ORDER):
                 yield Mark(*row)
         except sqlite3.Error as error:
-            raise _no_room(error) from None
+            raise no_room(error) from None
 
     def _write(self) -> None:
         rows = [(bytes.fromhex(mark.call), *mark[1:]) for mark in self._new]
@@ -62,8 +59,17 @@ class MarksInFile:
         try:
             self._connection.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?)", rows)
         except sqlite3.Error as error:
-            raise _no_room(error) from None
+            raise no_room(error) from None
 
 
-def _no_room(error: sqlite3.Error) -> StoreUnavailable:
+def begin_temporary(table: str) -> sqlite3.Connection:
+    """Return a connection to a temporary database with this table, in a transaction."""
+    connection = sqlite3.connect("", isolation_level=None)
+    for statement in (*_SETTINGS, table, "BEGIN"):
+        connection.execute(statement)
+    return connection
+
+
+def no_room(error: sqlite3.Error) -> StoreUnavailable:
+    """Return the error for a temporary database that can't be written."""
     return StoreUnavailable(f"the temporary file for what is known of each call can't be used (TMPDIR): {error}")

@@ -223,14 +223,16 @@ class LogReader(ABC):
         watch: Callable[[Iterator[Numbered]], Iterable[Numbered]] = iter,
         examiner: Examiner | None = None,
         marks: Marks | None = None,
+        *,
+        proofs: bool = False,
     ) -> LogReport:
-        """Verify the whole log and, where all else is good, its list of open calls. `watch` is given the entries and
-        yields them on, to show progress; the others are those of `attest.verify_log`."""
+        """Verify the whole log and, where all else is good, its list of open calls. `watch` is given the entries, with
+        what is kept with them if `proofs` says so, and yields them on; the others are those of `attest.verify_log`."""
         try:
             heads = self.heads()
         except AttestationError as error:
             return LogReport(0, (), Fault("the writers", str(error)))
-        entries = (each.entry for each in watch(self.entries()))
+        entries = (each.entry for each in watch(self.entries(proofs=proofs)))
         trusted = tuple(keys)
         rows = OpenRows(MarksInMemory() if marks is None else marks, self.open_rows, trusted)
         report = verify_log(entries, trusted, [*kept, *heads], examiner=examiner, has_digests=True, marks=rows)

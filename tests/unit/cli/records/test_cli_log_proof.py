@@ -103,11 +103,10 @@ def test_what_is_not_answered_is_listed(run: Run, folder: Folder) -> None:
     assert (done.code, "not answered by the record: certificate 0: max_rate" in done.words) == (0, True)
 
 
-def test_a_log_is_no_call(run: Run, folder: Folder) -> None:
+def test_the_lines_of_a_log_have_no_certificates_to_hold_against_a_person(run: Run, folder: Folder) -> None:
     run("log", "export", "--store", "sqlite:///accredit.db", "--out", "calls.jsonl")
-    for arguments in (("calls.jsonl", *KEY), ("--store", "sqlite:///accredit.db", *KEY)):
-        done = run("log", "verify", *arguments, *ROOT)
-        assert (done.code, done.out) == (2, "")
+    done = run("log", "verify", "calls.jsonl", *KEY, *ROOT)
+    assert (done.code, done.out) == (2, "")
 
 
 def test_of_a_refused_call_nothing_is_proved(run: Run, folder: Folder) -> None:
@@ -268,3 +267,35 @@ def test_log_show_names_what_contradicts_a_record__and_believes_none_that_was_no
 def test_only_a_person_s_key_is_a_root__a_gateway_s_own_would_let_it_allow_its_calls(run: Run, folder: Folder) -> None:
     done = run("log", "verify", written(folder, GOOD), *KEY, "--root", "gateway.key.pub")
     assert (done.code, "is a key of kind 'gateway'" in done.err) == (2, True)
+
+
+def test_with_required_proofs_nothing_of_a_call_is_taken_on_the_gateways_word(run: Run, folder: Folder) -> None:
+    required = (*ROOT, "--require-proofs")
+    assert verified(run, folder, GOOD, *required) == (0, [True, True, True])
+    assert verified(run, folder, GOOD._replace(certificates=None), *ROOT)[0] == 0
+    for call in (GOOD._replace(proof=None), GOOD._replace(certificates=None), old(GOOD._replace(proof=None))):
+        assert verified(run, folder, call, *required)[0] == 1
+    done = run("log", "verify", written(folder, GOOD._replace(certificates=None)), *KEY, *required)
+    assert "BAD: allowed: proofs are required, and its certificates are not there" in done.words
+    assert verified_parts(run, folder, "--no-proofs") == [None, None, None]
+    assert run("log", "verify", "call.json", *KEY, "--no-proofs", *required).code == 2
+
+
+def verified_parts(run: Run, folder: Folder, *options: str) -> list[Any]:
+    found = json.loads(run("log", "verify", written(folder, GOOD), *KEY, "--json", *options).out)
+    return [found[part] for part in ("allowed", "signed", "recorded")]
+
+
+def test_a_whole_log_is_held_against_what_its_calls_prove(run: Run, folder: Folder) -> None:
+    store = ("--store", "sqlite:///accredit.db", *KEY)
+    found = json.loads(run("log", "verify", *store, "--json").out)
+    assert (found["valid"], found["proved"], found["not_proved"]) == (True, 0, 3)
+    done = run("log", "verify", *store, "--require-proofs")
+    assert (done.code, "proofs are required, and" in done.words) == (1, True)
+    assert run("log", "verify", *store, "--root", "stranger.key.pub").code == 1
+    found = json.loads(run("log", "verify", *store, "--no-proofs", "--json").out)
+    assert (found["valid"], found["proved"]) == (True, None)
+    run("log", "export", *store[:2], "--out", "calls.jsonl")
+    assert run("log", "verify", "calls.jsonl", *KEY).code == 0
+    done = run("log", "verify", "calls.jsonl", *KEY, "--require-proofs")
+    assert (done.code, "proofs are required, and" in done.words) == (1, True)

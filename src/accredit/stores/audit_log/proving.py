@@ -1,0 +1,148 @@
+"""Judging what the allowed calls of a log prove (`policy.evidence`), while it is verified. I/O: a temporary file.
+
+A log is at fault if:
+
+1. a proof that a record says is kept is not there, can't be read, does not verify, or belongs to another call; or its
+   certificates don't allow the call;
+2. two allowed calls were made on one challenge, whatever chains they are in;
+3. a proof is kept with what is no allowed call, or with one whose record names none;
+4. proofs are required, and an allowed call is not shown to be allowed by a person and signed by an agent.
+
+Where no proof was kept, certificates that don't allow the call are a fault if the caller named the people who may, or
+requires proofs. Only the first fault is told. Challenges are in a temporary database, as `marks` are.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from accredit.attest import CallRecord, Fault, RecordedAuthority, Statement, Stored, decode_envelope, decode_statement
+from accredit.attest.proofs import kept_proof, unpacked_proof
+from accredit.base.caching import RecentlyUsed
+from accredit.errors import AttestationError
+from accredit.limits import MAX_RECORDED_CHAINS
+from accredit.policy.evidence import Auditor, Evidence
+from accredit.stores.audit_log.marks import begin_temporary, no_room
+from accredit.stores.audit_log.reading import Numbered
+
+_TABLE = "CREATE TABLE challenges (challenge BLOB PRIMARY KEY, place TEXT NOT NULL) WITHOUT ROWID"
+_ADD = "INSERT INTO challenges VALUES (?, ?) ON CONFLICT DO NOTHING"
+_WHERE = "SELECT place FROM challenges WHERE challenge = ?"
+
+
+class Proofs:
+    """`with Proofs(auditor) as proofs`: for one verification. `fault` is the first, or None; `proved` calls are shown
+    to be allowed by a person and signed by an agent, and of `untold` ones something of that can't be told."""
+
+    def __init__(self, auditor: Auditor, *, named: bool = False, required: bool = False) -> None:
+        """`named` says that the caller named the people whom the auditor trusts."""
+        self.fault: Fault | None = None
+        self.proved = self.untold = 0
+        self._auditor = auditor
+        self._required = required
+        self._holds_chains = named or required
+        self._chains = RecentlyUsed[str, bytes](MAX_RECORDED_CHAINS)
+
+    def __enter__(self) -> Self:
+        self._connection = begin_temporary(_TABLE)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def watch(self, entries: Iterable[Numbered], certificates: Callable[[str], bytes | None]) -> Iterator[Numbered]:
+        """Yield entries on, and judge what they say. `certificates` returns the chain with a SHA-256. Raises
+        `StoreUnavailable`."""
+        for each in entries:
+            if isinstance(each.entry, Stored) and self.fault is None:
+                self.look(each.entry.envelope.payload, each.proof, certificates)
+            yield each
+
+    def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Do the same with the lines of an export, which has neither certificates nor proofs."""
+        for each in lines:
+            if self.fault is None:
+                with suppress(AttestationError):
+                    self.look(decode_envelope(each).payload, None)
+            yield each
+
+    def look(
+        self, payload: bytes, packed: bytes | None, certificates: Callable[[str], bytes | None] = lambda _: None
+    ) -> None:
+        """Judge one entry. What is no statement is told by who verifies the log."""
+        try:
+            statement = decode_statement(payload)
+        except AttestationError:
+            return
+        record = statement.predicate
+        if not isinstance(record, CallRecord):
+            if packed is not None:
+                self._tell("an entry that is no record", "a proof is kept with it")
+            return
+        place = f"{record.log.writer}/{record.log.sequence}"
+        names_proof = record.authority is not None and record.authority.proof == "kept"
+        is_allowed = record.decision is not None and record.decision.verdict == "allow"
+        if packed is not None and not (is_allowed and names_proof):
+            self._tell(place, "a proof is kept with it, and it names none")
+        elif is_allowed:
+            self._judge(place, statement, record.authority, packed, certificates)
+
+    def _judge(
+        self,
+        place: str,
+        statement: Statement,
+        authority: RecordedAuthority | None,
+        packed: bytes | None,
+        certificates: Callable[[str], bytes | None],
+    ) -> None:
+        chain = self._chain(authority.chain_sha256, certificates) if authority is not None else None
+        proof = kept_proof(authority, packed, chain) if authority is not None else None
+        evidence = self._auditor.judge(statement, chain, proof)
+        reason = self._wrong(evidence, is_kept=proof is not None)
+        if reason is None and proof and packed is not None:
+            reason = self._twice(unpacked_proof(packed, chain).challenge, place)
+        if reason is not None:
+            self._tell(place, reason)
+        elif evidence.allowed.verified and evidence.signed.verified:
+            self.proved += 1
+        else:
+            self.untold += 1
+
+    def _wrong(self, evidence: Evidence, *, is_kept: bool) -> str | None:
+        """Return why the record of an allowed call is at fault (rules 1 and 4)."""
+        if evidence.signed.verified is False:
+            return f"signed: {evidence.signed.why}"
+        if evidence.allowed.verified is False and (is_kept or self._holds_chains):
+            return f"allowed: {evidence.allowed.why}"
+        for name, part in (("allowed", evidence.allowed), ("signed", evidence.signed)):
+            if self._required and not part.verified:
+                return f"{name}: proofs are required, and {part.why}"
+        return None
+
+    def _twice(self, challenge: bytes, place: str) -> str | None:
+        """Return that another call was made on a challenge (rule 2), or note it."""
+        try:
+            if self._connection.execute(_ADD, (challenge, place)).rowcount:
+                return None
+            ((other,),) = self._connection.execute(_WHERE, (challenge,))
+        except sqlite3.Error as error:
+            raise no_room(error) from None
+        return f"its proof is over a challenge that was spent before (the other record is {other})"
+
+    def _chain(self, sha256: str, certificates: Callable[[str], bytes | None]) -> bytes | None:
+        known = self._chains.get(sha256)
+        if known is None:
+            try:
+                known = certificates(sha256)
+            except AttestationError:
+                known = None
+            if known is not None:
+                self._chains.put(sha256, known)
+        return known
+
+    def _tell(self, place: str, reason: str) -> None:
+        self.fault = Fault(place, reason)
