@@ -135,15 +135,27 @@ def with_authority(**members: Any) -> Callable[[CallDecision], CallDecision]:
     return change
 
 
+def with_call(**members: Any) -> Callable[[CallDecision], CallDecision]:
+    return lambda seen: replace(seen, call=replace(seen.call, **members))
+
+
+def altered(**members: Any) -> Callable[[CallDecision], CallDecision]:
+    return lambda seen: replace(seen, **members)
+
+
+def later(seen: CallDecision) -> CallDecision:
+    return replace(seen, received_ms=seen.received_ms + 301_000)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda seen: seen, "spent before"),
-        (lambda seen: replace(seen, proof=None), "is not there"),
-        (lambda seen: replace(seen, received_ms=seen.received_ms + 301_000), "made at another time"),
-        (lambda seen: replace(seen, call=replace(seen.call, target="send_email")), "for another target"),
-        (lambda seen: replace(seen, call=replace(seen.call, session="s-2")), "for another session"),
-        (lambda seen: replace(seen, gateway="another-gateway"), "for another gateway"),
+        (altered(), "spent before"),
+        (altered(proof=None), "is not there"),
+        (later, "made at another time"),
+        (with_call(target="send_email"), "for another target"),
+        (with_call(session="s-2"), "for another session"),
+        (altered(gateway="another-gateway"), "for another gateway"),
         (with_authority(agent_id="ab" * 16), "for somebody else"),
         (with_authority(granted_scope="files:read"), "does not cover files:read"),
     ],

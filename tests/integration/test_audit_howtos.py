@@ -18,7 +18,7 @@ from tests.world.running import run
 from tests.world.signed_calls import SignedCall, lied, said, signed_call
 
 from accredit.attest import CallBundle, Stored, encode_call_bundle, encode_envelope, encode_statement
-from accredit.keys import PrivateKeyFile, log_signer, make_key
+from accredit.keys import KeyKind, PrivateKeyFile, log_signer, make_key
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
 from accredit.stores.audit_log.reader import LogFile
 
@@ -100,9 +100,10 @@ def write_call(folder: Path, call: SignedCall, gate: PrivateKeyFile = GATE) -> N
     bundle = CallBundle((envelope,), call.certificates, proof=call.proof)
     (folder / "call.json").write_bytes(encode_call_bundle(bundle))
     (folder / "gateway.key.pub").write_bytes(GATE.public().text())
-    for name, key, kind in (("owner", HUMAN, "human"), ("assistant", AGENT, "agent")):
+    kinds: dict[str, KeyKind] = {"owner": "human", "assistant": "agent"}
+    for name, key in (("owner", HUMAN), ("assistant", AGENT)):
         shown = {"owner": "Ada", "assistant": "Assistant"}[name]
-        about = KeyFile(KEY_FILE_VERSION, kind, shown, key.id, 1, key.public_key)
+        about = KeyFile(KEY_FILE_VERSION, kinds[name], shown, key.id, 1, key.public_key)
         (folder / f"{name}.key.pub").write_bytes(about.text())
     (folder / "verify_call.py").write_text(script("verify_call.py"), "utf-8")
 

@@ -159,20 +159,20 @@ class _Reading:
         await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
 
 
-def one_at_a_time(progress: ProgressFnT) -> ProgressFnT:
+def one_at_a_time(show: ProgressFnT) -> ProgressFnT:
     """Return a callback that may be called for many at once (rule 4)."""
     waiting = deque[tuple[float, float | None, str | None]](maxlen=MAX_WAITING_PROGRESS)
     is_telling = False
 
-    async def tell(done: float, total: float | None, message: str | None) -> None:
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
         nonlocal is_telling
-        waiting.append((done, total, message))
+        waiting.append((progress, total, message))
         if is_telling:
             return
         is_telling = True
         try:
             while waiting:
-                await progress(*waiting.popleft())
+                await show(*waiting.popleft())
         finally:
             is_telling = False
 

@@ -112,10 +112,10 @@ def test_a_host_that_is_slow_to_show_progress_keeps_few_of_what_a_server_tells__
             await context.report_progress(done, told)
         return "done"
 
-    async def progress(done: float, _total: float | None, _message: str | None) -> None:
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
         nonlocal open_now
         open_now += 1
-        seen.append(done)
+        seen.append(progress)
         await shows.wait()
         assert open_now == 1
         open_now -= 1
@@ -123,7 +123,7 @@ def test_a_host_that_is_slow_to_show_progress_keeps_few_of_what_a_server_tells__
     async def main() -> None:
         async with AccreditedClient(server, mode="legacy") as client:
             before = len(asyncio.all_tasks())
-            assert not (await client.call_tool("work", progress=progress)).is_error
+            assert not (await client.call_tool("work", progress=tell)).is_error
             await until(lambda: len(asyncio.all_tasks()) <= before + 1)
             assert len(seen) == 1
             shows.set()

@@ -17,7 +17,7 @@ from tests.world.signed_calls import said, signed_call
 
 from accredit.attest import CallDecision, CallRecord, RecordedParams
 from accredit.attest.proofs import decode_proof
-from accredit.keys import PrivateKeyFile, log_signer
+from accredit.keys import KeyKind, PrivateKeyFile, log_signer
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
 from accredit.stores.audit_log.queue import QueuedRecords
 
@@ -55,9 +55,10 @@ def the_call(number: int) -> CallDecision:
 @pytest.fixture
 def call_id(folder: Folder, gateway_key: PrivateKeyFile) -> str:
     """The files of the page, and a log of three calls; the id of one."""
-    for name, key, kind in (("owner", HUMAN, "human"), ("assistant", AGENT, "agent")):
+    kinds: dict[str, KeyKind] = {"owner": "human", "assistant": "agent"}
+    for name, key in (("owner", HUMAN), ("assistant", AGENT)):
         about = KeyFile(
-            KEY_FILE_VERSION, kind, {"owner": "Ada", "assistant": "Assistant"}[name], key.id, 1, key.public_key
+            KEY_FILE_VERSION, kinds[name], {"owner": "Ada", "assistant": "Assistant"}[name], key.id, 1, key.public_key
         )
         (folder.path / f"{name}.key.pub").write_bytes(about.text())
     (folder.path / "accredit.db").unlink()
