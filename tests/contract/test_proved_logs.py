@@ -57,6 +57,7 @@ def calls(number: int = 2) -> list[GuardedCall]:
     return [proven(call(session="s-1"), bound=True) for _ in range(number)]
 
 
+@pytest.mark.holds("stores/audit_log/proving", 4)
 @PLACES
 def test_each_allowed_call_of_a_log_is_proved(path: Path, each_executor: None) -> None:
     recorded(path, *calls(3))
@@ -72,6 +73,7 @@ OF_FIRST = "WHERE entry = (SELECT min(entry) FROM log_entries WHERE proof IS NOT
 OTHER = "(SELECT proof FROM log_entries WHERE entry = (SELECT max(entry) FROM log_entries WHERE proof IS NOT NULL))"
 
 
+@pytest.mark.holds("stores/audit_log/proving", 1, 3)
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -99,6 +101,7 @@ def test_what_somebody_did_to_a_kept_proof_is_found__whoever_may_write_the_store
     assert why in reason(path)
 
 
+@pytest.mark.holds("stores/audit_log/proving", 2)
 @PLACES
 def test_one_challenge_is_good_for_one_call__in_whatever_chains(path: Path, each_executor: None) -> None:
     """A gateway that lost its store, or lies, records what an agent signed once as two calls."""

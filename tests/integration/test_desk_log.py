@@ -19,7 +19,7 @@ from tests.world.command import accredit, environment, wait_until
 from tests.world.desk import Desk
 from tests.world.logs import Log
 from tests.world.raw_server import PATIENCE
-from tests.world.records import DENY, OK, decided
+from tests.world.records import DENY, OK, allowed_by_a_person, decided
 from tests.world.warm import COMMAND, Warm
 
 from accredit.attest import LogSigner, Outcome
@@ -38,7 +38,7 @@ def written(folder: Path, signer: LogSigner | None = None) -> Path:
     async def work() -> None:
         async with Log(folder / "log.db", durable=False, signer=signer) as log:
             for number in range(100):
-                call = decided("send_email" if number % 2 else "list_inbox")
+                call = allowed_by_a_person() if number % 2 else decided("list_inbox")
                 await log.port.begin(call)
                 await log.port.finish(call, OK)
             for _ in range(4):

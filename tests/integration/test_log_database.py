@@ -12,10 +12,10 @@ from tests.integration.test_postgres_gateways import Fleet, url_of
 from tests.world.command import accredit
 from tests.world.logs import Log, by_database_thread
 from tests.world.postgres import a_user, cluster, database_for
-from tests.world.records import DENY, OK, decided
+from tests.world.records import DENY, OK, allowed_by_a_person, decided
 from tests.world.running import run
 
-from accredit.attest import CallDecision, recorded_chain
+from accredit.attest import CallDecision
 from accredit.keys import log_signer, make_key, write_key
 from accredit.stores import PostgresDatabase
 from accredit.stores.postgres.schema import VERSION
@@ -67,8 +67,7 @@ class Kept(NamedTuple):
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Kept]:
     write_key(tmp_path / "gateway.key", KEY)
-    chain = recorded_chain([b'{"cert_id": "c"}'])
-    calls = decided(certificates=chain.text), decided(decision=DENY), decided("list_inbox")
+    calls = allowed_by_a_person(), decided(decision=DENY), decided("list_inbox")
 
     async def main() -> None:
         signer = log_signer(KEY)

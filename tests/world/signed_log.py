@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.world.records import OK, decided
+from tests.world.records import OK, allowed_by_a_person
 from tests.world.running import run
 
 from accredit.app import assemble
@@ -31,7 +31,7 @@ def record(config: Path, calls: int = 1) -> None:
         assert records is not None
         try:
             for _ in range(calls):
-                call = decided()
+                call = allowed_by_a_person()
                 await records.begin(call)
                 await records.finish(call, OK)
         finally:
