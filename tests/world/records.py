@@ -90,10 +90,10 @@ def decided(
     return replace(made, **more)
 
 
-def allowed_by_a_person() -> CallDecision:
+def allowed_by_a_person(target: str = "send_email", **more: Any) -> CallDecision:
     """An allowed call whose certificates are good."""
     chain = recorded_chain([certificate(cert_id="cc" * 16, scope=("email:send",)).encode()])
-    call = decided(certificates=chain.text)
+    call = decided(target, certificates=chain.text, **more)
     assert call.authority is not None
     return replace(call, authority=replace(call.authority, principal_id=HUMAN.id, agent_id=AGENT.id))
 

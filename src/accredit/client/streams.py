@@ -82,6 +82,7 @@ class ProvingTransport:
         self._open: dict[RequestId, _Open] = {}
         self._renamed: dict[RequestId, RequestId] = {}
         self._resent = 0
+        self._is_closed = False
         self._writing = _Writing()
         self._stack = AsyncExitStack()
 
@@ -102,6 +103,7 @@ class ProvingTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it."""
+        self._is_closed = True
         await self._stack.__aexit__(kind, error, trace)
 
     async def _pass_on(self, read: ReadStream[Incoming], to_host: MemoryObjectSendStream[Incoming]) -> None:
@@ -121,7 +123,9 @@ class ProvingTransport:
             await self._to_host.send(_refusal(id, refused))
 
     def _sent(self, item: SessionMessage) -> SessionMessage | None:
-        """Return the message to write in place of the host's; None for nothing (rule 4)."""
+        """Return what is written for the host's message; None for nothing (rule 4). Raises `ClosedResourceError`."""
+        if self._is_closed:
+            raise anyio.ClosedResourceError
         refused = self._prover.refused if self._prover is not None else None
         if refused is not None:
             if isinstance(item.message, JSONRPCRequest):

@@ -67,6 +67,7 @@ def between(
     *,
     gateway_id: str = GATEWAY,
     proves: bool = True,
+    afterwards: Callable[[Ends], Awaitable[None]] | None = None,
     **more: Any,
 ) -> None:
     async def main() -> None:
@@ -81,7 +82,9 @@ def between(
         key = SigningKey(trust.agent.public(), trust.agent.signer())
         prover = Prover(ProofPresenter(key, [trust.chain()], gateway_id=gateway_id)) if proves else None
         async with ProvingTransport(inner(), prover, **more) as host:
-            await case(Ends(host, gateway_reads, gateway_writes))
+            await case(ends := Ends(host, gateway_reads, gateway_writes))
+        if afterwards is not None:
+            await afterwards(ends)
 
     run(main())
 
@@ -380,6 +383,19 @@ def test_who_gives_a_call_up_is_not_kept_waiting_by_a_server_that_reads_nothing(
         assert [await ends.gateway_reads() for _ in range(BUFFERED + 1)][-1] == cancelled
 
     between(trust, case)
+
+
+def test_who_gives_a_call_up_when_all_is_closed_is_told_so__and_no_task_of_the_host_s_is_cancelled(
+    trust: Trust,
+) -> None:
+    async def case(ends: Ends) -> None:
+        await ends.host_sends(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
+
+    async def afterwards(ends: Ends) -> None:
+        with pytest.raises(anyio.ClosedResourceError):
+            await ends.host_sends(of_cancellation(1))
+
+    between(trust, case, afterwards=afterwards)
 
 
 @pytest.mark.holds("client/streams", 5)

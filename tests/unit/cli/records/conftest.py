@@ -41,8 +41,8 @@ def folder(gateway_key: PrivateKeyFile, tmp_path: Path, monkeypatch: pytest.Monk
     calls = [
         allowed_by_a_person(),
         decided(decision=DENY, received_ms=NOW_MS + 1_000),
-        decided(received_ms=NOW_MS + 2_000),
-        decided("list_\x1b[31minbox", received_ms=NOW_MS + 3_000),
+        allowed_by_a_person(received_ms=NOW_MS + 2_000),
+        allowed_by_a_person("list_\x1b[31minbox", received_ms=NOW_MS + 3_000),
     ]
 
     async def make() -> None:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import pytest
 from tests.unit.cli.records.conftest import KEY, STORE, Folder
+from tests.unit.ratify.world import AGENT, HUMAN
 from tests.world.in_process import Run
 from tests.world.records import SECRET
 
@@ -52,9 +53,9 @@ def test_calls_are_listed_newest_first(run: Run, folder: Folder) -> None:
         (("--decision", "deny"), ["denied"]),
         (("--outcome", "unknown"), ["cut_off"]),
         (("--outcome", "open"), []),
-        (("--agent", "bb" * 16, "--limit", "1"), ["other"]),
+        (("--agent", AGENT.id, "--limit", "1"), ["other"]),
         (("--agent", "ab" * 16), []),
-        (("--principal", "aa" * 16, "-n", "2"), ["other", "cut_off"]),
+        (("--principal", HUMAN.id, "-n", "2"), ["other", "cut_off"]),
         (("--after", "2027-01-15T08:00:02Z"), ["other", "cut_off"]),
         (("--before", "2027-01-15T09:00:01+01:00"), ["done"]),
         (("--after", "1s"), []),

@@ -39,7 +39,7 @@ url = "sqlite:///accredit.db"
 TOOLS = '[tools.send_email]\nscope = "email:send"\n[tools.pay]\nscope = "payments:send"\n'
 pytestmark = pytest.mark.holds("cli/actions/replay")
 OWN = 4
-"""The calls that the folder's log holds already, on certificates that it does not."""
+"""The calls that the log holds already, on certificates that are none."""
 
 
 def batched(calls: Sequence[CallDecision], number: int) -> Iterator[Sequence[CallDecision]]:
@@ -57,6 +57,8 @@ class World:
         # The records of the world are of a moment to come.
         self._links = self.trust.chain("email:send", ends=400 * 86_400)
         self._recorded = recorded_chain(encode_delegation_cert(cert) for cert in self._links)
+        (folder / "accredit.db").unlink()
+        self.write(*(decided() for _ in range(OWN)))
 
     @property
     def chain(self) -> RecordedChain:

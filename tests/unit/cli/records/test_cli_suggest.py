@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.cli.records.conftest import Folder
 from tests.unit.policy.test_suggesting import MERGED, ONE, TWO, denied, record, suggested
+from tests.unit.ratify.world import AGENT, HUMAN
 from tests.world.in_process import Run
 
 from accredit.cli.actions.arguments import constraint
@@ -192,9 +193,9 @@ def test_the_command_reads_the_log__and_says_when_and_how_often(folder: Folder, 
     assert [(each["tool"], each["calls"]) for each in found["tables"]] == [("list_\x1b[31minbox", 1), ("send_email", 2)]
     assert [(each["reason"], each["calls"]) for each in found["refused"]] == [("asked", 1)]
     (grant,) = found["grants"]
-    assert (grant["agent_id"], grant["calls"], grant["gateway"]) == ("bb" * 16, 3, "mail-gateway")
+    assert (grant["agent_id"], grant["calls"], grant["gateway"]) == (AGENT.id, 3, "mail-gateway")
     assert grant["line"].startswith(
-        "accredit grant --issuer PRINCIPAL-aaaaaaaaaaaa.key --agent AGENT-bbbbbbbbbbbb.pub "
+        f"accredit grant --issuer PRINCIPAL-{HUMAN.id[:12]}.key --agent AGENT-{AGENT.id[:12]}.pub "
     )
     assert json.loads(run("suggest", "--json", "--since", "2100-01-01T00:00:00Z").out)["grants"] == []
     printed = run("suggest").out
