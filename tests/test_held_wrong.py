@@ -31,7 +31,7 @@ from accredit.ratify import (
 )
 from accredit.ratify.extras.transactions import ReceiptResult
 from accredit.rounds import input_response
-from accredit.server import ProofGuard, TokenRules, TrustedIssuer
+from accredit.server import ProofGuard, TokenRules, TrustedIssuer, require
 from accredit.tokens import Issuer, Presented, VerifiedToken, check_tool
 
 ROOT = Path(__file__).parents[1]
@@ -122,6 +122,27 @@ def test_a_tool_that_asks_a_token_for_no_scope_is_refused__it_asked_for_nothing(
     issuer = TrustedIssuer("https://issuer.example", "mail", jwks_url="https://issuer.example/keys")
     with pytest.raises(ConfigurationError, match="tool_scopes"):
         ProofGuard(None, "mail", tokens=TokenRules([issuer], tool_scopes={"pay": scope}))
+
+
+@pytest.mark.parametrize("scope", [None, len, ["email:read"]])
+def test_a_bare_require__or_one_whose_scope_a_lookup_did_not_find__is_told_what_to_write(scope: Any) -> None:
+    with pytest.raises(ConfigurationError, match="is no text"):
+        require(scope)
+    with pytest.raises(ConfigurationError, match="is no text"):
+        require("email:read", accepts=[scope])
+
+
+@pytest.mark.parametrize("said", [None, 0, "no"])
+def test_a_yes_or_no_that_a_lookup_did_not_find_is_refused__none_asked_for_nothing(said: Any) -> None:
+    issuer = TrustedIssuer("https://issuer.example", "mail", jwks_url="https://issuer.example/keys")
+    wrong: dict[str, Callable[[], object]] = {
+        "required": lambda: ProofGuard(None, "mail", tokens=TokenRules([issuer], required=said)),
+        "bind_agent": lambda: ProofGuard(None, "mail", tokens=TokenRules([issuer], bind_agent=said)),
+        "sensitive": lambda: require("email:send", sensitive=said),
+    }
+    for name, make in wrong.items():
+        with pytest.raises(ConfigurationError, match=f"{name} is "):
+            make()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -134,6 +134,7 @@ def _report(problem: str) -> None:
 def _tokens(rules: TokenRules, clock: Callable[[], int], *, proofs: bool) -> Tokens:
     if not rules.issuers:
         raise ConfigurationError("tokens names no issuer: nobody's tokens would count", "name one: TrustedIssuer(...)")
+    _check_said(required=rules.required, bind_agent=rules.bind_agent)
     if rules.bind_agent and not (rules.required and proofs):
         raise ConfigurationError(
             "bind_agent ties each call's token to its proof, and a call may come without one of them",
@@ -201,6 +202,13 @@ def _named(methods: Iterable[str]) -> frozenset[str]:
 def _check_list(name: str, given: object) -> None:
     if isinstance(given, str | Path):
         raise ConfigurationError(f"{name} is one text, and a list is asked for", f"write {name}=[{str(given)!r}]")
+
+
+def _check_said(**named: bool) -> None:
+    # None, which a lookup gives that finds nothing, would ask for nothing.
+    for name, said in named.items():
+        if not isinstance(said, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"{name} is {said!r}", f"write {name}=True or {name}=False")
 
 
 def _check_seconds(**named: int) -> None:

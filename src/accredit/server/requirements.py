@@ -112,8 +112,12 @@ def require(
     """
     if isinstance(accepts, str):
         raise ConfigurationError("require: accepts is a text", f"write accepts=[{accepts!r}]")
+    if not isinstance(sensitive, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"require: sensitive is {sensitive!r}", "write sensitive=True, or leave it out")
     for each in (scope, *accepts):
-        fault = scope_fault(each)
+        # What a lookup gives that finds nothing, or the function of a bare @require.
+        is_text = isinstance(each, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        fault = scope_fault(each) if is_text else "is no text"
         if fault:
             raise ConfigurationError(f"require: {each!r} {fault}", 'name one scope, such as "email:send"')
     fault = facts_fault(facts or {})
