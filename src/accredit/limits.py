@@ -1201,7 +1201,8 @@ RESUME_SECONDS = 300.0
 back within seconds; servers that make them poll say when (`retry`)."""
 
 MAX_CUT_OFF_CALLS = 1_000
-"""Calls whose streams were cut off and that wait to be resumed, each with its record: 2 KiB without arguments."""
+"""Calls whose streams were cut off and that wait to be resumed, each with what the record of its outcome needs: some
+2 KiB, whatever its arguments."""
 
 STRANGER_RECORDS = 1_000
 """Records of unauthenticated calls, refused before the gate, that a process may write in a burst, some 1.3 KiB each:

@@ -1,6 +1,8 @@
 """Calls whose stream is cut off and resumed (legacy era): the outcome is that of the answer that comes at last."""
 
+import gc
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +38,20 @@ ACCEPT = ("Accept", "text/event-stream")
 
 
 class World:
-    """The upstream, and the gateways before it, one for each log. `here` is the one that is asked."""
+    """The upstream, and the gateways before it, one for each log. `here` is the one that is asked; `full` records have
+    the arguments."""
 
-    def __init__(self, *logs: Records) -> None:
+    def __init__(self, *logs: Records, full: bool = False) -> None:
         self.upstream = CutStreams()
         self.here = 0
-        self._server = RawServer(self.upstream)
+        self.server = RawServer(self.upstream)
+        self._records = RecordSettings(GATEWAY, full)
         self._logs = logs
         self._gateways: list[RunningGateway] = []
 
     async def __aenter__(self) -> "World":
-        await self._server.__aenter__()
-        settings = GatewaySettings(HttpUpstream(self._server.url), records=RecordSettings(GATEWAY))
+        await self.server.__aenter__()
+        settings = GatewaySettings(HttpUpstream(self.server.url), records=self._records)
         for log in self._logs:
             self._gateways.append(RunningGateway(create_app(settings, records=log)))
             await self._gateways[-1].__aenter__()
@@ -56,7 +60,7 @@ class World:
     async def __aexit__(self, *raised: object) -> None:
         for gateway in self._gateways:
             await gateway.__aexit__(None, None, None)
-        await self._server.__aexit__(None, None, None)
+        await self.server.__aexit__(None, None, None)
 
     @property
     def refused(self) -> list[dict[str, int]]:
@@ -66,9 +70,9 @@ class World:
     def client(self) -> RawClient:
         return RawClient(self._gateways[self.here].port)
 
-    async def call(self, tool: str, id: int = 7) -> RawAnswer:
+    async def call(self, tool: str, id: int = 7, **arguments: str) -> RawAnswer:
         """Calls a tool; gives what came until the stream ended."""
-        posted = post(Era.LEGACY, "tools/call", {"name": tool, "arguments": {}}, id=id)
+        posted = post(Era.LEGACY, "tools/call", {"name": tool, "arguments": arguments}, id=id)
         async with self.client() as client:
             await client.ask("POST", "/mcp", posted.headers, posted.body)
             return await client.answer()
@@ -261,6 +265,36 @@ def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             await world.call("b", 2)
             await until(lambda: outcomes(log) == [("a", None), ("b", "unknown")])
         assert outcomes(log) == [("a", "unknown"), ("b", "unknown")]
+
+    run(main())
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_waits_keeps_nothing_of_its_arguments__a_thousand_calls_would_take_gigabytes(
+    full: bool, tmp_path: Path
+) -> None:
+    log, text, many = tmp_path / "log.db", "x" * 1_000_000, 8
+
+    async def main() -> None:
+        async with World(records_at(log), full=full) as world:
+            await world.call("first", 1, text=text)  # which makes what is made once
+            world.server.requests.clear()
+            tracemalloc.start()
+            try:
+                for id in range(2, 2 + many):
+                    await world.call("a", id, text=text)
+                    world.server.requests.clear()
+                gc.collect()
+                kept, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert outcomes(log) == [("first", None)] + many * [("a", None)]
+            assert kept < many * len(text) / 4
+            async with world.client() as client:
+                await world.resume(client)
+                await world.answered(client, response(2))
+                assert outcomes(log)[1] == ("a", "ok")
+        assert verified(log).valid
 
     run(main())
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 from tests.world.records import GATEWAY, POLICY, gateway
 
-from accredit.attest import CallDecision, CallRecord, LogReport, LogSigner, Outcome, RecordKey, RecordSigner
+from accredit.attest import CallDecision, CallRecord, LogReport, LogSigner, Outcome, RecordKey, RecordSigner, in_short
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reader import LogFile
@@ -85,7 +85,7 @@ class FailingRecords:
         self.begun.append(decided)
 
     def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
-        assert decided in self.begun
+        assert decided in map(in_short, self.begun)
         self.outcomes.append(outcome)
         return asyncio.ensure_future(self.write())
 

@@ -54,6 +54,11 @@ class CallDecision(Struct, frozen=True, kw_only=True):
     proof: bytes | None = None
 
 
+def in_short(decided: CallDecision) -> CallDecision:
+    """Return the part of a decision that the outcome's record needs: arguments may be long."""
+    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None, resume=None, proof=None)
+
+
 def decided_again(payload: bytes, policy_digest: str) -> CallDecision:
     """Return a decision by its record, as far as the record of its outcome needs it. Raises `AttestationError`.
 

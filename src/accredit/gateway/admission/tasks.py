@@ -149,13 +149,14 @@ class Tasks:
         if call is None and self.store is None:
             return call, inner
         task = make() if may_announce(request) else None
+        id, era = request.id, request.era  # the call outlives its request where its stream is cut off
         if call is None and task is not None:
-            call = self.unrecorded.begin(request.id, client.session_id)
+            call = self.unrecorded.begin(id, client.session_id)
 
         def edit(response: Success) -> Steps[bytes]:
-            announcement = yield from announced(response.result, request.era, allowed=task is not None)
+            announcement = yield from announced(response.result, era, allowed=task is not None)
             if announcement is not None and call is not None and task is not None:
-                call.on_settled = partial(self._keep, request.id, announcement, task, client)
+                call.on_settled = partial(self._keep, id, announcement, task, client)
             return (yield from inner(response)) if inner is not None else response.text
 
         if call is not None:

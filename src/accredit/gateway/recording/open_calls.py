@@ -60,9 +60,10 @@ class Settler(Protocol):
 class OpenCall:
     """A call whose decision is on record, and whose outcome is not yet.
 
-    `id` is its request's; `session_id` is its session's, as the client knows it, or "". `decided` is None for a call
-    that is not recorded. `on_settled`, if set, is awaited first, with the outcome. It returns the outcome to record,
-    and the response that the client gets in place of the upstream's, or None.
+    `id` is its request's; `session_id` is its session's, as the client knows it, or "". `decided` is what the record
+    of its outcome needs: a call may be open for minutes after its request is gone. It is None for a call that is not
+    recorded. `on_settled`, if set, is awaited first, with the outcome. It returns the outcome to record, and the
+    response that the client gets in place of the upstream's, or None.
     """
 
     def __init__(self, recorder: Settler, decided: CallDecision | None, id: MessageId, session_id: str = "") -> None:

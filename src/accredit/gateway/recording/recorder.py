@@ -33,6 +33,7 @@ from accredit.attest import (
     RecordedDecision,
     RecordedParams,
     RecordedToken,
+    in_short,
     record_params,
     recorded_chain,
     sha256_hex,
@@ -177,7 +178,7 @@ class Recorder:
             resume=self._resume(client.session_id, request.id) if client.session_id else None,
             proof=kept,
         )
-        call = OpenCall(self, decided, request.id, client.session_id)
+        call = OpenCall(self, in_short(decided), request.id, client.session_id)
         try:
             await self._records.begin(decided)
         except (StoreUnavailable, AttestationError):

@@ -26,7 +26,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Raw
 
-from accredit.attest import CallDecision, Head, Outcome, decided_again
+from accredit.attest import CallDecision, Head, Outcome, decided_again, in_short
 from accredit.base.clock import unix_ms
 from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.limits import (
@@ -49,7 +49,6 @@ from accredit.stores.audit_log.requests import (
     Touch,
     Turn,
     encoded,
-    in_short,
 )
 from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.audit_log.transactions import Event

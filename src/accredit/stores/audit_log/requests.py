@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from accredit.attest import CallDecision, LogKey, RecordedParams
+from accredit.attest import LogKey
 from accredit.attest.statements import clipped
 from accredit.errors import AttestationError
 from accredit.limits import LOG_SILENT_SECONDS, MAX_RECORD_BYTES
@@ -217,11 +217,6 @@ def encoded(event: Event) -> Raw:
     if len(record) > MAX_RECORD_BYTES:
         raise AttestationError(f"a record of more than {MAX_RECORD_BYTES} bytes")
     return Raw(record)
-
-
-def in_short(decided: CallDecision) -> CallDecision:
-    """Return the part of a decision that the outcome's record needs: arguments may be long."""
-    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None, resume=None, proof=None)
 
 
 def _clipped(event: Event) -> Event:

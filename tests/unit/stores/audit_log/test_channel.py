@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.world.records import ALLOW, DENY, NOW_MS, OK, decided, gateway
 
-from accredit.attest import Call, CallDecision, Outcome, RecordedParams
+from accredit.attest import Call, CallDecision, Outcome, RecordedParams, in_short
 from accredit.errors import AttestationError
 from accredit.stores.audit_log.channel import (
     LENGTH,
@@ -33,7 +33,6 @@ from accredit.stores.audit_log.requests import (
     Touch,
     Turn,
     encoded,
-    in_short,
 )
 from accredit.stores.audit_log.transactions import Event
 from accredit.stores.postgres.address import Host, PostgresDatabase
