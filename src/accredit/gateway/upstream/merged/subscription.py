@@ -2,7 +2,8 @@
 
 1. Each server is asked for what concerns it: changes of lists all of them, a resource or a task the one whose it is.
    One that has nothing to tell is not asked.
-2. The client gets one acknowledgement, of what any of them will tell; who has not answered by then is named in it.
+2. The client gets one acknowledgement, of what any of them will tell; who has not answered by then is named in it. Of
+   what one says that it will tell, what is much longer than the whole request is left out: nobody has asked for that.
 3. A server whose stream ends is asked again, and then all of what it tells about counts as changed: nobody knows what
    has happened meanwhile. One that refuses with an error is left.
 4. The answer comes when none is left, or the gateway stops.
@@ -154,8 +155,13 @@ class Subscription(SharedStream):
         honored = notification.members.get("notifications")
         if honored is None or not is_object(honored):
             return {}
-        # As parts of the notification they would hold all of it.
-        return {name: value.copy() for name, value in members(honored).items()}
+        kept: dict[str, Raw] = {}
+        left = 2 * self._request.size  # it may be spelled in another way
+        for name, value in members(honored).items():
+            left -= len(name) + len(value)
+            if left >= 0:
+                kept[name] = value.copy()  # as a part of the notification it would hold all of that
+        return kept
 
     def _changed(self, honored: Mapping[str, Raw]) -> bytes:
         """Return what says that all that a server tells about may have changed (rule 3)."""

@@ -60,3 +60,31 @@ def test_what_a_server_acknowledges_holds_no_message_of_its__each_subscription_w
         assert stream._honored == {"mail": {}}
 
     asyncio.run(main())
+
+
+@pytest.mark.holds("gateway/upstream/merged/subscription", 2)
+def test_of_what_a_server_acknowledges_as_much_is_kept_as_was_asked__servers_together_would_fill_the_memory() -> None:
+    mapper: Any = None  # nothing is read here
+
+    async def main() -> None:
+        reply = Told().exchange
+        _, asked = request("subscriptions/listen", '{"notifications":{"resourceSubscriptions":["a:1"],"own":true}}')
+        names = [f"s{number}" for number in range(20)]
+        stream = Subscription(reply, asked, dict.fromkeys(names, asked), {}, {}, mapper, 1_000)
+        for name in names:
+            part = Part(name, stream, reply, reply.head, 1_000)
+            uris = f'["accredit+{name}:a:1"]'
+            for honored in (
+                f'"resourceSubscriptions":{uris},"own":"{PADDING}"',
+                f'"resourceSubscriptions":["{PADDING}"]',
+            ):
+                params = f'{{"notifications":{{{honored}}}}}'
+                told = decode_frame(f'{{"jsonrpc":"2.0","method":"{ACKNOWLEDGED}","params":{params}}}'.encode())
+                assert isinstance(told, Notification)
+                assert not stream.heard(part, told)
+                assert sum(len(value) for value in stream._honored[name].values()) < len(PADDING) / 10
+                if "own" in honored:
+                    assert stream._honored[name] == {"resourceSubscriptions": Raw(uris.encode())}
+            assert len(part.before) < len(PADDING) / 10  # nor is it told that all of that may have changed
+
+    asyncio.run(main())
