@@ -555,6 +555,10 @@ TOOL_LIST_FRESH_SECONDS = 10.0
 
 # --- pinned definitions -----------------------------------------------------------------------------
 
+HONORED_TIMES = 2
+"""How many times as long as the client's request what one of several servers says of it in the acknowledgement of a
+subscription may be: it is a part of what was asked, perhaps spelled in another way."""
+
 MERGED_ASK_SECONDS = 5.0
 """The time that one of several servers has for its part of what all are asked for at the merged endpoint, such as its
 whole list of tools. Those that were measured take under a second; one that hangs holds the others' answers up for so

@@ -28,6 +28,7 @@ from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.result_types import COMPLETE
 from accredit.jsonrpc.sse import encode_event
+from accredit.limits import HONORED_TIMES
 from accredit.policy.merging import member_of_name, member_of_uri
 
 _RESOURCES = "resourceSubscriptions"
@@ -156,7 +157,7 @@ class Subscription(SharedStream):
         if honored is None or not is_object(honored):
             return {}
         kept: dict[str, Raw] = {}
-        left = 2 * self._request.size  # it may be spelled in another way
+        left = HONORED_TIMES * self._request.size
         for name, value in members(honored).items():
             left -= len(name) + len(value)
             if left >= 0:
