@@ -234,7 +234,9 @@ class RenewingTransport:
     # --- from the host ----------------------------------------------------------------------------------
 
     def _at_once(self, item: SessionMessage) -> SessionMessage | None:
-        """Return what is to be written, and waited for (rule 7)."""
+        """Return what is to be written, and waited for (rule 7). Raises `ClosedResourceError`."""
+        if self._closing:
+            raise anyio.ClosedResourceError
         if not isinstance(item.message, JSONRPCNotification) or item.message.method != "notifications/cancelled":
             return item
         self._tasks.start_soon(self._later, self._from_outside, item)

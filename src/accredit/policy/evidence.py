@@ -97,8 +97,16 @@ class Evidence(NamedTuple):
     @property
     def faults(self) -> list[str]:
         """What contradicts the record, in words."""
-        named = (("allowed", self.allowed), ("signed", self.signed))
-        return [f"{name}: {part.why}" for name, part in named if part.verified is False]
+        return [f"{name}: {part.why}" for name, part in self._judged if part.verified is False]
+
+    @property
+    def unshown(self) -> list[str]:
+        """What is not shown, in words, where it is required."""
+        return [f"{name}: proofs are required, and {part.why}" for name, part in self._judged if not part.verified]
+
+    @property
+    def _judged(self) -> tuple[tuple[str, Part], ...]:
+        return ("allowed", self.allowed), ("signed", self.signed)
 
     def parts(self, record: CallRecord) -> dict[str, Part]:
         """Return all three parts by their names. That a record is verified, and so who recorded it, its caller says."""

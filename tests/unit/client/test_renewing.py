@@ -224,3 +224,14 @@ def test_a_server_that_takes_no_cancellation_keeps_no_other_call_from_being_give
         assert given_up == [*range(UNREAD)]
 
     between(case, patience=5)
+
+
+@pytest.mark.holds("client/renewing", 7)
+def test_who_gives_a_call_up_when_all_is_closed_is_told_so() -> None:
+    async def main() -> None:
+        async with RenewingTransport(Server().ways()) as (_, write):
+            await write.send(SessionMessage(call(1)))
+        with pytest.raises(anyio.ClosedResourceError):
+            await write.send(SessionMessage(taken_back(1)))
+
+    run_virtually(main())

@@ -67,9 +67,7 @@ class Wanted(NamedTuple):
         """Return what is bad of a call's evidence."""
         if evidence is None:
             return []
-        parts = (("allowed", evidence.allowed), ("signed", evidence.signed))
-        missing = [f"{name}: proofs are required, and {part.why}" for name, part in parts if not part.verified]
-        return evidence.faults or (missing if self.required else [])
+        return evidence.faults or (evidence.unshown if self.required else [])
 
 
 def verify_store(

@@ -7,7 +7,7 @@ folder for such (`SQLITE_TMPDIR`, `TMPDIR`), which has no name there and is gone
 import sqlite3
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from accredit.attest import Mark
 from accredit.errors import StoreUnavailable
@@ -19,24 +19,36 @@ _SETTINGS = (
     "PRAGMA temp_store = FILE",
     f"PRAGMA cache_size = -{MARKS_CACHE_KIB}",
 )
-_TABLE = "CREATE TABLE marks (call BLOB, place INTEGER, chain INTEGER, sequence INTEGER, says INTEGER, received TEXT)"
 _IN_ORDER = "SELECT lower(hex(call)), place, chain, sequence, says, received FROM marks ORDER BY call, place"
 
 
-class MarksInFile:
-    """`with MarksInFile() as marks`: an `attest.Marks`. All of it may raise `StoreUnavailable`."""
+class InTemporaryFile:
+    """What has a temporary database with one table, in a transaction, between `__enter__` and `__exit__`."""
 
-    def __init__(self) -> None:
-        self._new: list[Mark] = []
+    table: ClassVar[str]
+    """The statement that makes the table."""
 
     def __enter__(self) -> Self:
-        self._connection = begin_temporary(_TABLE)
+        self._connection = sqlite3.connect("", isolation_level=None)
+        for statement in (*_SETTINGS, self.table, "BEGIN"):
+            self._connection.execute(statement)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._connection.close()
+
+
+class MarksInFile(InTemporaryFile):
+    """`with MarksInFile() as marks`: an `attest.Marks`. All of it may raise `StoreUnavailable`."""
+
+    table = (
+        "CREATE TABLE marks (call BLOB, place INTEGER, chain INTEGER, sequence INTEGER, says INTEGER, received TEXT)"
+    )
+
+    def __init__(self) -> None:
+        self._new: list[Mark] = []
 
     def add(self, mark: Mark) -> None:
         """Keep a mark."""
@@ -60,14 +72,6 @@ class MarksInFile:
             self._connection.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?)", rows)
         except sqlite3.Error as error:
             raise no_room(error) from None
-
-
-def begin_temporary(table: str) -> sqlite3.Connection:
-    """Return a connection to a temporary database with this table, in a transaction."""
-    connection = sqlite3.connect("", isolation_level=None)
-    for statement in (*_SETTINGS, table, "BEGIN"):
-        connection.execute(statement)
-    return connection
 
 
 def no_room(error: sqlite3.Error) -> StoreUnavailable:

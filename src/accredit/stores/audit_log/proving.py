@@ -15,8 +15,6 @@ requires proofs. Only the first fault is told. Challenges are in a temporary dat
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from accredit.attest import CallRecord, Fault, RecordedAuthority, Statement, Stored, decode_envelope, decode_statement
 from accredit.attest.proofs import kept_proof, unpacked_proof
@@ -24,17 +22,18 @@ from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError
 from accredit.limits import MAX_RECORDED_CHAINS
 from accredit.policy.evidence import Auditor, Evidence
-from accredit.stores.audit_log.marks import begin_temporary, no_room
+from accredit.stores.audit_log.marks import InTemporaryFile, no_room
 from accredit.stores.audit_log.reading import Numbered
 
-_TABLE = "CREATE TABLE challenges (challenge BLOB PRIMARY KEY, place TEXT NOT NULL) WITHOUT ROWID"
 _ADD = "INSERT INTO challenges VALUES (?, ?) ON CONFLICT DO NOTHING"
 _WHERE = "SELECT place FROM challenges WHERE challenge = ?"
 
 
-class Proofs:
+class Proofs(InTemporaryFile):
     """`with Proofs(auditor) as proofs`: for one verification. `fault` is the first, or None; `proved` calls are shown
     to be allowed by a person and signed by an agent, and of `untold` ones something of that can't be told."""
+
+    table = "CREATE TABLE challenges (challenge BLOB PRIMARY KEY, place TEXT NOT NULL) WITHOUT ROWID"
 
     def __init__(self, auditor: Auditor, *, named: bool = False, required: bool = False) -> None:
         """`named` says that the caller named the people whom the auditor trusts."""
@@ -44,15 +43,6 @@ class Proofs:
         self._required = required
         self._holds_chains = named or required
         self._chains = RecentlyUsed[str, bytes](MAX_RECORDED_CHAINS)
-
-    def __enter__(self) -> Self:
-        self._connection = begin_temporary(_TABLE)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._connection.close()
 
     def watch(self, entries: Iterable[Numbered], certificates: Callable[[str], bytes | None]) -> Iterator[Numbered]:
         """Yield entries on, and judge what they say. `certificates` returns the chain with a SHA-256. Raises
@@ -118,10 +108,7 @@ class Proofs:
             return f"signed: {evidence.signed.why}"
         if evidence.allowed.verified is False and (is_kept or self._holds_chains):
             return f"allowed: {evidence.allowed.why}"
-        for name, part in (("allowed", evidence.allowed), ("signed", evidence.signed)):
-            if self._required and not part.verified:
-                return f"{name}: proofs are required, and {part.why}"
-        return None
+        return next(iter(evidence.unshown), None) if self._required else None
 
     def _twice(self, challenge: bytes, place: str) -> str | None:
         """Return that another call was made on a challenge (rule 2), or note it."""

@@ -193,18 +193,22 @@ class LogReader(ABC):
     def kept_of(self, decision: CallRecord) -> tuple[bytes | None, bytes | None]:
         """Return the texts of the chain and the proof that a call was made on, as far as they are there and can be
         read."""
+        return self._texts(decision, self._packed(decision))
+
+    def shown_of(self, decision: CallRecord, now: int) -> bytes | None:
+        """Return the text of its proof, to be shown to anybody; None as long as it may be worth something, at a time in
+        unix seconds."""
+        packed = self._packed(decision)
+        return None if is_held(packed, now) else self._texts(decision, packed)[1] or None
+
+    def _texts(self, decision: CallRecord, packed: bytes | None) -> tuple[bytes | None, bytes | None]:
         if decision.authority is None:
             return None, None
         try:
             certificates = self.certificates(decision.authority.chain_sha256)
         except AttestationError:
             certificates = None
-        return certificates, kept_proof(decision.authority, self._packed(decision), certificates)
-
-    def shown_of(self, decision: CallRecord, now: int) -> bytes | None:
-        """Return the text of its proof, to be shown to anybody; None as long as it may be worth something, at a time in
-        unix seconds."""
-        return None if is_held(self._packed(decision), now) else self.kept_of(decision)[1] or None
+        return certificates, kept_proof(decision.authority, packed, certificates)
 
     def _packed(self, decision: CallRecord) -> bytes | None:
         """Return the proof that is kept with a decision."""
