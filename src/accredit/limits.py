@@ -1055,6 +1055,10 @@ call that was read the other way, and one with each delegation that is tried. A 
 SILENCE_SECONDS = 3_600.0
 """How long a gateway may send no message while a request waits, by default: an hour, for long-running tools."""
 
+MIN_RESUME_SECONDS = 0.1
+"""The shortest wait before a client resumes a stream of events, whatever `retry` the server names: for 0 it made
+thirty requests a second, as long as the call was open. Servers that mean to be asked again name a second or so."""
+
 RENEW_SECONDS = 30.0
 """The time for a server to begin a new session, and for each step that sets it up again: the same as for a
 connection."""

@@ -7,7 +7,10 @@
    tools.
 3. In the legacy era the same handlers answer the server's own requests. A server is never told why one failed.
 4. Of its progress a call is told one thing at a time, in order. While that takes so many more wait; then the oldest of
-   them are left out. The SDK calls for each at once, and keeps as many as a server likes.
+   them are left out. The SDK calls for each at once, and keeps as many as a server likes. A callback that fails is
+   logged, and told the next thing.
+5. A result that is not what MCP says is one error, in few words: the SDK's has a part for each of its faults, and was
+   of 177 MiB.
 
 Not checked: what else a result holds; that is the SDK's part. Nor is structured content held against the tool's
 `outputSchema`: the server writes both, and one pattern of its own (`^(a+)+$`) would hold this process up for ever.
@@ -15,7 +18,7 @@ Not checked: what else a result holds; that is the SDK's part. Nor is structured
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from types import CoroutineType
 from typing import Any, TypedDict, TypeVar
@@ -39,11 +42,12 @@ from mcp_types import (
     ReadResourceRequestParams,
     ReadResourceResult,
 )
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from accredit.client.budgets import Budgets
 from accredit.client.rounds import InputHandler, call_handler
 from accredit.client.sdk import read_results_with
+from accredit.jsonrpc.encode import INVALID_ANSWER, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import MODERN_REVISIONS
 from accredit.limits import MAX_DIALOGS, MAX_LIST_PAGES, MAX_WAITING_PROGRESS
 from accredit.rounds import InputContext, is_input_required_result, read_input_required
@@ -100,27 +104,31 @@ class Legs:
         self, params: GetPromptRequestParams, progress: ProgressFnT | None
     ) -> GetPromptResult | InputRequiredResult:
         """Get a prompt. Raises `MCPError`."""
-        return await self._session.send_request(GetPromptRequest(params=params), _PROMPT, progress_callback=progress)
+        return await understood(
+            self._session.send_request(GetPromptRequest(params=params), _PROMPT, progress_callback=progress)
+        )
 
     async def read_resource(
         self, params: ReadResourceRequestParams, progress: ProgressFnT | None
     ) -> ReadResourceResult | InputRequiredResult:
         """Read a resource. Raises `MCPError`."""
-        return await self._session.send_request(
-            ReadResourceRequest(params=params), _RESOURCE, progress_callback=progress
+        return await understood(
+            self._session.send_request(ReadResourceRequest(params=params), _RESOURCE, progress_callback=progress)
         )
 
     async def _call_tool(
         self, params: CallToolRequestParams, progress: ProgressFnT | None
     ) -> CallToolResult | InputRequiredResult:
-        return await self._session.send_request(CallToolRequest(params=params), _TOOL, progress_callback=progress)
+        return await understood(
+            self._session.send_request(CallToolRequest(params=params), _TOOL, progress_callback=progress)
+        )
 
     async def _list_up_to(self, name: str) -> None:
         """List tools up to this one: its schema says which headers it wants (2026-07-28, basic/transports, "Custom
         Headers")."""
         cursor = None
         for _ in range(MAX_LIST_PAGES):
-            page = await self._client.list_tools(cursor=cursor, cache_mode="refresh")
+            page = await understood(self._client.list_tools(cursor=cursor, cache_mode="refresh"))
             cursor = page.next_cursor
             if cursor is None or any(tool.name == name for tool in page.tools):
                 return
@@ -159,6 +167,15 @@ class _Reading:
         await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
 
 
+async def understood(asking: Awaitable[_Result]) -> _Result:
+    """Return what a request is answered with, or raise `MCPError` for what can't be read (rule 5)."""
+    try:
+        return await asking
+    except ValidationError:
+        pass  # and let go: it holds the answer
+    raise MCPError(UPSTREAM_ERROR, INVALID_ANSWER, "a result that is not what MCP says")
+
+
 def one_at_a_time(show: ProgressFnT) -> ProgressFnT:
     """Return a callback that may be called for many at once (rule 4)."""
     waiting = deque[tuple[float, float | None, str | None]](maxlen=MAX_WAITING_PROGRESS)
@@ -172,7 +189,10 @@ def one_at_a_time(show: ProgressFnT) -> ProgressFnT:
         is_telling = True
         try:
             while waiting:
-                await show(*waiting.popleft())
+                try:
+                    await show(*waiting.popleft())
+                except Exception:  # it is the caller's code, and may raise anything
+                    _log.exception("the callback for a call's progress failed")
         finally:
             is_telling = False
 

@@ -96,7 +96,7 @@ async def run_rounds(
         allowed = min(leg_time, left)
         # A copy: the sender adds proofs and tokens to it that are valid for this leg only.
         sending = send_leg(copy.deepcopy(retry), LegOptions(legs, allowed))
-        result = await _within(allowed, sending, budget.error if allowed == left else partial(RequestTimeout, allowed))
+        result = await within(allowed, sending, budget.error if allowed == left else partial(RequestTimeout, allowed))
         legs += 1
         check_result_type(result)
         if not is_input_required_result(result):
@@ -110,12 +110,12 @@ async def run_rounds(
         entries = _entries(requested, handlers)
         if progress is not None:
             kinds = ", ".join(sorted({entry.method for entry in entries})) or "state only"
-            await _within(left, progress(legs, None, f"round {legs} of {method}: {kinds}"), budget.error)
+            await within(left, progress(legs, None, f"round {legs} of {method}: {kinds}"), budget.error)
         left = budget.left()
         answers = None
         if entries:
             delay = STATE_ONLY_FIRST_SECONDS
-            answers = await _within(left, _answers(entries, handlers), budget.error)
+            answers = await within(left, _answers(entries, handlers), budget.error)
         else:
             await anyio.sleep(min(delay, left))
             if delay >= left:
@@ -195,7 +195,7 @@ def _entries(requested: InputRequiredResult, handlers: Mapping[str, InputHandler
     return entries
 
 
-async def _within(seconds: float, work: Awaitable[_Result], over: Callable[[], Exception]) -> _Result:
+async def within(seconds: float, work: Awaitable[_Result], over: Callable[[], Exception]) -> _Result:
     """Return what `work` returns; raise what it raises, or `over()` once its time is over."""
     with anyio.move_on_after(seconds) as deadline:
         try:

@@ -23,12 +23,14 @@ from mcp.client.streamable_http import (
 from mcp.shared._context_streams import ContextReceiveStream, ContextSendStream, create_context_streams
 from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT, stream_within_origin
 from mcp.shared.dispatcher import Dispatcher
+from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
     PARSE_ERROR,
     ErrorData,
     JSONRPCError,
+    JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
@@ -38,7 +40,7 @@ from accredit.base.deferred import Deferred
 from accredit.client.messages import events_of, is_message, read_message
 from accredit.errors import FrameError
 from accredit.jsonrpc.sse import Event
-from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
+from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MIN_RESUME_SECONDS
 
 if TYPE_CHECKING:
     from anyio.abc import Process
@@ -98,12 +100,29 @@ class _Place:
             self.last = event.id.decode("utf-8", "replace")
         found = _RETRY.search(event.raw)
         if found is not None:
-            self.wait = int(found[1]) / 1000
+            self.wait = max(int(found[1]) / 1000, MIN_RESUME_SECONDS)
 
 
 class Streamable(StreamableHTTPTransport):
-    """The SDK's transport, except that messages are read by `messages`, and that its long-lived stream is reopened for
-    as long as the session lives: the SDK gives up after two failures."""
+    """The SDK's transport, except that messages are read by `messages`, that its long-lived stream is reopened for as
+    long as the session lives (the SDK gives up after two failures), and that a request's own stream is resumed only
+    while somebody waits for its answer."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._resuming: set[RequestId] = set()
+
+    def _consume_modern_cancellation(self, session_message: SessionMessage) -> bool:
+        """Do what the SDK does; in the older era, where a stream outlives its request, nothing is resumed any more."""
+        if super()._consume_modern_cancellation(session_message):
+            return True
+        message = session_message.message
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            id = cancelled_request_id_from_params(message.params)
+            post = None if id is None else self._in_flight_posts.pop(id, None)
+            if post is not None and id in self._resuming:
+                post.scope.cancel()
+        return False
 
     async def _handle_json_response(
         self,
@@ -124,14 +143,20 @@ class Streamable(StreamableHTTPTransport):
         asked, writer = cast("JSONRPCRequest", ctx.session_message.message).id, ctx.read_stream_writer
         place, failures = _Place(), 0
         answered = await self._pass_on(response, writer, place, asked)
-        while not answered and place.last and failures < MAX_RECONNECTION_ATTEMPTS:
-            await anyio.sleep(place.wait)
-            failures += 1
-            with suppress(*BROKEN):
-                async with self._get(ctx.client, place) as resumed:
-                    if resumed.status_code == 200:
-                        failures = 0
-                        answered = await self._pass_on(resumed, writer, place, asked)
+        self._resuming.add(asked)
+        try:
+            while not answered and place.last and failures < MAX_RECONNECTION_ATTEMPTS:
+                if asked not in self._in_flight_posts:
+                    return  # it was given up
+                await anyio.sleep(place.wait)
+                failures += 1
+                with suppress(*BROKEN):
+                    async with self._get(ctx.client, place) as resumed:
+                        if resumed.status_code == 200:
+                            failures = 0
+                            answered = await self._pass_on(resumed, writer, place, asked)
+        finally:
+            self._resuming.discard(asked)
         if not answered:
             await _tell(writer, _failed(asked, "SSE stream ended without a response", CONNECTION_CLOSED))
 

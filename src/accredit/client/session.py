@@ -5,8 +5,11 @@ noticing. A refusal is raised as `ProofRefused`; a call that can't go on is rais
 late one as `RequestTimeout`; every other error is the SDK's own (`MCPError`). Errors are never wrapped in groups.
 """
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, cast, overload
 
@@ -31,16 +34,17 @@ from mcp_types import (
 
 from accredit.client.budgets import Budgets
 from accredit.client.gateways import Reached, to_gateway
-from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one_at_a_time
+from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one_at_a_time, understood
 from accredit.client.pins import check_name
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
 from accredit.client.refusals import refusal_of
-from accredit.client.rounds import InputHandler, run_leg, run_rounds
+from accredit.client.rounds import InputHandler, run_leg, run_rounds, within
 from accredit.client.sdk import Transport, in_memory
 from accredit.client.stdio import over_stdio
 from accredit.client.streams import ProvingTransport
-from accredit.errors import UnsupportedResultType
+from accredit.errors import RequestTimeout, UnsupportedResultType
+from accredit.limits import LEG_SECONDS
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
 
 _ParamsModel = TypeVar("_ParamsModel", bound=InputResponseRequestParams)
@@ -57,9 +61,10 @@ class AccreditedClient:
     server has a name in the place of a URL, `known_as`: the first id that is claimed under that name is remembered.
 
     Over HTTP `token` travels in `Authorization`, otherwise in `_meta.token`; `headers` go with every HTTP request, and
-    `timeout` bounds its silence, in seconds. Each handler is `async def handler(context, params)`, where `context` is
-    an `InputContext`, and returns its kind's result. Handlers answer in both eras, and a server is told which kinds
-    there are. `mode` is the SDK's: "auto", "legacy", or a modern revision.
+    `timeout` bounds its silence, in seconds. So long (else a minute) it may take to connect on any road, and to list a
+    page where no other time is named, whatever is said meanwhile. Each handler is `async def handler(context, params)`,
+    where `context` is an `InputContext`, and returns its kind's result. Handlers answer in both eras, and a server is
+    told which kinds there are. `mode` is the SDK's: "auto", "legacy", or a modern revision.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class AccreditedClient:
         """Raise `ConfigurationError` if the file of known gateways can't be read, or for a name that can't be one."""
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
+        self._seconds = LEG_SECONDS if timeout is None else timeout
         self._rounds = rounds or RoundsOptions()
         self._budgets = Budgets(self._rounds.max_rounds)
         dialogs = Dialogs(self._budgets)
@@ -100,13 +106,10 @@ class AccreditedClient:
         )
 
     async def __aenter__(self) -> Self:
-        """Connect. Raises `MCPError` if no server answers, `ProofRefused` for want of a token, and
-        `UnsupportedResultType` for a server whose own description is of an unknown kind."""
+        """Connect. Raises `MCPError` if no server answers, `ProofRefused` for want of a token, `RequestTimeout` for a
+        late one, and `UnsupportedResultType` for a server whose own description is of an unknown kind."""
         with _refusals():
-            try:
-                await self._client.__aenter__()
-            except ExceptionGroup as group:
-                raise _only(group) from None
+            await understood(self._connected())
         try:
             self._legs = Legs(self._client)
         except UnsupportedResultType:
@@ -120,15 +123,31 @@ class AccreditedClient:
         """Disconnect. Errors raised inside stay as they are: the tasks below would wrap them in groups."""
         await self._client.__aexit__(None, None, None)
 
+    async def _connected(self) -> None:
+        # No scope of anyio's: those that are entered here stay open.
+        deadline = asyncio.timeout(self._seconds if self._seconds < math.inf else None)
+        try:
+            async with deadline:
+                await self._client.__aenter__()
+        except (TimeoutError, ExceptionGroup) as error:
+            if deadline.expired():
+                raise RequestTimeout(self._seconds) from None
+            raise (_only(error) if isinstance(error, ExceptionGroup) else error) from None
+
+    async def _listed(self, listing: Awaitable[_Result], timeout: float | None) -> _Result:
+        seconds = self._seconds if timeout is None else timeout
+        with _refusals():
+            return await within(seconds, understood(listing), partial(RequestTimeout, seconds))
+
     @property
     def protocol_version(self) -> str:
         """The MCP revision that was agreed on."""
         return self._client.protocol_version
 
-    async def list_tools(self, *, cursor: str | None = None) -> ListToolsResult:
-        """Return one page of the tools that the delegations cover."""
-        with _refusals():
-            return await self._client.list_tools(cursor=cursor)
+    async def list_tools(self, *, cursor: str | None = None, timeout: float | None = None) -> ListToolsResult:
+        """Return one page of the tools that the delegations cover. `timeout` is for all that this takes, in seconds.
+        Raises `MCPError` and `RequestTimeout`, as the other lists do."""
+        return await self._listed(self._client.list_tools(cursor=cursor), timeout)
 
     @overload
     async def call_tool(
@@ -163,15 +182,15 @@ class AccreditedClient:
         params = CallToolRequestParams(name=name, arguments=arguments)
         return await self._run(self._legs.call_tool, params, "tools/call", allow_input_required, options)
 
-    async def list_resources(self, *, cursor: str | None = None) -> ListResourcesResult:
+    async def list_resources(self, *, cursor: str | None = None, timeout: float | None = None) -> ListResourcesResult:
         """Return one page of the resources."""
-        with _refusals():
-            return await self._client.list_resources(cursor=cursor)
+        return await self._listed(self._client.list_resources(cursor=cursor), timeout)
 
-    async def list_resource_templates(self, *, cursor: str | None = None) -> ListResourceTemplatesResult:
+    async def list_resource_templates(
+        self, *, cursor: str | None = None, timeout: float | None = None
+    ) -> ListResourceTemplatesResult:
         """Return one page of the resource templates."""
-        with _refusals():
-            return await self._client.list_resource_templates(cursor=cursor)
+        return await self._listed(self._client.list_resource_templates(cursor=cursor), timeout)
 
     @overload
     async def read_resource(
@@ -188,10 +207,9 @@ class AccreditedClient:
         params = ReadResourceRequestParams(uri=uri)
         return await self._run(self._legs.read_resource, params, "resources/read", allow_input_required, options)
 
-    async def list_prompts(self, *, cursor: str | None = None) -> ListPromptsResult:
+    async def list_prompts(self, *, cursor: str | None = None, timeout: float | None = None) -> ListPromptsResult:
         """Return one page of the prompts."""
-        with _refusals():
-            return await self._client.list_prompts(cursor=cursor)
+        return await self._listed(self._client.list_prompts(cursor=cursor), timeout)
 
     @overload
     async def get_prompt(

@@ -13,7 +13,7 @@ from tests.world.running import RunningGateway, run
 
 from accredit.client import AccreditedClient
 from accredit.client.budgets import Budgets
-from accredit.client.legs import Dialogs
+from accredit.client.legs import Dialogs, one_at_a_time
 from accredit.errors import InvalidInputRequired
 from accredit.limits import MAX_DIALOGS, MAX_WAITING_PROGRESS
 from accredit.rounds import InputContext, RoundsOptions
@@ -129,5 +129,28 @@ def test_a_host_that_is_slow_to_show_progress_keeps_few_of_what_a_server_tells__
             shows.set()
             await until(lambda: seen[-1] == told - 1)
             assert seen == [seen[0], *range(told - MAX_WAITING_PROGRESS, told)]
+
+    run(main())
+
+
+def test_after_a_callback_that_fails_the_next_is_told_at_once__it_waited_for_another_notification() -> None:
+    seen: list[float] = []
+    fails = asyncio.Event()
+
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+        if progress == 0:
+            await fails.wait()
+            raise RuntimeError("not the client's")
+
+    async def main() -> None:
+        tell = one_at_a_time(show)
+        first = asyncio.create_task(tell(0, None, None))  # as the SDK does: a task for each
+        await until(lambda: seen == [0])
+        await tell(1, None, None)
+        await tell(2, None, None)
+        fails.set()
+        await first
+        assert seen == [0, 1, 2]
 
     run(main())

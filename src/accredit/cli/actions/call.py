@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,7 @@ from accredit.cli.reaching import Reach, endpoint_of
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.http import NOT_REACHED
 from accredit.client.refusals import Caller, explained
+from accredit.client.rounds import within
 from accredit.errors import (
     AccreditError,
     ConfigurationError,
@@ -39,6 +41,7 @@ from accredit.errors import (
 )
 from accredit.keys import read_file
 from accredit.limits import (
+    LEG_SECONDS,
     MAX_JSON_ARGS_BYTES,
     MAX_KNOWN_TOOLS,
     MAX_LIST_PAGES,
@@ -110,7 +113,8 @@ async def _called(request: Request, given: dict[str, object]) -> CallToolResult 
     )
     async with way as (client, presenter):
         try:
-            tools = await _tools(client)
+            seconds = LEG_SECONDS if request.reach.timeout is None else request.reach.timeout
+            tools = await within(seconds, _tools(client), partial(RequestTimeout, seconds))
             tool = tools.get(request.tool)
             if tool is None:
                 return _unknown(request.tool, tools)

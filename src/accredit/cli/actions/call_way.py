@@ -48,7 +48,8 @@ async def at_url(
         agent = agent._replace(gateway_id=id_at(agent.gateway_id, server))
     presenter = _presenter(agent)
     reached = Reached(url=endpoint_of(url, server), token=reach.token, headers=reach.headers, timeout=reach.timeout)
-    async with AccreditedClient(to_gateway(reached, presenter, whole_lists=True, uncovered=_as_it_is)) as client:
+    transport = to_gateway(reached, presenter, whole_lists=True, uncovered=_as_it_is)
+    async with AccreditedClient(transport, timeout=reach.timeout) as client:
         yield client, presenter
 
 
@@ -76,7 +77,7 @@ async def at_gate(
         url = f"http://{host}{settings.path}"
         prover = None if presenter is None else Prover(presenter, url, lambda: http.session_id, whole_lists=True)
         transport = ProvingTransport(over_http(url, http), prover, uncovered=_as_it_is)
-        async with AccreditedClient(transport) as client:
+        async with AccreditedClient(transport, timeout=reach.timeout) as client:
             yield client, presenter
     finally:
         app.end_streams()
