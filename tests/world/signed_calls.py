@@ -142,7 +142,9 @@ def said(call: SignedCall, **members: Any) -> SignedCall:
 def judged(call: SignedCall, *, roots: dict[HybridPublicKey, str] | None = None, only_these: bool = False) -> Evidence:
     """What the record of a call proves to who trusts the person's key."""
     trusted = {HUMAN.public_key: "Owner"} if roots is None else roots
-    return Auditor(trusted, only_these=only_these).judge(*call)
+    found = Auditor(trusted, only_these=only_these).judge(*call)
+    assert found is not None
+    return found
 
 
 def recorded_text(text: bytes) -> str:

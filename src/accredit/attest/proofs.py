@@ -12,7 +12,7 @@ Nothing is judged here: `policy.evidence` does that.
 
 from binascii import b2a_base64
 from json.encoder import encode_basestring as _quoted
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -23,6 +23,7 @@ from accredit.errors import AttestationError
 from accredit.limits import MAX_SAFE_INTEGER
 
 _Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+_Time = Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
 
 
 # Members are in the order of RFC 8785, in which they are written.
@@ -54,7 +55,7 @@ class KeptProof(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     agent_pub_key: Halves
     challenge: _Bytes32
-    challenge_at: Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
+    challenge_at: _Time
     challenge_sig: Halves
     context: SignedContext | None = None
     session_context: bytes = b""
@@ -94,8 +95,8 @@ def _halves(both: Halves) -> str:
 
 class _Packed(Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     held_until: int
-    challenge: bytes
-    challenge_at: int
+    challenge: _Bytes32
+    challenge_at: _Time
     challenge_sig: Halves
     context: SignedContext | None
     session_context: bytes
@@ -123,25 +124,19 @@ def decode_proof(text: bytes) -> KeptProof:
     return proof
 
 
-def unpacked_proof(packed: bytes, certificates: bytes | None) -> KeptProof:
-    """Return a proof that a store keeps. `certificates` is the chain of its call. Raises `AttestationError`."""
-    try:
-        kept, (leaf, *_) = _unpack(packed), _read_leaf(certificates or b"[]")
-        key = _read_key(leaf).subject_pub_key
-    except (ValueError, RecursionError):  # msgspec's errors, of what is empty, and of what is no text
-        raise AttestationError("its proof can't be read") from None
-    return KeptProof(key, kept.challenge, kept.challenge_at, kept.challenge_sig, kept.context, kept.session_context)
-
-
-def kept_proof(authority: RecordedAuthority, packed: bytes | None, certificates: bytes | None) -> bytes | None:
-    """Return the text of a call's proof, by what a store keeps of it; None where its record says that it was not kept,
-    and no bytes where it should be there and is not, or can't be read."""
+def kept_proof(
+    authority: RecordedAuthority, packed: bytes | None, certificates: bytes | None
+) -> KeptProof | Literal[b""] | None:
+    """Return a call's proof, by what a store keeps of it and the call's chain; None where its record says that it was
+    not kept, and no bytes where it should be there and is not, or can't be read."""
     if authority.proof != "kept":
         return None
     try:
-        return unpacked_proof(packed or b"", certificates).text()
-    except AttestationError:
+        kept, (leaf, *_) = _unpack(packed or b""), _read_leaf(certificates or b"[]")
+        key = _read_key(leaf).subject_pub_key
+    except (ValueError, RecursionError):  # msgspec's errors, of what is empty, and of what is no text
         return b""
+    return KeptProof(key, kept.challenge, kept.challenge_at, kept.challenge_sig, kept.context, kept.session_context)
 
 
 def is_held(packed: bytes | None, now: int) -> bool:

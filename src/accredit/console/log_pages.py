@@ -296,7 +296,7 @@ def _story(
     ended = next((each.outcome.status for each in records if each.outcome is not None), "open")
     chain, proof = log.kept_of(decision)
     envelope = next(envelope for record, envelope in found if record is decision)
-    evidence = auditor.look(decode_statement(envelope.payload), chain, proof) if good else None
+    evidence = auditor.judge(decode_statement(envelope.payload), chain, proof) if good else None
     return {
         **_listed(decision, _status(decision, ended, still_open), names),
         "reason": shown((decision.decision.reason if decision.decision else None) or ""),

@@ -68,6 +68,8 @@ from accredit.ratify.needs import run
 from accredit.ratify.verify import Terms, chain_verification
 
 _Chain = tuple[DelegationCert, ...]
+_Proof = KeptProof | bytes | None
+"""A proof, or its text."""
 _read_links = msgspec.json.Decoder(Annotated[list[Raw], Meta(min_length=1)]).decode
 _SESSION_DIGITS = 32
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
@@ -191,22 +193,16 @@ class Auditor:
         self._roots = roots
         self._only_these = only_these
         self._chains = RecentlyUsed[bytes, tuple[_Chain, str]](MAX_RECORDED_CHAINS)
-        self._verified = CertificateCache()
+        self._verified = RecentlyUsed[bytes, VerifyResult](MAX_RECORDED_CHAINS)
+        self._certificates = CertificateCache()
 
-    def look(self, statement: Statement, certificates: bytes | None, proof: bytes | None) -> Evidence | None:
-        """Do what `judge` does; None for a record of something else than a call that was allowed."""
-        record = statement.predicate
-        if not isinstance(record, CallRecord) or record.decision is None or record.decision.verdict != "allow":
-            return None
-        return self.judge(statement, certificates, proof)
-
-    def judge(self, decision: Statement, certificates: bytes | None, proof: bytes | None) -> Evidence:
-        """Judge the record of a decision that allows, with the texts of its chain (a JSON array) and of its proof, as
-        far as they were kept: no bytes are a proof that should be there. Raises nothing that depends on them, and
-        `ValueError` for another record."""
+    def judge(self, decision: Statement, certificates: bytes | None, proof: _Proof) -> Evidence | None:
+        """Judge the record of a decision that allows, with its chain (the text of a JSON array) and its proof, as far
+        as they were kept: no bytes are a proof that should be there. None for the record of anything else. Raises
+        nothing that depends on them."""
         record = decision.predicate
         if not isinstance(record, CallRecord) or record.decision is None or record.decision.verdict != "allow":
-            raise ValueError("not the record of an allowed call")
+            return None
         if record.authority is None:
             untold = Part("", "", None, "nobody's authority is on record: proofs were not asked for")
             return Evidence(untold, untold)
@@ -229,11 +225,18 @@ class Auditor:
             raise _Contradiction("its certificates are not those that the record names")
         return known[0]
 
-    def verified(self, chain: _Chain, now: int) -> VerifyResult:
-        """Verify a chain by itself, as of a time. The scopes in it are what the gateway's catalog may have named."""
+    def verified(self, text: bytes, chain: _Chain, now: int) -> VerifyResult:
+        """Verify the chain of a text by itself, as of a time. The scopes in it are what the gateway's catalog may have
+        named. One that was good is so at each time at which all of its certificates are."""
+        known = self._verified.get(text)
+        if known is not None and all(cert.issued_at <= now <= cert.expires_at for cert in chain):
+            return known
         vocabulary = frozenset(scope for cert in chain for scope in cert.scope)
-        terms = Terms(now=now, vocabulary=vocabulary, cert_cache=self._verified)
-        return run(chain_verification(chain, terms), now)
+        terms = Terms(now=now, vocabulary=vocabulary, cert_cache=self._certificates)
+        result = run(chain_verification(chain, terms), now)
+        if result.valid:
+            self._verified.put(text, result)
+        return result
 
     def check_root(self, key: HybridPublicKey) -> None:
         """Check that a chain begins with a key that is trusted."""
@@ -258,7 +261,7 @@ class _Case:
         self._chain: _Chain = ()
         self._unanswered: list[str] = []
 
-    def judge(self, auditor: Auditor, certificates: bytes | None, proof: bytes | None) -> Evidence:
+    def judge(self, auditor: Auditor, certificates: bytes | None, proof: _Proof) -> Evidence:
         """Judge both parts. The second needs nothing of the first but, where it could be read, the leaf's key."""
         allowed, why_not = _verdict(lambda: self._check_chain(auditor, certificates))
         read: list[KeptProof] = []
@@ -280,7 +283,7 @@ class _Case:
         if certificates is None:
             raise _Untold("its certificates are not there")
         self._chain = chain = auditor.chain_in(certificates, authority)
-        result = auditor.verified(chain, self._at)
+        result = auditor.verified(certificates, chain, self._at)
         if not result.valid:
             raise _Contradiction(f"its chain does not verify: {result.error_reason}")
         if tuple(cert.cert_id for cert in chain) != authority.cert_ids:
@@ -346,11 +349,13 @@ class _Case:
         """Return whether the call is a request about tasks that needs no scope."""
         return self._record.call.method in TASKS - TASK_CHANGES
 
-    def _check_proof(self, text: bytes | None, now: int | None, read: list[KeptProof]) -> None:
+    def _check_proof(self, kept: _Proof, now: int | None, read: list[KeptProof]) -> None:
         """Apply rules 3 and 4; what could be read is `read` then."""
-        proof = self._named_proof(text, now)
+        proof = self._named_proof(kept, now)
         read.append(proof)
         key = HybridPublicKey(proof.agent_pub_key.ed25519, proof.agent_pub_key.ml_dsa_65)
+        if self._chain and key == self._chain[0].subject_pub_key:
+            key = self._chain[0].subject_pub_key  # whose halves are loaded already
         if key.id != self._authority.agent_id or (self._chain and key != self._chain[0].subject_pub_key):
             raise _Contradiction("its proof is of another agent")
         if proof.context is None:
@@ -370,7 +375,7 @@ class _Case:
         longest = SESSION_ID_SECONDS if is_sealed else CHALLENGE_WINDOW_SECONDS
         return now is not None and abs(now - self._at) <= longest + CLOCK_BACK_SECONDS
 
-    def _named_proof(self, text: bytes | None, now: int | None) -> KeptProof:
+    def _named_proof(self, kept: _Proof, now: int | None) -> KeptProof:
         """Return the proof that the record names."""
         authority = self._authority
         if authority.proof is None:
@@ -379,12 +384,12 @@ class _Case:
             raise _Untold("the proof was bound to no call")
         if authority.proof == "digest":
             raise _Untold("its proof was not kept")
-        if text is None and self._may_be_held(now):
+        if kept is None and self._may_be_held(now):
             raise _Untold("its proof is not there: nobody is shown it right after the call")
-        if not text:
+        if not kept:
             raise _Contradiction("its proof is said to be kept, and is not there")
         try:
-            proof = decode_proof(text)
+            proof = kept if isinstance(kept, KeptProof) else decode_proof(kept)
         except AttestationError as error:
             raise _Contradiction(str(error)) from None
         if sha256_hex(proof.text()) != authority.proof_sha256:

@@ -170,8 +170,11 @@ def test_what_was_not_kept_is_not_proved__and_not_contradicted() -> None:
         assert verdicts(GOOD._replace(proof=missing)) == (True, False), "it is said to be kept"
     for now, told in ((NOW, None), (NOW + 310, None), (NOW + 311, False), (NOW - 311, False)):
         auditor = Auditor({HUMAN.public_key: "Owner"}, now=now)
-        assert auditor.judge(*GOOD._replace(proof=None)).signed.verified is told, "it may not be shown yet"
-        assert auditor.judge(*GOOD._replace(proof=b"")).signed.verified is False
+        unshown, lost = auditor.judge(*GOOD._replace(proof=None)), auditor.judge(*GOOD._replace(proof=b""))
+        assert unshown is not None
+        assert lost is not None
+        assert unshown.signed.verified is told, "it may not be shown yet"
+        assert lost.signed.verified is False
     assert verdicts(said(GOOD._replace(proof=None), proof="digest")) == (True, None)
     unbound = {"bound": False, "proof": "digest", "verifier_id": None, "request_sha256": None, "call_sha256": None}
     assert verdicts(said(GOOD, **unbound)) == (True, None)
@@ -226,14 +229,24 @@ class TestTheSentence:
         assert text.isprintable()
 
 
+def test_a_chain_that_was_good_for_one_call_is_not_for_one_that_came_when_it_had_ended__or_had_not_begun() -> None:
+    """What was verified of a chain is not verified anew: but at each call's own time it has to be good."""
+    auditor = Auditor({HUMAN.public_key: "Owner"})
+    for at, verified in ((NOW, True), (NOW + HOUR + 1, False), (NOW, True), (NOW - 2 * HOUR, False), (NOW, True)):
+        call = said(GOOD, received=timestamp(at * 1000))
+        found = auditor.judge(*call)
+        assert found is not None
+        assert (found.allowed.verified, at) == (verified, at)
+
+
 def test_only_allowed_calls_are_judged() -> None:
     record = GOOD.decision.predicate
     assert isinstance(record, CallRecord)
     refused = Statement(replace(record, decision=replace(DENY, enforced=True)), GOOD.decision.sha256, 3)
-    with pytest.raises(ValueError, match="allowed"):
-        Auditor({}).judge(refused, None, None)
+    assert Auditor({}).judge(refused, None, None) is None
     nobody = Statement(replace(record, authority=None), GOOD.decision.sha256, 3)
     found = Auditor({}).judge(nobody, None, None)
+    assert found is not None
     assert [part.verified for part in found[:2]] == [None, None]
     assert isinstance(nobody.predicate, CallRecord)
     assert "nobody is shown to have allowed whoever called" in sentence(nobody.predicate, found, {})

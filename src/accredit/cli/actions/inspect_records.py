@@ -53,7 +53,7 @@ def _proved(bundle: CallBundle, keys: _Keys, people: _People) -> tuple[CallRecor
     if not keys or not bundle.envelopes or _fault(bundle.envelopes[0], keys):
         return None
     statement = decode_statement(bundle.envelopes[0].payload)
-    evidence = Auditor(people, now=unix_ms() // 1000).look(statement, bundle.certificates, bundle.proof)
+    evidence = Auditor(people, now=unix_ms() // 1000).judge(statement, bundle.certificates, bundle.proof)
     record = statement.predicate
     return None if evidence is None or not isinstance(record, CallRecord) else (record, evidence)
 

@@ -92,7 +92,7 @@ class Listing(Struct, frozen=True, kw_only=True):
         prover = Prover(self.keys)
         fault = next((fault for fault in map(prover.fault, row.entries) if fault is not None), None)
         statement = row.entries[0].statement() if fault is None else None
-        evidence = self.auditor.look(statement, *kept(row.decision)) if statement is not None else None
+        evidence = self.auditor.judge(statement, *kept(row.decision)) if statement is not None else None
         return Judged(row, next(iter(evidence.faults), None) if evidence is not None else fault, evidence)
 
     def members(self, call: "Judged") -> dict[str, object]:

@@ -39,7 +39,7 @@ def show_call(
     faults = [_fault(envelope, trusted) for _, envelope in records]
     evidence = None
     if trusted and records and not any(faults):
-        evidence = auditor.look(decode_statement(records[0][1].payload), *kept)
+        evidence = auditor.judge(decode_statement(records[0][1].payload), *kept)
     if as_json:
         statements = [
             {"statement": msgspec.json.decode(envelope.payload), "signatures_good": _good(fault, trusted)}

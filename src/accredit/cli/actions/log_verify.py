@@ -156,7 +156,7 @@ def _verify_bundle(
             say(f"BAD: {error}", BAD)
         return _NEGATIVE
     decision = decode_statement(bundle.envelopes[0].payload)
-    evidence = None if wanted.nothing else auditor.look(decision, bundle.certificates, bundle.proof)
+    evidence = None if wanted.nothing else auditor.judge(decision, bundle.certificates, bundle.proof)
     bad = wanted.check(evidence)
     if as_json:
         facts: dict[str, object] = {"valid": not bad, "call": records[0].call.id, "records": len(records)}

@@ -16,8 +16,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from accredit.attest import CallRecord, Fault, RecordedAuthority, Statement, Stored, decode_envelope, decode_statement
-from accredit.attest.proofs import kept_proof, unpacked_proof
+from accredit.attest import CallRecord, Fault, Stored, decode_envelope, decode_statement
+from accredit.attest.proofs import KeptProof, kept_proof
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError
 from accredit.limits import MAX_RECORDED_CHAINS
@@ -73,28 +73,19 @@ class Proofs(InTemporaryFile):
             if packed is not None:
                 self._tell("an entry that is no record", "a proof is kept with it")
             return
-        place = f"{record.log.writer}/{record.log.sequence}"
-        names_proof = record.authority is not None and record.authority.proof == "kept"
-        is_allowed = record.decision is not None and record.decision.verdict == "allow"
-        if packed is not None and not (is_allowed and names_proof):
-            self._tell(place, "a proof is kept with it, and it names none")
-        elif is_allowed:
-            self._judge(place, statement, record.authority, packed, certificates)
-
-    def _judge(
-        self,
-        place: str,
-        statement: Statement,
-        authority: RecordedAuthority | None,
-        packed: bytes | None,
-        certificates: Callable[[str], bytes | None],
-    ) -> None:
+        place, authority = f"{record.log.writer}/{record.log.sequence}", record.authority
         chain = self._chain(authority.chain_sha256, certificates) if authority is not None else None
         proof = kept_proof(authority, packed, chain) if authority is not None else None
         evidence = self._auditor.judge(statement, chain, proof)
+        if packed is not None and (evidence is None or proof is None):
+            self._tell(place, "a proof is kept with it, and it names none")
+        elif evidence is not None:
+            self._count(place, evidence, proof)
+
+    def _count(self, place: str, evidence: Evidence, proof: KeptProof | bytes | None) -> None:
         reason = self._wrong(evidence, is_kept=proof is not None)
-        if reason is None and proof and packed is not None:
-            reason = self._twice(unpacked_proof(packed, chain).challenge, place)
+        if reason is None and isinstance(proof, KeptProof):
+            reason = self._twice(proof.challenge, place)
         if reason is not None:
             self._tell(place, reason)
         elif evidence.allowed.verified and evidence.signed.verified:

@@ -208,7 +208,8 @@ class LogReader(ABC):
             certificates = self.certificates(decision.authority.chain_sha256)
         except AttestationError:
             certificates = None
-        return certificates, kept_proof(decision.authority, packed, certificates)
+        proof = kept_proof(decision.authority, packed, certificates)
+        return certificates, proof.text() if proof else proof
 
     def _packed(self, decision: CallRecord) -> bytes | None:
         """Return the proof that is kept with a decision."""
