@@ -37,7 +37,7 @@ PURE_LIBRARIES["consent"] = f"rfc8785, {PURE_LIBRARIES['ratify']}, {PURE_LIBRARI
 ABOVE = {"consent": {"ratify", "jsonrpc", "pins"}, "pins": {"jsonrpc"}}
 """Cores that are above others, and above which."""
 BELOW = {
-    *("accredit.base", "accredit.base.caching", "accredit.base.deferred", "accredit.base.text"),
+    *("accredit.base", "accredit.base.caching", "accredit.base.deferred", "accredit.base.steps", "accredit.base.text"),
     *("accredit.canonical", "accredit.errors", "accredit.limits", "accredit.refusals"),
 }
 """What is everybody's and touches nothing. The clock is only for who verifies without saying what time it is."""

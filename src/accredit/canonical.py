@@ -15,11 +15,12 @@ Property tests compare it with `rfc8785`.
 
 import math
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Literal, cast
 
 import msgspec
 
+from accredit.base.steps import Steps, at_one_go
 from accredit.limits import MAX_REWRITTEN_NUMBERS, MAX_SAFE_INTEGER
 
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -58,15 +59,10 @@ def canonical(tree: object, *, wide_integers: WideIntegers = "refused") -> bytes
     Raises `ValueError` for a value without a form (a lone surrogate), and for more than `MAX_REWRITTEN_NUMBERS` numbers
     to rewrite one by one.
     """
-    steps = canonical_in_steps(tree, wide_integers=wide_integers)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as last:
-            return last.value
+    return at_one_go(canonical_in_steps(tree, wide_integers=wide_integers))
 
 
-def canonical_in_steps(tree: object, *, wide_integers: WideIntegers = "refused") -> Generator[None, None, bytes]:
+def canonical_in_steps(tree: object, *, wide_integers: WideIntegers = "refused") -> Steps[bytes]:
     """Do the same in steps, for callers that serve others between two of them."""
     try:
         form = _encode_sorted(tree)

@@ -7,12 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.property.texts import messages, mutated, objects, spelled, values
 
+from accredit.base.steps import at_one_go
 from accredit.errors import AnswerError, FrameError, RequestError
 from accredit.jsonrpc.encode import error_frame
 from accredit.jsonrpc.era import DUPLICATED, check_agreement, decode_header, era_of, plain_header
 from accredit.jsonrpc.frames import Failure, Notification, Request, decode_frame
 from accredit.jsonrpc.input_required import check_input_required
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, Era
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.param_headers import check_param_headers, declared_headers, listed_schemas

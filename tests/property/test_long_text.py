@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.property.texts import deep, messages, mutated, numbers, values
 from tests.world import hostile_frames
 
+from accredit.base.steps import at_one_go
 from accredit.errors import AnswerError, FrameError
 from accredit.jsonrpc import long_text, responses, text
 from accredit.jsonrpc.frames import MESSAGE, Request
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import pairs, unambiguous_members
 from accredit.limits import MAX_MEMBERS

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.world.running import run
 
+from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.stdio import rewriting
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, PendingCalls, answered_ids, member_id
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import Era
 
 Message = dict[str, Any]

@@ -16,7 +16,7 @@ from tests.world.calls import STREAM_HEAD, chunk, compact, event, http
 from tests.world.honest_server import SESSION, TOOLS, answer_to
 from tests.world.raw_server import Connection
 
-from accredit.jsonrpc.long_text import at_one_go
+from accredit.base.steps import at_one_go
 from accredit.pins import Definitions, ListReader, Pins, digest_of_text
 
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}

@@ -22,12 +22,12 @@ from typing import Any, cast
 
 import httpx2
 
+from accredit.base.steps import at_one_go
 from accredit.base.text import excerpt
 from accredit.client.sdk import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import check_values
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import is_modern
 from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, MAX_TYPED_VALUES, SILENCE_SECONDS
 from accredit.refusals import INVALID_TOKEN, MISSING_TOKEN, SESSION_LOST

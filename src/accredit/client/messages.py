@@ -18,9 +18,10 @@ from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 from msgspec import structs
 from pydantic import BaseModel, ValidationError
 
+from accredit.base.steps import Steps
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import check_values
-from accredit.jsonrpc.long_text import Steps, check_in_steps, outside_strings
+from accredit.jsonrpc.long_text import check_in_steps, outside_strings
 from accredit.jsonrpc.objects import parts_of
 from accredit.jsonrpc.sse import Event, SseParser
 from accredit.jsonrpc.text import check_text

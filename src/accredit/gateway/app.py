@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from msgspec import Raw, structs
 
+from accredit.base.steps import Steps
 from accredit.errors import AccreditError, ClientGone, ConfigurationError, TokenError, UpstreamUnavailable
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.tool_directory import ToolDirectory
@@ -31,7 +32,6 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstre
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import about
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
-from accredit.jsonrpc.long_text import Steps
 from accredit.limits import MAX_LEAVING_SERVERS
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec import Raw
 
+from accredit.base.steps import Steps
 from accredit.errors import ConfigurationError
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.gate import Gate
@@ -39,7 +40,6 @@ from accredit.gateway.upstream.merged.backend import MergedBackend
 from accredit.gateway.upstream.merged.member import MergedMember
 from accredit.gateway.upstream.merged.pins import MergedPins
 from accredit.gateway.upstream.stdio.backend import StdioBackend
-from accredit.jsonrpc.long_text import Steps
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.telemetry import Meter, Names, Telemetry, Transports
 

@@ -16,7 +16,7 @@ from collections import deque
 from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
-from accredit.jsonrpc.long_text import Found, Steps
+from accredit.base.steps import Found, Steps
 from accredit.limits import LONG_STEP_SECONDS, MOST_REST_SECONDS, SHORT_MESSAGE_BYTES, TURNS_BETWEEN_LONG_STEPS
 
 _server: ContextVar[str] = ContextVar("accredit_server", default="")

@@ -5,8 +5,9 @@ A bracket takes twice as long to skip as any other byte, and a text of 16 MiB ha
 
 from msgspec import Raw
 
+from accredit.base.steps import Steps
 from accredit.errors import FrameError
-from accredit.jsonrpc.long_text import Steps, outside_strings
+from accredit.jsonrpc.long_text import outside_strings
 from accredit.jsonrpc.objects import parts_of
 from accredit.jsonrpc.text import BRACKETS
 from accredit.limits import MAX_SPLIT_BRACKETS

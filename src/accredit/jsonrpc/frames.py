@@ -18,10 +18,11 @@ from typing import Protocol, Self, cast
 from msgspec import Raw, Struct
 
 from accredit.base.caching import Once
+from accredit.base.steps import Steps
 from accredit.errors import AccreditError, FrameError, MessageId
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import around, to_json
-from accredit.jsonrpc.long_text import Steps, members_in_steps, named_in_steps, opened_in_steps
+from accredit.jsonrpc.long_text import members_in_steps, named_in_steps, opened_in_steps
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
 from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, opened_meta, unambiguous_members
 from accredit.jsonrpc.text import check_text

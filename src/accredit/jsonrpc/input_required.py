@@ -14,11 +14,11 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
+from accredit.base.steps import Steps
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, MessageId
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Notification, Request, message_id
-from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION
 from accredit.jsonrpc.objects import Names, as_string, is_object, may_name, members, pairs, unambiguous_members
 from accredit.limits import ITEMS_AT_ONCE, SHORT_MESSAGE_BYTES

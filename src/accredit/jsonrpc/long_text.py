@@ -12,14 +12,14 @@ Verdicts and reasons are those for short texts, in the same order (`tests/proper
 import codecs
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import accumulate
-from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
 
+from accredit.base.steps import Steps
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.objects import Names, check_names, is_object, members, pairs, parts_of, unambiguous_members
 from accredit.jsonrpc.simd import reads_well
@@ -56,20 +56,6 @@ _skip = msgspec.json.Decoder(Raw).decode
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _BLANKS = b" \t\r\n"
 _FIRST = re.compile(rb"[ \t\r\n]*+(?!\{)")
-
-
-Found = TypeVar("Found")
-Steps = Generator[None, None, Found]
-"""Long work, in steps between which others may be served, and what it comes to."""
-
-
-def at_one_go(steps: Generator[object, None, Found]) -> Found:
-    """Take all steps, for work that is not long. Raises what they raise."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as last:
-            return last.value
 
 
 def members_in_steps(text: bytes | memoryview, names: Names) -> Steps[dict[str, Raw]]:
@@ -183,7 +169,7 @@ def may_hold_any(value: Raw, *texts: bytes) -> Steps[bool]:
     return False
 
 
-def _masked_slice(text: bytes | memoryview, start: int) -> bytes:
+def masked_slice(text: bytes | memoryview, start: int) -> bytes:
     """Return the slice that begins at `start`, cut so that no escape is split.
 
     Escaped backslashes and quotes are masked, so that every quote in it begins or ends a string.
@@ -272,7 +258,7 @@ class _Reading:
 
     def take_slice(self) -> None:
         """Read on, to the last comma of a slice or to its end."""
-        start, masked = self._at, _masked_slice(self._text, self._at)
+        start, masked = self._at, masked_slice(self._text, self._at)
         if self._inside and b'"' not in masked:
             self._at += len(masked)
             self._take_string(start)

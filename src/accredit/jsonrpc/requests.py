@@ -18,10 +18,10 @@ from collections.abc import Collection
 
 from msgspec import Raw
 
+from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
 from accredit.jsonrpc.frames import MESSAGE, Frame, Notification, Request, frame_of, message_id
-from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.jsonrpc.methods import META_MEMBERS, PARAMS_MEMBERS, UNKNOWN_PARAMS
 from accredit.jsonrpc.objects import (
     check_names,

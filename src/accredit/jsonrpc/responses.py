@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from accredit.base.steps import Steps, at_one_go
 from accredit.base.text import excerpt
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.jsonrpc.brackets import check_brackets
@@ -35,7 +36,7 @@ from accredit.jsonrpc.frames import (
     opened_frame,
 )
 from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
-from accredit.jsonrpc.long_text import Steps, at_one_go, check_in_steps, opened_in_steps, pairs_in_steps
+from accredit.jsonrpc.long_text import check_in_steps, opened_in_steps, pairs_in_steps
 from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     as_string,

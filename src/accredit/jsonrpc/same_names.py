@@ -18,8 +18,8 @@ import re
 import msgspec
 from msgspec import Raw
 
+from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError, JsonError
-from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.jsonrpc.text import count_members
 from accredit.limits import SHORT_MESSAGE_BYTES
 

@@ -13,11 +13,12 @@ from collections.abc import Callable
 
 from msgspec import Raw, Struct
 
+from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.long_text import Steps, at_one_go, may_hold_any, named_in_steps
+from accredit.jsonrpc.long_text import may_hold_any, named_in_steps
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     Names,
@@ -179,6 +180,6 @@ def _id_in(task: Raw) -> str:
     if not is_object(task):
         raise FrameError("a task that is not an object")
     id = as_string(unambiguous_members(task, _TASK).get(TASK_MEMBER))
-    if id is None:
+    if not id:
         raise FrameError("a task without an id")
     return id

@@ -18,11 +18,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from accredit.base.caching import RecentlyUsed
+from accredit.base.steps import Steps
 from accredit.canonical import canonical
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.brackets import check_brackets
-from accredit.jsonrpc.long_text import Steps, named_in_steps
+from accredit.jsonrpc.long_text import named_in_steps
 from accredit.jsonrpc.objects import (
     Names,
     as_string,

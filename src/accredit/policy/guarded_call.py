@@ -16,11 +16,11 @@ from msgspec import Raw, Struct
 
 from accredit.attest.proofs import SignedContext
 from accredit.base.caching import Once
+from accredit.base.steps import Steps, at_one_go
 from accredit.canonical import canonical_in_steps, has_wide_integer
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_METHODS
 from accredit.jsonrpc.same_names import check_same_names, check_same_names_in_steps
 from accredit.jsonrpc.tasks import may_subscribe

@@ -17,12 +17,13 @@ from collections.abc import Callable, Collection, Mapping
 
 from msgspec import Raw, Struct
 
+from accredit.base.steps import Steps
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import RewrittenArray, elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import Steps, named_in_steps
+from accredit.jsonrpc.long_text import named_in_steps
 from accredit.jsonrpc.objects import Names, as_string, is_object, members, unambiguous_members
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 from accredit.pins import Pins, digest_of

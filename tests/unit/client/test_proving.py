@@ -11,12 +11,12 @@ from tests.world.authorization import CATALOG, GATEWAY, SCOPES, Trust
 from tests.world.decisions import finished
 
 from accredit.base.clock import unix_seconds
+from accredit.base.steps import at_one_go
 from accredit.client import ProofPresenter
 from accredit.client.pins import GATEWAY_CHANGED
 from accredit.client.proving import Prover
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.frames import Success, decode_frame
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.keys import SigningKey
 from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy import Catalog, Entry, Policy, decide, drive, guarded_call_from_values

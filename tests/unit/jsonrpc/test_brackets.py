@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from msgspec import Raw
 
+from accredit.base.steps import Steps, at_one_go
 from accredit.errors import AnswerError, FrameError
 from accredit.gateway.upstream.merged.results import with_merged_uris
 from accredit.gateway.upstream.stdio import rewriting
@@ -12,7 +13,6 @@ from accredit.jsonrpc import tasks
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Request, Success, opened_error, opened_frame
 from accredit.jsonrpc.input_required import check_input_requests
-from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.limits import MAX_SPLIT_BRACKETS

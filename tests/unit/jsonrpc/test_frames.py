@@ -2,6 +2,7 @@
 
 import pytest
 
+from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import (
     Failure,
@@ -14,7 +15,6 @@ from accredit.jsonrpc.frames import (
     opened_frame,
     opened_message,
 )
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.limits import ONE_PASS_BYTES
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.input_required import check_input_required
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import ITEMS_AT_ONCE, SHORT_MESSAGE_BYTES

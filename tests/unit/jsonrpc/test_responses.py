@@ -2,9 +2,9 @@
 
 import pytest
 
+from accredit.base.steps import Steps
 from accredit.errors import AnswerError, FrameError
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success
-from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected

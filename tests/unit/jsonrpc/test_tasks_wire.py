@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Notification, Success
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.tasks import announced, check_about, listed, subject_of, without_state
 from accredit.limits import MAX_TASK_ID_CHARS
@@ -48,6 +48,12 @@ def test_whatever_a_result_holds_it_is_read_or_refused(value: Any, era: Era, ask
         told = Notification("notifications/tasks", raw(value), b'{"params":' + bytes(raw(value)) + b"}")
         assert isinstance(subject_of(told), str)
         assert b'"requestState"' not in without_state(told).text
+
+
+def test_a_list_names_no_task_by_nothing__a_client_asked_about_one_that_was_any_server_s() -> None:
+    text = b'{"result":{"tasks":[{"taskId":""}]}}'
+    with pytest.raises(FrameError, match="a task without an id"):
+        at_one_go(listed(Success(1, raw({"tasks": [{"taskId": ""}]}), text), lambda id: True))
 
 
 @pytest.mark.holds("jsonrpc/tasks", 2)

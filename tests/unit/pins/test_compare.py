@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accredit.jsonrpc.long_text import at_one_go
+from accredit.base.steps import at_one_go
 from accredit.pins import Change, Definitions, ListReader, changes
 
 SEND: dict[str, Any] = {"name": "send", "description": "sends"}

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.tool_lists import HOSTILE_TEXTS
 
+from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.encode import to_json
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.limits import MAX_DEFINITIONS, MAX_LISTED_BYTES
 from accredit.pins import Definitions, ListReader, digest_of, digest_of_text
 

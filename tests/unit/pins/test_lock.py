@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.tool_lists import HOSTILE_TEXTS
 
+from accredit.base.steps import at_one_go
 from accredit.errors import LockError
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.limits import MAX_DEFINITIONS
 from accredit.pins import Definitions, ListReader, read_lock, write_lock
 from accredit.pins.shown import hides

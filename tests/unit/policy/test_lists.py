@@ -10,9 +10,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.world.decisions import CATALOG, VERIFIER
 
+from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Success, decode_frame
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS
 from accredit.jsonrpc.tasks import holds_tasks
 from accredit.limits import MAX_SPLIT_BRACKETS, ONE_PASS_BYTES

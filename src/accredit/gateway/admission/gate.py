@@ -30,6 +30,7 @@ from functools import partial
 from msgspec import Struct, field
 
 from accredit.base.log_events import log_event
+from accredit.base.steps import Steps, at_one_go
 from accredit.base.text import excerpt
 from accredit.errors import (
     AccreditError,
@@ -58,7 +59,6 @@ from accredit.gateway.turns import turn
 from accredit.gateway.upstream.stdio.pending_calls import member_id
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
-from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.jsonrpc.methods import is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit

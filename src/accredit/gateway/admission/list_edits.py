@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from accredit.base.steps import Steps
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.settings import GatewaySettings
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.responses import Edit
 from accredit.policy import Authority, Catalog
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed

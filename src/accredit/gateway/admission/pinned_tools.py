@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from accredit.base.caching import RecentlyUsed, RecentlyUsedInSize
 from accredit.base.log_events import log_event
+from accredit.base.steps import Steps
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, ProofRefused
 from accredit.gateway.admission.tool_directory import CARRIED, Ask, ask_for_list
@@ -36,7 +37,6 @@ from accredit.gateway.headers import LAST_EVENT_HEADER, RawHeaders
 from accredit.gateway.trace import traced
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request, Success
-from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.param_headers import is_param_header
 from accredit.limits import (

@@ -31,12 +31,13 @@ from msgspec import Raw, Struct
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
 from accredit.base.random_ids import RandomIds
+from accredit.base.steps import Steps
 from accredit.errors import FrameError, RequestError, SealError
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import traced
 from accredit.jsonrpc.encode import INVALID_PARAMS, to_json
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.long_text import Steps, may_hold_any
+from accredit.jsonrpc.long_text import may_hold_any
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
 from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.responses import Edit

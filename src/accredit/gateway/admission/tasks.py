@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from accredit.attest import Outcome
 from accredit.base.caching import RecentlyUsedInSize
 from accredit.base.clock import unix_seconds
+from accredit.base.steps import Steps
 from accredit.errors import AnswerError, ConfigurationError, MessageId, StoreUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, ResumedCalls
@@ -31,7 +32,6 @@ from accredit.gateway.recording.recorder import Client
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import TASK_METHODS, Era
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import (

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Raw, Struct
 
 from accredit.base.caching import RecentlyUsed
+from accredit.base.steps import Steps
 from accredit.errors import FrameError, RequestError
 from accredit.gateway.room import until_read
 from accredit.gateway.turns import in_turns
@@ -27,7 +28,6 @@ from accredit.jsonrpc.arrays import check_count
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Request, Success, opened_frame
 from accredit.jsonrpc.header_values import Headers
-from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION
 from accredit.jsonrpc.objects import as_string, members
 from accredit.jsonrpc.param_headers import (

@@ -41,6 +41,7 @@ from accredit.attest import (
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
 from accredit.base.random_ids import RandomIds
+from accredit.base.steps import Steps, at_one_go
 from accredit.errors import (
     AccreditError,
     AttestationError,
@@ -62,7 +63,6 @@ from accredit.gateway.trace import trace_of
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.limits import (
     MAX_RECORDED_CHAINS,
     MAX_RECORDED_TARGET,

@@ -12,6 +12,7 @@ from tests.world.calls import compact, meta
 from tests.world.sealed import SealedCall, again
 
 from accredit.base.clock import unix_seconds
+from accredit.base.steps import at_one_go
 from accredit.errors import FrameError, RequestError
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.request_state import Leg, RequestStateSealer, principal_of
@@ -20,7 +21,6 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.limits import MAX_STATE_BYTES
 from accredit.policy import Authority
 from accredit.rounds import KeyRing

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from msgspec import Raw
 
 from accredit.base.log_events import log_event
+from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError, MessageId
 from accredit.gateway.counters import Counters
 from accredit.gateway.turns import in_turns, next_turn
@@ -32,7 +33,7 @@ from accredit.jsonrpc.frames import (
     opened_frame,
     opened_message,
 )
-from accredit.jsonrpc.long_text import Steps, at_one_go, may_hold_any
+from accredit.jsonrpc.long_text import may_hold_any
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.objects import unambiguous_members
 from accredit.jsonrpc.sse import Event, SseParser, encode_event, pieces

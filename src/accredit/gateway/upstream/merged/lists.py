@@ -21,14 +21,15 @@ from typing import NamedTuple, TypeVar
 from msgspec import Raw
 
 from accredit.base.log_events import log_event
+from accredit.base.steps import Steps
 from accredit.errors import AccreditError, FrameError
 from accredit.gateway.turns import about, in_turns
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
 from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame, opened_frame
-from accredit.jsonrpc.long_text import Steps, named_in_steps
-from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.long_text import named_in_steps
+from accredit.jsonrpc.methods import TASK_MEMBER, Era
 from accredit.jsonrpc.objects import as_integer, as_string, is_object, may_hold, members, unambiguous_members
 from accredit.limits import (
     ITEMS_AT_ONCE,
@@ -181,7 +182,7 @@ def _items(result: Mapping[str, Raw], kind: Kind, server: str, most: int) -> Ste
             raise FrameError(f"{kind.items} with an item that is not an object")
         found = unambiguous_members(item, kind.item_names)
         own = as_string(found.get(kind.key))
-        if own is None:
+        if own is None or (not own and kind.key == TASK_MEMBER):
             raise FrameError(f"{kind.items} with an item without a {kind.key}")
         changes: dict[str, object] = {kind.key: merged(server, own)}
         if "_meta" in found and kind.method == "tools/call":

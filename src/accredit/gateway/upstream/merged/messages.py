@@ -20,12 +20,12 @@ from typing import TypeVar
 
 from msgspec import Raw
 
+from accredit.base.steps import at_one_go
 from accredit.errors import FrameError, MessageId
 from accredit.gateway.upstream.merged.ids import ProgressTokens, inner_id, outer_id
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, message_id
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import META_PROGRESS, TASK_MEMBER, TASK_NOTIFICATION
 from accredit.jsonrpc.objects import as_string, is_object, may_name, members
 from accredit.jsonrpc.tasks import RELATED_TASK
@@ -102,7 +102,7 @@ class Outward:
 
     def _task(self, task: Raw) -> Raw | None:
         text = as_string(task)
-        return Raw(to_json(merged_name(self._name, text))) if text is not None else None
+        return Raw(to_json(merged_name(self._name, text))) if text else None
 
     def _subscribed(self, subscribed: Raw) -> Raw:
         kept: dict[str, object] = {**members(subscribed)}
@@ -152,7 +152,7 @@ def with_task(name: str, named: Raw) -> Raw:
     `FrameError`."""
     found = members(named) if is_object(named) else {}
     task = as_string(found.get(TASK_MEMBER))
-    if task is None:
+    if not task:
         raise FrameError("a task without an id")
     return Raw(with_members(found, {TASK_MEMBER: merged_name(name, task)}))
 
@@ -173,7 +173,7 @@ def _with_own_task(name: str, result: Raw) -> Raw:
 def _own_task(name: str, named: Raw) -> Raw:
     found = members(named) if is_object(named) else {}
     member = member_of_name(as_string(found.get(TASK_MEMBER)) or "")
-    if member is None or member.server != name:
+    if member is None or member.server != name or not member.own:
         raise FrameError("a task that is not the server's")
     return Raw(with_members(found, {TASK_MEMBER: member.own}))
 

@@ -10,13 +10,13 @@ from functools import partial
 
 from msgspec import Raw
 
+from accredit.base.steps import Steps
 from accredit.gateway.admission.pinned_tools import PinnedTools, Way
 from accredit.gateway.admission.tool_directory import Ask
 from accredit.gateway.counters import Counters
 from accredit.gateway.upstream.merged.member import ONE_SERVER, MergedMember
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Request, Success
-from accredit.jsonrpc.long_text import Steps
 from accredit.pins import Pins
 from accredit.policy import Authority
 from accredit.policy.merging import member_of_name

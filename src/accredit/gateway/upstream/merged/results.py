@@ -16,12 +16,13 @@ from functools import partial
 
 from msgspec import Raw
 
+from accredit.base.steps import Steps
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import RewrittenArray, elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import Steps, may_hold_any, opened_in_steps
+from accredit.jsonrpc.long_text import may_hold_any, opened_in_steps
 from accredit.jsonrpc.objects import as_string, is_array, is_object, may_hold, members
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES

@@ -5,10 +5,11 @@
 
 from msgspec import Raw
 
+from accredit.base.steps import Steps
 from accredit.gateway.upstream.merged.messages import with_task
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import Steps, may_hold_any
+from accredit.jsonrpc.long_text import may_hold_any
 from accredit.jsonrpc.methods import TASK_MEMBER, TASK_METHODS
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.responses import Edit

@@ -7,11 +7,12 @@ Functions raise `FrameError` for a message that does not have the shape that the
 
 from msgspec import Raw
 
+from accredit.base.steps import Steps
 from accredit.errors import MessageId
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import Notification, Request
-from accredit.jsonrpc.long_text import Steps, opened_in_steps
+from accredit.jsonrpc.long_text import opened_in_steps
 from accredit.jsonrpc.methods import META_PROGRESS, META_SUBSCRIPTION
 from accredit.jsonrpc.objects import is_object, members
 

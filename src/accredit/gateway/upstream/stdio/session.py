@@ -18,6 +18,7 @@ from functools import partial
 
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
+from accredit.base.steps import Steps
 from accredit.errors import AnswerError, ClientGone, FrameError, MessageId, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.room import Holder
@@ -41,7 +42,7 @@ from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.frames import Frame, Notification, Request
-from accredit.jsonrpc.long_text import Steps, opened_in_steps
+from accredit.jsonrpc.long_text import opened_in_steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch

@@ -18,6 +18,7 @@ from functools import partial
 
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
+from accredit.base.steps import at_one_go
 from accredit.errors import AnswerError, FrameError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings
@@ -47,7 +48,6 @@ from accredit.jsonrpc.encode import (
     UNSUPPORTED_VERSION,
 )
 from accredit.jsonrpc.frames import Failure, Notification, Request, message_id
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, Era
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state

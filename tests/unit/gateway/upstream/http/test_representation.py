@@ -6,11 +6,11 @@ import zlib
 import brotli
 import pytest
 
+from accredit.base.steps import at_one_go
 from accredit.errors import RequestError
 from accredit.gateway.headers import check_request
 from accredit.gateway.upstream.http.encoding import Decoded, decode_answer
 from accredit.gateway.upstream.http.representation import as_it_came
-from accredit.jsonrpc.long_text import at_one_go
 
 LIMIT = 1 << 20
 TEXT = b'{"jsonrpc":"2.0","id":7,"result":{}}'

@@ -6,10 +6,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from accredit.errors import FrameError
 from accredit.gateway.upstream.merged.ids import ProgressTokens, merged_ring, outer_id
-from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, RELATED_TASK, Outward, addressee, cancelled
+from accredit.gateway.upstream.merged.messages import (
+    ACKNOWLEDGED,
+    RELATED_TASK,
+    Outward,
+    addressee,
+    cancelled,
+    with_task,
+)
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_frame
 from accredit.limits import MAX_MERGED_ITEMS
 from accredit.rounds import KeyRing
@@ -48,6 +56,16 @@ def test_a_servers_request_has_no_id_that_another_could_have() -> None:
     }
     assert asked("ping", None, "7") == {"jsonrpc": "2.0", "method": "ping", "id": 'mail:"7"'}
     assert outside("notifications/cancelled", {"requestId": 7})["params"] == {"requestId": "mail:7"}
+
+
+def test_a_server_names_no_task_by_nothing__it_passed_under_its_own_name_alone() -> None:
+    with pytest.raises(FrameError, match="a task without an id"):
+        with_task("mail", Raw(b'{"taskId":""}'))
+    assert outside("notifications/tasks/status", {"taskId": "", "status": "working"}) is None
+    related = {"_meta": {RELATED_TASK: {"taskId": "mail__"}}}
+    answer = json.dumps({"jsonrpc": "2.0", "id": "mail:7", "result": related}).encode()
+    with pytest.raises(FrameError, match="a task that is not the server's"):
+        addressee(decode_frame(answer))
 
 
 @pytest.mark.holds("gateway/upstream/merged/messages", 2)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.calls import compact
 
+from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError
 from accredit.gateway.upstream.merged.results import with_merged_uris, with_merged_uris_anywhere
 from accredit.jsonrpc.frames import Success, decode_frame
-from accredit.jsonrpc.long_text import Steps, at_one_go
 from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/results")

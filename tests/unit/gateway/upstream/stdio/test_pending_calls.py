@@ -11,6 +11,7 @@ from tests.world.calls import meta
 from tests.world.running import run
 from tests.world.virtual_time import run_virtually
 
+from accredit.base.steps import Steps
 from accredit.errors import AnswerError, FrameError, LineTooLong, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
@@ -27,7 +28,6 @@ from accredit.gateway.upstream.stdio.pending_calls import (
     progress_token,
 )
 from accredit.jsonrpc.frames import Request, Success, decode_frame
-from accredit.jsonrpc.long_text import Steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import (

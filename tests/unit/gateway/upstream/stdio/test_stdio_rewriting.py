@@ -2,10 +2,10 @@
 
 import json
 
+from accredit.base.steps import at_one_go
 from accredit.errors import MessageId
 from accredit.gateway.upstream.stdio import rewriting
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
-from accredit.jsonrpc.long_text import at_one_go
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.limits import MAX_SPLIT_BRACKETS, ONE_PASS_BYTES
 
