@@ -3,13 +3,12 @@ list of ours. No I/O.
 
 Each element that is split off takes some 80 bytes, whatever it is; a text of 16 MiB has room for eight million of them.
 So commas are counted first: all of them, which is quick and enough for what is usual, and only if those are too many
-the ones between the array's own elements. Then no more is split than may be, and a long one in steps.
+the ones between the array's own elements. Then no more is split than may be.
 
 What an array becomes goes straight into the new text, and is bounded as that is: beside the text that came, there is at
 no time more than the one that goes on.
 """
 
-import re
 from collections.abc import Mapping
 from io import BytesIO
 from itertools import accumulate
@@ -21,19 +20,15 @@ from accredit.base.steps import Steps
 from accredit.errors import FrameError, JsonError, MessageId
 from accredit.jsonrpc.encode import around
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import masked_slice, outside_strings
+from accredit.jsonrpc.long_text import outside_strings
 from accredit.jsonrpc.objects import is_array, parts_of
-from accredit.jsonrpc.text import BRACKETS, LIST_STRUCTURE, STEPS
-from accredit.limits import ITEMS_AT_ONCE, LONG_ANSWER_BYTES, MAX_LISTED_ITEMS
+from accredit.jsonrpc.text import LIST_STRUCTURE, STEPS
+from accredit.limits import MAX_LISTED_ITEMS
 
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _COMMA = b","
 _LEVELS = bytes.maketrans(_COMMA, b"\0")
-_BLANKS = b" \t\r\n"
-_BLANK = (b"", b" ", b"\t", b"\r", b"\n")
-_ONE = re.compile(b"\x01")
 # Bytes that are 1 where a comma is, and where the level is that of the array's own elements.
-_STEPS = bytes(STEPS[byte] if byte in BRACKETS else 0 for byte in range(256))
 _IS_COMMA = bytes(byte == ord(_COMMA) for byte in range(256))
 _IS_OWN = bytes(byte == 1 for byte in range(256))
 
@@ -44,50 +39,10 @@ def elements(array: Raw | None, what: str, most: int = MAX_LISTED_ITEMS) -> Step
     if array is None or not is_array(array):
         raise FrameError(f"{what} is not an array")
     yield from check_count(array, what, most)
-    if len(array) > LONG_ANSWER_BYTES:
-        return (yield from _split(memoryview(array)))
     try:
         return _decode_list(array)
     except (msgspec.MsgspecError, RecursionError):
         raise JsonError("not valid JSON") from None
-
-
-def _split(array: memoryview) -> Steps[list[Raw]]:
-    """Return the elements of a long array, each a view of it: what lies between two of its own commas."""
-    found: list[Raw] = []
-    at = level = 0
-    begun, inside = 1, False
-    while at < len(array):
-        masked = masked_slice(array, at)
-        parts = masked.split(b'"')
-        # Strings are made blank, so that what is left stands where it did.
-        parts[not inside :: 2] = map(bytes, map(len, parts[not inside :: 2]))
-        inside ^= (len(parts) - 1) & 1 == 1
-        outside = b"\0".join(parts)
-        yield
-        levels = bytes(accumulate(memoryview(outside.translate(_STEPS)).cast("b"), initial=level))[1:]
-        level = levels[-1]
-        own = int.from_bytes(levels.translate(_IS_OWN)) & int.from_bytes(outside.translate(_IS_COMMA))
-        yield
-        for number, comma in enumerate(_ONE.finditer(own.to_bytes(len(levels)))):
-            if number % ITEMS_AT_ONCE == 0:
-                yield
-            found.append(_without_blanks(array[begun : at + comma.start()]))
-            begun = at + comma.end()
-        at += len(masked)
-    if level:
-        raise JsonError("not valid JSON")
-    yield
-    last = bytes(array[begun:]).rstrip(_BLANKS)
-    rest = _without_blanks(array[begun : begun + len(last) - 1])
-    return [*found, rest] if found or rest else []
-
-
-def _without_blanks(value: memoryview) -> Raw:
-    if value[:1] not in _BLANK and value[-1:] not in _BLANK:
-        return Raw(value)
-    text = bytes(value)
-    return Raw(value[len(text) - len(text.lstrip(_BLANKS)) : len(text.rstrip(_BLANKS)) or None])
 
 
 def check_count(array: Raw, what: str, most: int = MAX_LISTED_ITEMS) -> Steps[None]:

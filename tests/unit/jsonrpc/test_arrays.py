@@ -3,7 +3,6 @@
 import json
 import tracemalloc
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +10,8 @@ from msgspec import Raw
 
 from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
-from accredit.jsonrpc import arrays, long_text
 from accredit.jsonrpc.arrays import RewrittenArray, check_values, elements
 from accredit.jsonrpc.frames import Success, decode_frame
-from accredit.limits import ITEMS_AT_ONCE
 
 pytestmark = pytest.mark.holds("jsonrpc/arrays")
 
@@ -63,23 +60,6 @@ def test_nothing_is_split_off_of_an_array_of_millions() -> None:
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
-
-
-@given(st.lists(VALUES, max_size=12), st.sampled_from([None, 1]), st.integers(20, 60))
-def test_a_long_array_has_the_elements_of_a_short_one__however_it_is_cut(
-    value: list[object], indent: int | None, size: int
-) -> None:
-    text = json.dumps(value, indent=indent).encode()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_text, "_SLICE", size)
-        patch.setattr(arrays, "LONG_ANSWER_BYTES", 0)
-        long = [bytes(each) for each in at_one_go(elements(Raw(text), "items"))]
-    assert long == [bytes(each) for each in msgspec.json.decode(text, type=list[Raw])]
-
-
-def test_no_step_splits_a_long_array_at_one_go__others_waited_for_60_ms() -> None:
-    text = Raw(b"[" + b",".join([b"1" * 32] * 60_000) + b"]")
-    assert sum(1 for _ in elements(text, "items")) > 60_000 // ITEMS_AT_ONCE
 
 
 @pytest.mark.parametrize("value", [None, Raw(b"{}"), Raw(b'"[]"'), Raw(b"null")])

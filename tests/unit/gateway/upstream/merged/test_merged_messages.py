@@ -64,8 +64,10 @@ def test_a_server_names_no_task_by_nothing__it_passed_under_its_own_name_alone()
     assert outside("notifications/tasks/status", {"taskId": "", "status": "working"}) is None
     related = {"_meta": {RELATED_TASK: {"taskId": "mail__"}}}
     answer = json.dumps({"jsonrpc": "2.0", "id": "mail:7", "result": related}).encode()
+    frame = decode_frame(answer)
+    assert isinstance(frame, Success)
     with pytest.raises(FrameError, match="a task that is not the server's"):
-        addressee(decode_frame(answer))
+        addressee(frame)
 
 
 @pytest.mark.holds("gateway/upstream/merged/messages", 2)
