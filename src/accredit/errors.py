@@ -27,6 +27,7 @@
     ├── AccessTokenError          a token for the upstream that could not be had, or read
     ├── CollectorError            telemetry that its collector may not have taken
     ├── RequestTimeout            a request of ours that was not answered in time
+    ├── UnsupportedRevision       a server that speaks no revision of MCP that is spoken here
     ├── RoundsError               a multi-round-trip request that can't go on
     │   ├── RoundsExceeded        ... since the server asked once more than a call may be repeated
     │   ├── RoundsTimeout         ... since the whole call's time is used up
@@ -318,6 +319,10 @@ class RequestTimeout(AccreditError):
     def __init__(self, timeout: float) -> None:
         super().__init__(f"no answer within {timeout:g} s")
         self.timeout = timeout
+
+
+class UnsupportedRevision(AccreditError):
+    """A server speaks no revision of MCP that is spoken here."""
 
 
 class RoundsError(AccreditError):

@@ -7,7 +7,7 @@ the SDK that changes one affects only this file, and its test, which says what i
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,8 +37,9 @@ from mcp_types import (
 )
 
 from accredit.base.deferred import Deferred
+from accredit.base.text import excerpt
 from accredit.client.messages import events_of, is_message, read_message
-from accredit.errors import FrameError
+from accredit.errors import FrameError, UnsupportedRevision
 from accredit.jsonrpc.sse import Event
 from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MIN_RESUME_SECONDS
 
@@ -65,6 +66,7 @@ __all__ = [
     "Transport",
     "TransportStreams",
     "WriteStream",
+    "agreed",
     "create_context_streams",
     "drain_child",
     "in_memory",
@@ -83,6 +85,9 @@ BROKEN = (httpx2.HTTPError, httpx2.StreamError, httpx2.SSEError)
 
 EVENTS = {"accept": "text/event-stream", "cache-control": "no-store"}
 """The headers of a request for a stream."""
+
+_NO_REVISION = ("Unsupported protocol version ", "No mutually supported modern protocol version ")
+"""How the texts of the `RuntimeError`s begin that the SDK raises for a server whose revisions it does not speak."""
 
 _RETRY = re.compile(rb"^retry: ?([0-9]{1,6})$", re.MULTILINE)
 
@@ -219,6 +224,20 @@ def open_to_the_end() -> tuple[ContextSendStream[Incoming], ContextReceiveStream
 def in_memory(server: "Server[Any] | MCPServer") -> Transport:
     """Return a transport to a server of this process."""
     return _memory.InMemoryTransport(server)
+
+
+async def agreed(connecting: Awaitable[None]) -> None:
+    """Connect. Raises `UnsupportedRevision` in place of the SDK's error, which quotes all that the server says."""
+    try:
+        await connecting
+    except RuntimeError as error:
+        told = str(error)
+        if not told.startswith(_NO_REVISION):
+            raise
+        told = excerpt(told)
+    else:
+        return
+    raise UnsupportedRevision(told)  # here nothing holds the other
 
 
 async def open_child(server: "StdioServerParameters") -> "Process | FallbackProcess":

@@ -5,13 +5,11 @@ noticing. A refusal is raised as `ProofRefused`; a call that can't go on is rais
 late one as `RequestTimeout`; every other error is the SDK's own (`MCPError`). Errors are never wrapped in groups.
 """
 
-import asyncio
-import math
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.server import Server
@@ -32,6 +30,7 @@ from mcp_types import (
     ReadResourceResult,
 )
 
+from accredit.client.apart import Apart
 from accredit.client.budgets import Budgets
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one_at_a_time, understood
@@ -40,7 +39,7 @@ from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
 from accredit.client.refusals import refusal_of
 from accredit.client.rounds import InputHandler, run_leg, run_rounds, within
-from accredit.client.sdk import Transport, in_memory
+from accredit.client.sdk import Transport, agreed, in_memory
 from accredit.client.stdio import over_stdio
 from accredit.client.streams import ProvingTransport
 from accredit.errors import RequestTimeout, UnsupportedResultType
@@ -104,35 +103,27 @@ class AccreditedClient:
             list_roots_callback=legacy_callback(roots, "roots/list", dialogs),
             mode=mode,
         )
+        self._connection = Apart(self._client)
 
     async def __aenter__(self) -> Self:
         """Connect. Raises `MCPError` if no server answers, `ProofRefused` for want of a token, `RequestTimeout` for a
-        late one, and `UnsupportedResultType` for a server whose own description is of an unknown kind."""
+        late one, `UnsupportedRevision` for one that speaks no revision of MCP that is spoken here, and
+        `UnsupportedResultType` for a server whose own description is of an unknown kind."""
+        late = partial(RequestTimeout, self._seconds)
         with _refusals():
-            await understood(self._connected())
+            await within(self._seconds, understood(agreed(self._connection.enter())), late)
         try:
             self._legs = Legs(self._client)
         except UnsupportedResultType:
-            await self._client.__aexit__(None, None, None)
+            await self._connection.leave()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Disconnect. Errors raised inside stay as they are: the tasks below would wrap them in groups."""
-        await self._client.__aexit__(None, None, None)
-
-    async def _connected(self) -> None:
-        # No scope of anyio's: those that are entered here stay open.
-        deadline = asyncio.timeout(self._seconds if self._seconds < math.inf else None)
-        try:
-            async with deadline:
-                await self._client.__aenter__()
-        except (TimeoutError, ExceptionGroup) as error:
-            if deadline.expired():
-                raise RequestTimeout(self._seconds) from None
-            raise (_only(error) if isinstance(error, ExceptionGroup) else error) from None
+        """Disconnect. Errors raised inside stay as they are."""
+        await self._connection.leave()
 
     async def _listed(self, listing: Awaitable[_Result], timeout: float | None) -> _Result:
         seconds = self._seconds if timeout is None else timeout
@@ -283,13 +274,6 @@ def _transport(target: _Local, presenter: ProofPresenter | None, token: str, nam
     else:
         inner = target
     return ProvingTransport(inner, prover, token=token, heard=budgets.heard)
-
-
-def _only(group: ExceptionGroup[Exception]) -> Exception:
-    error, *others = group.exceptions
-    if others:
-        return group
-    return _only(cast("ExceptionGroup[Exception]", error)) if isinstance(error, ExceptionGroup) else error
 
 
 @contextmanager

@@ -118,7 +118,8 @@ async def _called(request: Request, given: dict[str, object]) -> CallToolResult 
             tool = tools.get(request.tool)
             if tool is None:
                 return _unknown(request.tool, tools)
-            return await client.call_tool(tool.name, typed(tool.name, request.args, given, tool.input_schema))
+            arguments = typed(tool.name, request.args, given, tool.input_schema)
+            return await client.call_tool(tool.name, arguments, timeout=seconds)
         except Exception as error:  # here the presenter is known, which the advice is about
             return _trouble(first_of(error), request, presenter)
 

@@ -1,0 +1,71 @@
+"""A connection that lives in a task of its own. I/O: what it opens.
+
+A context of anyio's cancels the task that entered it when something fails below: the SDK's client, entered by a host,
+cancelled whatever the host did just then, and came to an end only where the host left. Here that task is ours; a host
+that waits for an answer hears that the connection is closed, and nobody else is told.
+"""
+
+import asyncio
+import logging
+from contextlib import AbstractAsyncContextManager
+from typing import cast
+
+import anyio
+
+_log = logging.getLogger("accredit.client")
+
+
+class Apart:
+    """`inner`, entered and left in its own task."""
+
+    def __init__(self, inner: AbstractAsyncContextManager[object]) -> None:
+        self._inner = inner
+        self._left = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def enter(self) -> None:
+        """Enter. Raises what `inner` raises, out of its groups."""
+        entered = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._live(entered))
+        try:
+            await entered
+        except BaseException:
+            await _ended(task)
+            raise
+        self._task = task
+
+    async def leave(self) -> None:
+        """Leave, and wait for the end. What fails meanwhile is logged."""
+        if (task := self._task) is None:
+            return
+        self._left.set()
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            await _ended(task)
+            raise
+
+    async def _live(self, entered: asyncio.Future[None]) -> None:
+        try:
+            async with self._inner:
+                if not entered.done():  # nobody gave it up
+                    entered.set_result(None)
+                    await self._left.wait()
+        except Exception as error:  # a transport may be the caller's code, and raise anything
+            if not entered.done():
+                entered.set_exception(_only(error))
+            else:
+                _log.warning("the connection failed (%s)", type(_only(error)).__name__)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with anyio.CancelScope(shield=True):
+        await asyncio.wait({task})
+
+
+def _only(error: Exception) -> Exception:
+    if not isinstance(error, ExceptionGroup):
+        return error
+    group = cast("ExceptionGroup[Exception]", error)
+    return _only(group.exceptions[0]) if len(group.exceptions) == 1 else group
