@@ -1,6 +1,6 @@
-"""The command line. `main` is the entry point: it runs what `plain` can read, and otherwise `app`.
+"""The command line. `main` runs what `plain` can read, and hands everything else to `app`.
 
-`app`, with all commands and their help, is in `accredit.cli.application`, which is loaded when it is first asked for.
+`app`, with all commands and their help, is `accredit.cli.application`: slow to load, so loaded on first use.
 """
 
 import sys
@@ -18,7 +18,7 @@ else:
 
 
 def main() -> int:
-    """Run the command line; return the exit code. Errors are two lines on stderr: what, and what to do."""
+    """Run the command line; return the exit code. An error is two lines on stderr: what is wrong, and what to do."""
     open_closed_streams()
     try:
         code = plain.run(sys.argv[1:])

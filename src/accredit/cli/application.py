@@ -1,8 +1,8 @@
-"""The commands, as typer reads them; each is in a small module of `cli.commands`, which the table below names.
+"""The commands, as typer reads them; each is in a small module of `cli.commands`, named in the table below.
 
-The module of a command is loaded when that command is used, or when all are listed. It imports only what its `--help`
-needs; what the command runs is imported when it runs, since the data plane and the schema take longer to load than all
-of the help. Help is plain text: tables and colours would take longer than the rest of it.
+A module is loaded when its command is used, or when all are listed. It imports only what `--help` needs; the rest is
+imported when the command runs, as the data plane and the schema load slowly. Help is plain text, as tables and colours
+would take longer than all the rest.
 """
 
 import sys
@@ -54,21 +54,21 @@ _MODULES = {
     "config": "config",
     "completion": "completion",
 }
-"""Each command, and its module in `cli.commands`. There it is the function of its name, or the group `NAME_app`."""
+"""Each command, and its module in `cli.commands`, where it is the function of its name or the group `NAME_app`."""
 
 _CLASSES: Mapping[str, type[TyperCommand]] = {
     **dict.fromkeys(("serve", "up", "wrap", "init", "check"), CommandAfterDashes),
     **dict.fromkeys(("add", "completion"), NameAndCommandAfterDashes),
 }
-"""Those that take another program's command line."""
+"""Commands that take another program's command line."""
 
 
 _WIDEST = 1_000
-"""Columns of help, if the terminal has so many."""
+"""The widest help, in columns."""
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by their names; each is loaded when it is first asked for."""
+    """The commands by name, each loaded on first use."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
@@ -86,10 +86,10 @@ class _Commands(Mapping[str, Any]):
 
 
 class _Group(TyperGroup):
-    """A group of commands that needs no pydantic to find out that it was not asked for its own help."""
+    """A group that needs no pydantic to see that `--help` was not given."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return the option `--help`, which is False where it is not given, not None."""
+        """Return the option `--help`, with the default False instead of None."""
         option: Any = super().get_help_option(ctx)
         option.default = False
         return option
@@ -138,7 +138,8 @@ def main() -> int:
 
 
 def end_unprinted(error: OSError) -> int:
-    """Return the exit code of a command that could not print, and say so where somebody reads. Raises other errors."""
+    """Return the exit code of a command that could not print, with an error if somebody can read it. Raises other
+    errors."""
     if isinstance(error, BrokenPipeError):
         return without_reader()
     if not is_full(error):
@@ -147,7 +148,7 @@ def end_unprinted(error: OSError) -> int:
 
 
 def _load(name: str, module_name: str) -> Any:
-    """Return a command, as it is in its module."""
+    """Load a command from its module."""
     module = import_module(f"accredit.cli.commands.{module_name}")
     typed: typer.Typer | None = getattr(module, f"{name}_app", None)
     if typed is not None:
@@ -163,19 +164,19 @@ def _load(name: str, module_name: str) -> Any:
 
 
 def _summarize(command: Any) -> None:
-    """Have the whole first paragraph of a command's help in the list of commands, and of those below it."""
+    """Use the first paragraph of each command's help as its summary."""
     command.short_help = " ".join((command.help or "").partition("\n\n")[0].split())
     for inner in getattr(command, "commands", {}).values():
         _summarize(inner)
 
 
 def _said(error: typer.TyperException) -> str:
-    """Return what is wrong, on one line, without the words that pydantic puts before every such error."""
+    """Return an error on one line, without pydantic's prefix."""
     return " ".join(error.format_message().replace("Value error, ", "").split())
 
 
 def _help_for(error: typer.TyperException) -> str:
-    """Return the hint to the help of the command that was meant, as far as that is known."""
+    """Return a hint to the help of the intended command, as far as known."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "accredit"
     if command == "accredit":

@@ -1,6 +1,6 @@
-"""What can stand in the place of some options and arguments, for shells that complete it. Reads the configuration.
+"""Completes the values of some options and arguments. Reads the configuration.
 
-The file may be anybody's: a name is offered only if it could be one.
+The file may be somebody else's, so only valid names are offered.
 """
 
 # ruff: noqa: PLC0415 - what these need is loaded when somebody presses the tab key
@@ -15,14 +15,14 @@ import typer
 from accredit.limits import MAX_COMPLETED_FILE_BYTES
 
 PLAIN_WORD = re.compile(r"[A-Za-z0-9@%_+=:,./-]+")
-"""A word that means itself in every shell."""
+"""A word that every shell takes literally."""
 _SERVER = re.compile(r"[a-z0-9][a-z0-9-]*")
-"""What a server can be called: neither a shell nor `accredit` takes it for anything else."""
+"""A server's name, with no meaning to a shell or to `accredit`."""
 
 
 def server_names(ctx: typer.Context) -> list[str]:
-    """Return the names of the `[servers]` of the configuration that `--config` names, or of the one that is found. None
-    if it can't be read."""
+    """Return the names of `[servers]` in the configuration that `--config` names, or that is found; none if
+    unreadable."""
     named = ctx.params.get("config") or os.environ.get("ACCREDIT_CONFIG") or "accredit.toml"
     return [name for name in _servers(Path(named)) if _SERVER.fullmatch(name)]
 

@@ -1,6 +1,6 @@
-"""Arguments that stand for keys of the configuration. No I/O.
+"""Arguments that set keys of the configuration. No I/O.
 
-Apart from `options`, as `--help` must not load the configuration.
+Separate from `options`, as `--help` must not load the configuration.
 """
 
 from accredit.config import Origin, Values
@@ -10,7 +10,7 @@ from accredit.errors import ConfigurationError
 def values_of(
     url: str | None, command: list[str] | None, host: str | None, port: int | None, timeout: float | None = None
 ) -> Values:
-    """Return the values that the command line gives, by key. Raises `ConfigurationError`."""
+    """Return the values that the command line sets, by key. Raises `ConfigurationError`."""
     if url is not None and command is not None:
         raise ConfigurationError(
             "a URL and a command are given", "keep the one that names your server; options go before --"

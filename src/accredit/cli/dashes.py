@@ -1,12 +1,12 @@
-"""Command lines of the form `accredit serve [OPTIONS] -- COMMAND...`. No I/O.
+"""Parses command lines of the form `accredit serve [OPTIONS] -- COMMAND...`. No I/O.
 
-What follows `--` belongs to another program: it is split off before options are parsed. Some hosts drop the `--`. The
-command then begins with the first word that is neither an option nor an option's value, and everything after it belongs
-to it, as with `env` or `nice`; but:
+What follows `--` belongs to another program, and is split off before options are parsed. Some hosts drop the `--`.
+Then the command begins with the first word that is neither an option nor an option's value, and the rest belongs to
+it, as with `env` or `nice`; but:
 
 1. where a URL is also accepted, a single word is a URL, and so is one that contains `://`;
-2. a later word that is also an option here could be meant for either program. It is refused: a `--config` that went to
-   the wrong one would be a gateway that checks nothing.
+2. a later word that is also one of our options is refused, as ambiguous: a `--config` that went to the wrong program
+   would leave a gateway that checks nothing.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ class CommandAfterDashes(TyperCommand):
     """A command that takes another program's command line after `--`."""
 
     own_words = 0
-    """How many words of its own come before it."""
+    """How many words of its own precede it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Split off what follows the first `--`, or a command without one, and parse what precedes it."""
@@ -58,13 +58,13 @@ class CommandAfterDashes(TyperCommand):
         return None
 
     def _is_command(self, ctx: Any, words: list[str]) -> bool:
-        """Return whether words of which the first is not an option are a command (rule 1)."""
+        """Return whether words are a command; the first is not an option (rule 1)."""
         if all(param.param_type_name == "option" for param in self.get_params(ctx)):
             return True
         return "://" not in words[0] and self._first_word(ctx, words[1:]) is not None
 
     def _check_unambiguous(self, ctx: Any, args: list[str], begins: int) -> None:
-        """Check rule 2. Raises `ConfigurationError`."""
+        """Check that no later word is one of our options (rule 2). Raises `ConfigurationError`."""
         own = self._options(ctx)
         for word in args[begins + 1 :]:
             name = word.partition("=")[0]
@@ -78,7 +78,7 @@ class CommandAfterDashes(TyperCommand):
 
 
 class NameAndCommandAfterDashes(CommandAfterDashes):
-    """One that takes a name before that."""
+    """Also takes a name before the command."""
 
     own_words = 1
 

@@ -1,14 +1,14 @@
-"""Rows of what commands print: texts, facts, tables. No I/O.
+"""Lays out what commands print: texts, facts, tables. No I/O.
 
-Whatever is printed may come from a file or a peer that somebody else wrote: nothing in it is markup, it can't steer the
-terminal, and none of its rows begins where a row of ours does (`base.terminal`). In so many columns:
+Text may come from others' files or peers: it is never markup, can't control the terminal, and can't begin a row as
+ours do (`base.terminal`). Within a given width:
 
-1. a line of text goes on after its margin and `  | `;
-2. a fact's value goes on below itself, after `| `; where there is little room it begins below its name, set in;
-3. a table's cell goes on in its column, after `| `, and no cell begins with that or with a blank; where there is too
-   little room for columns, each row of the table is told as facts.
+1. a line of text continues after its margin and `  | `;
+2. a fact's value continues below itself, after `| `; where there is little room it begins below its name, indented;
+3. a table's cell continues in its column, after `| `, and no cell begins with that or with a blank; where columns
+   would be too narrow, each row of the table is printed as facts.
 
-Without columns (None) a row is as long as it is, for programs and files.
+Without a width (None), rows are not folded, for programs and files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,9 @@ _GAP = "  "
 _MARK = "| "
 _SET_IN = "  "
 _LEAST_VALUE = 20
-"""Columns of a value beside its name."""
+"""Least width of a value beside its name."""
 _LEAST_CELL = 10
-"""Columns of a cell that is folded: less could not be read."""
+"""Least width of a folded cell: less could not be read."""
 
 
 class Words(NamedTuple):
@@ -93,13 +93,13 @@ def _words(value: Words | str) -> Words:
 
 
 def _cell(words: Words) -> Words:
-    """Return a cell that could not pass for one that goes on with the cell above it."""
+    """Escape a cell's start, so that it can't pass for a continuation of the cell above."""
     text = words.text
     return words._replace(text=f"\\x{ord(text[0]):02x}{text[1:]}") if text.startswith((" ", "|")) else words
 
 
 def _widths(natural: Sequence[int], width: int) -> list[int] | None:
-    """Return the columns' widths, the widest narrowed until all have room; None if they would be too narrow."""
+    """Return the columns' widths, narrowing the widest until all fit; None if they would be too narrow."""
     found, room = list(natural), width - len(_GAP) * (len(natural) - 1)
     while (over := sum(found) - room) > 0:
         widest = max(found)
@@ -112,8 +112,8 @@ def _widths(natural: Sequence[int], width: int) -> list[int] | None:
 
 
 def _joined(cells: Row, widths: Sequence[int], width: int | None) -> Row:
-    """Return cells one beside the other, each as wide as its column; with less between them where a terminal could
-    take the row for a longer one."""
+    """Join cells, each padded to its column's width; with less padding if a terminal might show the row wider than
+    `width`."""
     parts = [each._replace(text=_padded(each.text, size, cell_len(each.text)) + _GAP)
              for each, size in zip(cells, widths, strict=True)]  # fmt: skip
     if width is not None and columns("".join(each.text for each in parts).rstrip()) > width:

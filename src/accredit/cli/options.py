@@ -1,4 +1,4 @@
-"""Options that several commands take. No I/O."""
+"""Options that several commands share. No I/O."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -106,7 +106,7 @@ def _note_json(ctx: typer.Context, value: bool) -> bool:
 
 
 def is_for_programs() -> bool:
-    """Return whether what the command that runs prints is for programs: JSON."""
+    """Return whether the running command prints JSON."""
     return _for_programs.get()
 
 

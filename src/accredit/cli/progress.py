@@ -1,9 +1,9 @@
-"""One line on a terminal about what takes more than two seconds. I/O: stderr, a thread.
+"""A progress line on the terminal, for work of more than two seconds. I/O: stderr, a thread.
 
-1. It is on stderr, and only where that is a terminal: nothing of it is in a pipe or a file. There is none with
-   `--json`, none while results go to the same terminal (`hidden`), and none for a part of what has one.
-2. Nothing is shown before two seconds have passed, and nothing is left when it ends, however it ends.
-3. Whoever writes something else to stderr meanwhile takes it away first (`clear`); it comes again.
+1. It goes to stderr, and only if that is a terminal. There is none with `--json`, while results go to the same
+   terminal (`hidden`), or inside another progress.
+2. Nothing is shown before two seconds have passed, and nothing is left at the end, however it ends.
+3. Other output to stderr must remove it first (`clear`); it is shown again afterwards.
 """
 
 import shutil
@@ -20,16 +20,16 @@ from accredit.limits import PROGRESS_AFTER_SECONDS, PROGRESS_ENTRIES, PROGRESS_S
 _T = TypeVar("_T")
 _lock = threading.Lock()
 _begun = threading.Lock()
-"""Held by whoever has the line."""
+"""Held by the progress that owns the line."""
 _on_screen: set[str] = set()
-"""What is shown at the moment: nothing, or one line."""
+"""The line on the screen, if any."""
 
 
 class Progress:
     """`with Progress("verifying", total=1_000) as progress`, and `progress.done = 500` now and then.
 
-    `what` says what is done; `unit` what is counted. Without a `total` only what is done is shown, and with nothing
-    done only the time.
+    `what` names the work; `unit` is what `done` counts. Without a `total` only `done` is shown, and while that is 0
+    only the time.
     """
 
     def __init__(self, what: str, *, unit: str = "", total: int | None = None, hidden: bool = False) -> None:
@@ -80,7 +80,7 @@ class Progress:
 
 
 def clear() -> None:
-    """Take away what is shown, for something else that is to stay."""
+    """Remove the progress line, before output that is to stay."""
     with _lock:
         for line in tuple(_on_screen):
             sys.stderr.write(f"\r{' ' * len(line)}\r")

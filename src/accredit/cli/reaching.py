@@ -1,8 +1,7 @@
-"""How a command reaches a server: the headers, the token and the timeout of the command line.
+"""Options for reaching a server: headers, token and timeout.
 
-`--header`, `--token-env` and `--timeout` mean the same for every command that has them. Anything that may be a
-credential comes only from the environment: a command line is visible to every user of the machine, and kept in
-histories. No error here quotes a value.
+`--header`, `--token-env` and `--timeout` mean the same for every command. Credentials come only from the environment:
+command lines are visible to every user of the machine, and kept in histories. No error here quotes a value.
 """
 
 # ruff: noqa: PLC0415 - the table of headers is loaded only if a header is given: `accredit --help` stays quick
@@ -24,12 +23,11 @@ _FROM_ENVIRONMENT = "env:"
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CREDENTIAL = re.compile(r"auth|key|token|secret|pass|cookie|credential|session|signature|jwt|bearer", re.IGNORECASE)
 _OWN = re.compile(r"mcp-.*|accept(-encoding)?|content-.*|last-event-id|host", re.IGNORECASE)
-"""Headers that each request sets itself."""
+"""Headers that requests set themselves."""
 
 
 class Reach(NamedTuple):
-    """`headers` without the token's, the bearer `token` ("" for none), and `timeout`, in seconds of silence, or
-    None."""
+    """`headers` without the token's, the bearer `token` ("" for none), and `timeout` in seconds of silence, or None."""
 
     headers: dict[str, str]
     token: str
@@ -63,7 +61,7 @@ def read_reach(headers: Sequence[str] | None, token_env: str | None, timeout: fl
 
 
 def reached(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "HttpUpstream | StdioUpstream":
-    """Return an upstream with the options' headers added. Raises `ConfigurationError` if it reads no headers."""
+    """Return an upstream with the options' headers added. Raises `ConfigurationError` for a command."""
     from accredit.gateway import HttpUpstream
 
     if not reach.all_headers:
@@ -80,8 +78,7 @@ def reached(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "HttpUpst
 
 
 def as_configured(headers: Sequence[str] | None, token_env: str | None) -> dict[str, str | dict[str, str]]:
-    """Return the same headers in the form of `upstream.headers`: values from the environment by their variable's
-    name."""
+    """Return the headers as `upstream.headers` has them: those from the environment by their variable's name."""
     configured: dict[str, str | dict[str, str]] = {}
     for option in headers or ():
         name, _, value = option.partition("=")
@@ -93,8 +90,7 @@ def as_configured(headers: Sequence[str] | None, token_env: str | None) -> dict[
 
 
 def endpoint_of(url: str, server: str | None) -> str:
-    """Return the endpoint of a gateway's server, at the gateway's URL; of None the URL itself. Raises
-    `ConfigurationError`."""
+    """Return URL/SERVER, or the URL if `server` is None. Raises `ConfigurationError`."""
     if server is None:
         return url
     from accredit.config.servers import check_server_name
@@ -105,7 +101,7 @@ def endpoint_of(url: str, server: str | None) -> str:
 
 
 def id_at(gateway_id: str, server: str | None) -> str:
-    """Return what the gateway of an id is called at the endpoint of one of its servers; "" for none."""
+    """Return the gateway's id at one of its servers' endpoints; "" for none."""
     return f"{gateway_id}/{server}" if gateway_id and server is not None else gateway_id
 
 

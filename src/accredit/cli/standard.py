@@ -1,13 +1,12 @@
-"""Whether an option that names a file takes `-`: each says so by its callback. No I/O.
+"""Whether an option that names a file accepts `-`: each says so by its callback. No I/O.
 
-- `reads`: stdin (`base.standard`); `reads_secret`: also that, but not from a terminal;
-- `writes`: stdout (`actions.output.write_out`). What else the command has to say then goes to stderr;
-- `only_file(why)`: neither. A callback that refuses it, and says why.
+- `reads`: stdin (`base.standard`); `reads_secret`: the same, but not from a terminal;
+- `writes`: stdout (`actions.output.write_out`). The command's other output then goes to stderr;
+- `only_file(why)`: neither; it is refused, with the reason.
 
-`-` and `/dev/stdin`, or `/dev/stdout`, mean the same. A file of this very name is meant by its
-whole path.
+`-` and `/dev/stdin`, or `/dev/stdout`, mean the same. A file that is really named so is given by its whole path.
 
-And how a command ends that can't print: quietly where nobody reads any more, else with an error.
+Also: how a command ends that can't print: quietly if nobody reads any more, else with an error.
 """
 
 import errno
@@ -27,21 +26,21 @@ _DASH = Path("-")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 TWO_FILES = "a key is two files, and a private one is for a file that only you can read"
-"""Why `only_file` makes keys."""
+"""The reason to give for keys."""
 
 
 def reads(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-    """Have `-` stand for stdin. Raises `ConfigurationError` if another option has it already."""
+    """Let `-` stand for stdin. Raises `ConfigurationError` if another option uses it already."""
     return _input(ctx, param, value, secret=False)
 
 
 def reads_secret(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-    """Have `-` stand for stdin, for a secret. Raises `ConfigurationError`, also at a terminal."""
+    """Let `-` stand for stdin, for a secret. Raises `ConfigurationError`, also at a terminal."""
     return _input(ctx, param, value, secret=True)
 
 
 def writes(value: Any) -> Any:
-    """Have `-` stand for stdout."""
+    """Let `-` stand for stdout."""
     return STDOUT if value == _DASH else value
 
 
@@ -57,7 +56,7 @@ def only_file(why: str) -> Callable[..., Any]:
 
 
 def without_reader() -> int:
-    """Return the exit code where nobody reads what is printed, as shells have it for programs that such a pipe ends."""
+    """Return the exit code for a closed stdout: that of shells for a program ended by SIGPIPE."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())  # what is left in the buffer is not worth an error when Python ends
     os.close(nowhere)
@@ -65,7 +64,7 @@ def without_reader() -> int:
 
 
 def is_full(error: OSError) -> bool:
-    """Return whether what was to be printed could not be written."""
+    """Return whether the output could not be written, as when the disk is full."""
     return error.errno in _FULL and error.filename is None
 
 

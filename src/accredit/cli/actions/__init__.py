@@ -1,1 +1,1 @@
-"""What the commands run. Loaded when one of them runs, not for `--help`."""
+"""What the commands run. Loaded when a command runs, not for `--help`."""

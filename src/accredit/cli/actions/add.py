@@ -1,15 +1,15 @@
-"""What `accredit add` runs: asks a server, and puts it into a configuration and a lock that are there.
+"""Implements `accredit add`: lists a server's tools, and adds it to an existing configuration and lock.
 
 In this order, so that a failure leaves nothing half done:
 
-1. the name is free, the file can take the server (which is tried with an empty one), and the lock can be read;
-2. the server lists what it offers, run where the configuration will run it;
-3. the new text means what the old one did and the new server, and nothing else: it is read by the gateway's own reader,
-   and is a configuration. Behind what is there it has something appended; with a server of `[upstream]` this gets its
-   name first (`config.renaming`);
-4. the lock is written first, with all that the old file needs of it and the new one will; then the file; then the lock
-   without the old name. Each is replaced in one step, and only if it is still what was read. So whenever this dies, a
-   gateway that starts finds the old servers or the new ones, with what is pinned of each.
+1. check that the name is free, that the file can take a server (tried with an empty one), and that the lock can be
+   read;
+2. list what the server offers, run from where the configuration will run it;
+3. make the new text, and parse it with the gateway's own reader: it must mean the old one plus the new server, and
+   nothing else. Text is only appended, but a server of `[upstream]` gets its name first (`config.renaming`);
+4. write a lock that serves both the old and the new file; then the file; then the lock without the old name. Each is
+   replaced in one step, and only if unchanged since it was read. So a gateway that starts after a crash finds the old
+   servers or the new ones, with their pins.
 """
 
 import contextlib
@@ -43,8 +43,8 @@ _FORM = "write each server as tables with headers, such as [servers.mail]"
 
 
 class Addition(NamedTuple):
-    """A server's name and how it is reached, `headers` as they are to be written, and how many seconds to wait for it;
-    the configuration, and the name for its server of `[upstream]`."""
+    """The new server's name and transport, its `headers` as they are written in the file, and the timeout in seconds;
+    the configuration, and the name that its server of `[upstream]` gets."""
 
     name: str
     upstream: HttpUpstream | StdioUpstream
@@ -55,7 +55,7 @@ class Addition(NamedTuple):
 
 
 class _Lock(NamedTuple):
-    """What is pinned, by the servers' names, and the file's bytes; None of a file that is not there."""
+    """The lock: its bytes (None if there is no file), and the pinned definitions by server."""
 
     path: Path
     data: bytes | None
@@ -63,7 +63,7 @@ class _Lock(NamedTuple):
 
 
 def add_server(addition: Addition, *, as_json: bool) -> int:
-    """Write the configuration and the lock, and print what was done. Raises `ConfigurationError`."""
+    """Write the configuration and the lock, and print what changed. Raises `ConfigurationError`."""
     loaded = load(addition.config, os.environ, {})
     file = loaded.file
     if file is None:
@@ -92,7 +92,7 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
 
 
 def _check_names(loaded: Loaded, addition: Addition) -> None:
-    """Apply the first part of rule 1."""
+    """Check that the names are free (rule 1)."""
     name, existing = addition.name, addition.existing
     for (section, key), origin in loaded.origins.items():
         if section in OF_ONE and origin.kind == "environment":
@@ -181,7 +181,7 @@ def _put(path: Path, data: bytes, old: bytes | None) -> None:
 def _notes(
     loaded: Loaded, addition: Addition, offer: Offer, suggested: Sequence[Suggestion], *, pinned: bool
 ) -> Iterator[str]:
-    """Yield what else is different from now on."""
+    """Yield side effects that the user should know."""
     name, existing, path = addition.name, addition.existing, loaded.config.gateway.path.rstrip("/")
     if existing is not None:
         yield f"[upstream] is [servers.{existing}] now, with its catalog: clients find it at {path}/{existing}"
@@ -198,14 +198,14 @@ def _notes(
     if loaded.config.proofs.default_tool_scope:
         yield f"tools without a table have the scope {loaded.config.proofs.default_tool_scope} here, too"
     if not pinned:
-        # A lock that lacked the servers that are there would keep the gateway from starting.
+        # Without pins for the existing servers, a new lock would keep the gateway from starting.
         yield f"nothing is pinned, as there is no {LOCK_FILE}: `accredit pin NAME` for each server makes one"
     if isinstance(addition.upstream, HttpUpstream) and "?" in addition.upstream.url and _open_to_others(loaded):
         yield f"the URL of {name} has a query, which may hold a key, and others can read {loaded.file}"
 
 
 def _by_scope(offer: Offer, suggested: Sequence[Suggestion]) -> dict[str, list[str]]:
-    """Return what the new server has, by its scopes."""
+    """Group the new server's tools, resources and prompts by scope."""
     found: dict[str, list[str]] = {}
     for each in suggested:
         found.setdefault(each.scope, []).append(each.tool)
@@ -217,7 +217,7 @@ def _by_scope(offer: Offer, suggested: Sequence[Suggestion]) -> dict[str, list[s
 
 
 def _with_scope(scope: str, loaded: Loaded, unnamed: str) -> list[str]:
-    """Return the other servers that have something with a scope: one delegation holds for them and the new one."""
+    """Return the other servers that use this scope: a delegation for the new one covers them too."""
     catalogs = {each.server or unnamed: build_catalog(each.config) for each in views(loaded)}
     return [
         server
@@ -232,7 +232,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _near(path: Path) -> str:
-    """Return a path as it is seen from the current folder, if it is in that."""
+    """Return the path relative to the current folder if it is inside, else unchanged."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 

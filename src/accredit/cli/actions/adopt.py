@@ -1,18 +1,17 @@
-"""What `accredit install HOST --adopt` runs. I/O: the host's file, a configuration and what is beside it, keys, the
+"""Implements `accredit install HOST --adopt`. I/O: the host's file, a configuration and files beside it, keys, the
 terminal.
 
-In this order, so that whenever it dies the host's file works, the old one or the new one, and running it again finishes
-it:
+In this order, so that after a crash the host's file works, old or new, and running it again finishes the job:
 
-1. the host's own servers are read, and what would be written is worked out; nothing is written before somebody agrees;
-2. the person's key and the agent's, one for each host, are found or made, and a delegation is signed that lets nothing
-   pass: it says who calls;
-3. each credential goes into a file of mode 0600 in a folder of mode 0700; then the configuration is written, mode 0600,
-   a new one after a key for the gateway;
-4. at last the host's file gets `accredit connect` in the places of its servers, in one step. What it held is kept
-   beside it until it is put back.
+1. read the host's own servers and plan all changes; nothing is written before the user agrees;
+2. find or make the person's key and one agent key per host, and sign a delegation that permits nothing: it only
+   identifies the caller;
+3. write each credential to a file of mode 0600 in a folder of mode 0700; then the configuration, mode 0600, after the
+   gateway's key if it is new;
+4. last, replace the servers in the host's file with `accredit connect`, in one step. The old content is kept beside it
+   until it is restored.
 
-No credential is printed, nor is it in what is written to the host.
+No credential is printed or written to the host's file.
 """
 
 import contextlib
@@ -69,7 +68,7 @@ _SIGN_IN = (
 
 
 class _Job(NamedTuple):
-    """A host's file, its bytes, and what is to become of them; where the agent's key is, and its delegation."""
+    """A host's file and its bytes, the planned changes, the agent's key and its delegation."""
 
     wish: Wish
     host: Host
@@ -136,7 +135,7 @@ def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
 
 
 def _job(wish: Wish, host: Host, file: Path, old: bytes, own: Sequence[Own], config: Path) -> _Job:
-    """Return what would be written (step 1), without the servers whose entries can't be edited safely."""
+    """Plan all changes (step 1), leaving out servers whose entries can't be edited safely."""
     folder = config_folder(os.environ)
     agent = folder / AGENTS / host.name / AGENT_KEY
     delegation = agent.with_name(DELEGATION)
@@ -176,7 +175,7 @@ def _entry(host: Host, planned: Plan, adopted: Adopted, files: Sequence[Path]) -
 
 
 def _asked(own: Sequence[Own]) -> dict[str, str]:
-    """Ask a person for what the host took from variables that are not set here; what they don't say is left out."""
+    """Prompt for values of unset variables that the host uses; those left empty are not in the result."""
     if not sys.stdin.isatty():
         return {}
     found: dict[str, str] = {}
@@ -189,7 +188,7 @@ def _asked(own: Sequence[Own]) -> dict[str, str]:
 
 
 def _make_keys(job: _Job, passphrases: Passphrases) -> None:
-    """Take step 2."""
+    """Find or make the keys, and sign the delegation (step 2)."""
     try:
         own_config_folder(os.environ)
         folder = job.agent.parent
@@ -217,7 +216,7 @@ def _make_keys(job: _Job, passphrases: Passphrases) -> None:
 
 
 def _still_counts(file: Path, person: OwnKey, agent: OwnKey) -> bool:
-    """Return whether a delegation is this person's for this agent, and lasts."""
+    """Return whether the file holds a valid delegation from this person to this agent."""
     try:
         return file.is_file() and not fault_of_grant(file, agent.about, {person.about.public_key}, unix_seconds())
     except ConfigurationError:
@@ -225,7 +224,7 @@ def _still_counts(file: Path, person: OwnKey, agent: OwnKey) -> bool:
 
 
 def _write(planned: Plan) -> None:
-    """Take step 3."""
+    """Write the credentials and the configuration (step 3)."""
     if planned.old is None:
         make_folder(planned.file.parent, SHARED_FOLDER)
     if planned.secrets:
@@ -250,7 +249,7 @@ def _write(planned: Plan) -> None:
 
 
 def _show(job: _Job) -> None:
-    """Show what is going to be written, without what is secret."""
+    """Show what will be written, without secrets."""
     planned = job.plan
     if planned.new != planned.old:
         say(f"{planned.file} {'gets' if planned.old is not None else 'is made'}:")
@@ -314,7 +313,7 @@ def _report(job: _Job, backup: Path | None) -> int:
 
 
 def _notes(job: _Job) -> list[str]:
-    """Return what else is to be known."""
+    """Return notes for the user."""
     planned = job.plan
     notes = [
         f"{each.own.name} is {each.server} in {planned.file.name}"

@@ -1,11 +1,10 @@
-"""What `accredit install --adopt` is going to write beside a host's file: the configuration, and files of credentials.
-I/O: reads them.
+"""Plans the configuration and credential files that `accredit install --adopt` writes. I/O: reads existing ones.
 
-1. A server that the configuration has already, with the same values, is that one; else it gets a name that is free.
-2. What would keep the gateway from starting is left in the host: a program or a folder that is not there, a value that
-   no table can have, a URL that leads to the gateway itself. So is a URL that may hold a credential, if others can read
-   the configuration.
-3. The new text means what the old one did and the new servers, and nothing else.
+1. A server that the configuration already has, with the same values, is reused; any other gets a free name.
+2. A server that would keep the gateway from starting stays in the host: its program or folder is missing, a value
+   can't be written in a table, or its URL leads to the gateway itself. So does a URL that may hold a credential, if
+   others can read the configuration.
+3. The new text must mean the old one plus the new servers, and nothing else.
 """
 
 import asyncio
@@ -40,15 +39,15 @@ from accredit.limits import ADOPTION_KNOCK_SECONDS, MAX_ADOPTION_PORTS, MAX_VALU
 
 
 class Adopted(NamedTuple):
-    """A server: as it was in the host, and its name in `[servers]`."""
+    """A server as the host had it, and its name in `[servers]`."""
 
     own: Own
     server: str
 
 
 class Plan(NamedTuple):
-    """What is written: the configuration's file, its bytes before (None: there is none) and after, what is added to it
-    as it is shown, and the files of credentials. `loaded` is the new configuration."""
+    """What to write: the configuration's bytes before (None: no file) and after, the added text as it is shown, and
+    the credential files. `loaded` is the new configuration."""
 
     file: Path
     old: bytes | None
@@ -61,7 +60,7 @@ class Plan(NamedTuple):
 
 
 class Root(NamedTuple):
-    """Whose delegations are to count: a name, and the public key's file."""
+    """A trusted root for delegations: its name and public key file."""
 
     name: str
     file: Path
@@ -102,7 +101,7 @@ class _Server(NamedTuple):
 
 
 class _Names:
-    """Names for servers and for files of credentials, and what these hold."""
+    """Assigns names to servers and credential files, and collects those files' contents."""
 
     def __init__(self, folder: Path, known: Mapping[str, Any]) -> None:
         self._folder = folder
@@ -135,7 +134,7 @@ class _Names:
         raise AssertionError("names of files never end")
 
     def _is_same(self, table: Mapping[str, Any], wanted: Wanted) -> bool:
-        """Apply rule 1."""
+        """Return whether the table is this server with the same values (rule 1)."""
         plain = {name: value for name, value in table.items() if name in ("url", "command", "cwd", "urls", "auth")}
         values = cast("dict[str, object]", table.get(wanted.kind, {}))
         if plain != dict(wanted.plain) or values.keys() != wanted.values.keys():
@@ -152,7 +151,7 @@ class _Names:
 
 
 def _before(file: Path) -> Loaded | None:
-    """Return the configuration that is there. Raises `ConfigurationError` for one that can't take servers."""
+    """Return the existing configuration, if any. Raises `ConfigurationError` if servers can't be added to it."""
     if not os.path.lexists(file):
         return None
     loaded = load(file, os.environ, {})
@@ -173,8 +172,7 @@ def _before(file: Path) -> Loaded | None:
 
 
 def _free_port() -> int:
-    """Return the first port from the default one on that nobody has, now or when the gateway starts to which a host's
-    entry leads."""
+    """Return the first port, from the default up, that is free now and that no installed entry points to."""
     first, taken = Gateway().port, set(_ports_of_entries())
     for port in range(first, first + MAX_ADOPTION_PORTS):
         if port in taken:
@@ -194,8 +192,7 @@ def _ports_of_entries() -> Iterator[int | None]:
 
 
 def _head(before: Loaded | None, host: str, root: Root, port: int) -> str:
-    """Return what comes before the servers: of a new file, its head; of one that says nothing of proofs, that it
-    observes."""
+    """Return what precedes the servers: a new file's head, or `[proofs]` in observe mode if the file has none."""
     observe = text.OBSERVE.format(name=string(root.name), file=string(str(root.file)))
     if before is None:
         return text.HEAD.format(host=host, port=port) + observe
@@ -203,7 +200,7 @@ def _head(before: Loaded | None, host: str, root: Root, port: int) -> str:
 
 
 def _fault(own: Own, wanted: Wanted, file: Path, gateway: Gateway, *, is_private: bool) -> tuple[str, str] | None:
-    """Apply rule 2: return why a server is left, and what to do."""
+    """Return why a server must stay in the host, and what to do; None if it can move (rule 2)."""
     if wanted.holds_secret and not is_private:
         return f"its URL may hold a credential, and others can read {file}", f"chmod 600 {file}, and run this again"
     members = {name: text.member(value, "file") for name, value in wanted.values.items()}
@@ -238,7 +235,7 @@ def _fault_of_command(server: Command) -> tuple[str, str] | None:
 
 
 def _content(file: Path, old: bytes | None, added: str) -> tuple[bytes, Loaded]:
-    """Apply rule 3."""
+    """Append the tables, and check that the result means exactly that (rule 3)."""
     before = old.decode() if old is not None else ""
     tables = added.lstrip("\n") if not before else added if before.endswith("\n") else f"\n{added}"
     after = before + (tables.replace("\n", "\r\n") if "\r\n" in before else tables)
@@ -260,7 +257,7 @@ def _content(file: Path, old: bytes | None, added: str) -> tuple[bytes, Loaded]:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Return whether a file is its owner's alone, and has these bytes."""
+    """Return whether the file has these bytes, and nobody else can read it."""
     try:
         content = read_file(path, MAX_VALUE_FILE_BYTES)
     except ConfigurationError:
@@ -269,8 +266,8 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def wanting_sign_in(own: Sequence[Own]) -> list[str]:
-    """Return the names of the servers behind a URL that ask for more than the host's file gives them, which the host
-    has got by a sign-in: nobody else could use them. All are asked at once."""
+    """Return the names of remote servers that answer 401 although the host's file has no credential for them: only the
+    host is signed in. All are asked concurrently."""
     asked = [(each.name, each.server) for each in own if isinstance(each.server, Remote) and _is_open(each.server)]
     if not asked:
         return []
@@ -287,13 +284,13 @@ def wanting_sign_in(own: Sequence[Own]) -> list[str]:
 
 
 def _is_open(server: Remote) -> bool:
-    """Return whether nothing that is sent to a server may be a credential."""
+    """Return whether a server is reached without any credential."""
     parts = chain.from_iterable(server.headers.values())
     return not server.holds_secret and all(isinstance(part, str) for part in parts)
 
 
 def unset(own: Sequence[Own]) -> Iterator[str]:
-    """Yield the variables that servers take and that are not set here, each once."""
+    """Yield each variable that the servers use and that is not set here, once."""
     seen: set[str] = set()
     values = chain.from_iterable(text.wanted(each).values.values() for each in own)
     for value in values:

@@ -1,10 +1,10 @@
-"""A host's own server as a table of `[servers]`, with what may be secret in files beside the configuration. No I/O.
+"""Renders a host's own server as a table of `[servers]`; possible secrets go into files beside it. No I/O.
 
-1. A value that may be a credential goes into a file, named in the table by `{ file = ... }`; one that the host takes
-   from a variable is `{ env = ... }`.
-2. A word of a command that has such a part is put together by a shell, from a variable that rule 1 gives it: the table
-   never holds it, and the command's other words are quoted.
-3. A name in `[servers]` is a slug of the entry's: another of the same slug gets a number.
+1. A value that may be a credential goes into a file, which the table names as `{ file = ... }`; one that the host
+   takes from a variable becomes `{ env = ... }`.
+2. A command's word with such a part is expanded by a shell from a variable that rule 1 sets, so that the table never
+   holds the secret. The other words are quoted.
+3. The name in `[servers]` is a slug of the entry's name, with a number if the slug is taken.
 """
 
 import re
@@ -18,7 +18,7 @@ from accredit.hosts.toml_text import key, string
 from accredit.limits import MAX_SECRET_NAME_CHARS
 
 SECRETS = "secrets"
-"""The folder of these files, beside the configuration."""
+"""The folder of credential files, beside the configuration."""
 _SLUG_CHARS = 32
 _ARGUMENT = "ARGUMENT_"
 _OTHERS = re.compile(r"[^a-z0-9]+")
@@ -53,7 +53,8 @@ public_key_file = {file}
 
 
 class Value(NamedTuple):
-    """A header's or a variable's value: a text, which `is_secret` or not, or the name of the variable that has it."""
+    """A header's or environment variable's value: text, which may be secret, or the name of a variable to read it
+    from."""
 
     text: str
     is_secret: bool = False
@@ -62,17 +63,17 @@ class Value(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A server's table: its plain members, and `env` or `headers`."""
+    """The content of a server's table: plain members, and `env` or `headers`."""
 
     plain: Mapping[str, object]
     values: Mapping[str, Value]
     kind: str
     holds_secret: bool
-    """Whether a plain member may hold a credential after all."""
+    """Whether a plain member may still hold a credential."""
 
 
 def wanted(own: Own) -> Wanted:
-    """Return what a server's table says."""
+    """Convert a host's server to the content of its table."""
     server = own.server
     if isinstance(server, Remote):
         values = {name: _value(text) for name, text in server.headers.items()}
@@ -83,7 +84,7 @@ def wanted(own: Own) -> Wanted:
 
 
 def with_values(own: Own, values: Mapping[str, str]) -> Own:
-    """Return the server with values in place of variables."""
+    """Return the server with these values substituted for variables."""
 
     def filled(parts: Text) -> Text:
         return tuple(
@@ -100,14 +101,14 @@ def with_values(own: Own, values: Mapping[str, str]) -> Own:
 
 
 def _joined(parts: Text) -> Text:
-    """Return a header's parts, of which one that is a credential makes the whole one."""
+    """Return a header's parts; one credential among them makes the whole header a credential."""
     if not any(isinstance(each, Credential) for each in parts):
         return parts
     return (Credential("".join(each.text if isinstance(each, Credential) else str(each) for each in parts)),)
 
 
 def slugs(name: str) -> Iterator[str]:
-    """Give names for a server in `[servers]`, the best first (rule 3)."""
+    """Generate names for a server in `[servers]`, best first (rule 3)."""
     slug = _OTHERS.sub("-", name.lower()).strip("-")[:_SLUG_CHARS].strip("-") or "server"
     yield slug
     number = 2
@@ -118,7 +119,7 @@ def slugs(name: str) -> Iterator[str]:
 
 
 def secret_file(slug: str, name: str) -> Iterator[str]:
-    """Give names for the file of a value, from the configuration's folder on, the best first."""
+    """Generate file names for a secret value, relative to the configuration's folder, best first."""
     stem = f"{SECRETS}/{slug}.{_OTHERS_IN_FILES.sub('_', name)[:MAX_SECRET_NAME_CHARS]}"
     yield stem
     number = 2
@@ -128,8 +129,8 @@ def secret_file(slug: str, name: str) -> Iterator[str]:
 
 
 def table(slug: str, server: Wanted, files: Mapping[str, str], host: str, *, shown: bool = False) -> str:
-    """Return a server's table; `files` are those of its values. With `shown` it is for a terminal: a URL is without
-    what may be secret."""
+    """Return a server's table; `files` maps its secret values to their files. With `shown`, secrets in the URL are
+    hidden."""
     lines = [f"# Of {host}: `accredit install {host} --adopt`.", f"[servers.{slug}]"]
     for name, value in server.plain.items():
         text = without_secrets(value) if shown and isinstance(value, str) and name == "url" else value
@@ -141,7 +142,7 @@ def table(slug: str, server: Wanted, files: Mapping[str, str], host: str, *, sho
 
 
 def member(value: Value, file: str) -> object:
-    """Return a value as the table has it."""
+    """Return a value in the form that the table has it."""
     scheme = {"scheme": value.scheme} if value.scheme else {}
     if value.is_variable:
         return {"env": value.text, **scheme}
@@ -167,7 +168,7 @@ def _value(text: Text) -> Value:
 
 
 def _words(server: Command, taken: Mapping[str, Value]) -> tuple[list[str], dict[str, Value]]:
-    """Return a command's words, and the variables of rule 2."""
+    """Return the command's words, and the variables that its secrets come from (rule 2)."""
     if all(isinstance(part, str) for word in server.words for part in word):
         return ["".join(map(str, word)) for word in server.words], {}
     values: dict[str, Value] = {}

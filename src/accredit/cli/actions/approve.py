@@ -1,10 +1,10 @@
-"""What `accredit approve` runs: shows an ask in the terminal, and signs what the person chooses.
+"""Implements `accredit approve`: shows an ask in the terminal, and signs what the person chooses.
 
-1. The desk gives the ask as the agent signed it; it is read and checked here again, so a desk can't show another one.
-2. Everything is shown that the page shows (`ask_screen`). What is folded has to be shown before anything is allowed.
-3. The menu's default is no. `--once` and `--like` take its place, and unfold everything.
-4. The key is opened here, with the passphrase: always, however long the desk's own key stays open.
-5. The desk gets the certificate, and passes on nothing else.
+1. The desk returns the ask as the agent signed it. It is verified again here, so the desk can't substitute another.
+2. Everything that the desk's page shows is shown (`ask_screen`). Folded values must be unfolded before allowing.
+3. The menu's default is no. `--once` and `--like` replace the menu, and unfold everything.
+4. The key is always unlocked here, with the passphrase, even if the desk's key is already unlocked.
+5. The desk gets only the certificate, and forwards nothing else.
 """
 
 import json
@@ -36,7 +36,7 @@ _MENU = {"d": None, "o": "once", "l": "like", "s": "show"}
 
 
 def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_json: bool) -> int:
-    """Show an ask, and sign it if the person says so; return the exit code. Raises `ConfigurationError`."""
+    """Show an ask, and sign if the person agrees; return the exit code. Raises `ConfigurationError`."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigurationError("`accredit approve` needs a terminal, where a person reads", "run it in a terminal")
     try:
@@ -60,7 +60,7 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_
 
 
 def _shown(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
-    """Read what the desk says of an ask. Raises `DeskError`."""
+    """Read and verify the desk's answer about an ask. Raises `DeskError`."""
     try:
         ask = read_ask(json.dumps(answer["ask"], ensure_ascii=False).encode("utf-8", "surrogatepass"))
         known = msgspec.convert(answer["known"], Circumstances)
@@ -73,7 +73,7 @@ def _shown(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
 
 
 def _chosen(screen: AskScreen, described: Described, offers: tuple[Offer, ...], key: str | None) -> Offer | None:
-    """Return what the person chooses, or None. Raises `ConfigurationError` for what this ask does not have."""
+    """Return the chosen offer, or None. Raises `ConfigurationError` if this ask has no such offer."""
     by_key = {each.key: each for each in offers}
     if not offers:
         return None

@@ -1,6 +1,6 @@
-"""What the command line says about time, scopes and constraints, as the protocol says it. No I/O but time zone data.
+"""Converts options for time, scopes and constraints to protocol values. No I/O but time zone data.
 
-Each function takes an option's text and raises `ConfigurationError`, with the option's name, when it can't be read.
+Each function takes an option's text and raises `ConfigurationError`, naming the option, if it can't be read.
 """
 
 import binascii
@@ -36,7 +36,7 @@ _RATE = re.compile(r"([1-9][0-9]{0,8})/(\S+)")
 
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
-# How the verdict of a constraint begins that no call could satisfy: texts that the protocol fixes (Ratify section 7).
+# How verdicts begin for constraints that no call could satisfy. The protocol fixes these texts (Ratify section 7).
 _NEVER = (
     "malformed ",
     "bad start time",
@@ -57,12 +57,12 @@ def seconds(option: str, text: str) -> int:
 
 
 def expiry(text: str, now: int) -> int:
-    """Read `--expires`: return the last unix second of a delegation that begins `now`."""
+    """Read `--expires` for a delegation that begins `now`; return its last unix second."""
     return UNTIL_REVOKED if text == "until-revoked" else now + seconds("--expires", text)
 
 
 def moment(text: str) -> int:
-    """Read `--now`, which is unix seconds or an RFC 3339 time; return unix seconds."""
+    """Read `--now`, in unix seconds or RFC 3339; return unix seconds."""
     if text.isascii() and text.isdigit() and len(text) <= 11:
         return int(text)
     try:
@@ -96,7 +96,7 @@ def between(text: str) -> Constraint:
 
 
 def resource(text: str) -> Constraint:
-    """Read `--resource ID[:/prefix]`; a colon that two slashes follow belongs to the id."""
+    """Read `--resource ID[:/prefix]`. A colon before two slashes is part of the id."""
     match = _RESOURCE.fullmatch(text)
     if not text:
         raise ConfigurationError("--resource: empty", "name a resource like git:github.com/acme/api:/docs")
@@ -112,7 +112,7 @@ def rate(text: str) -> Constraint:
 
 
 def constraint(text: str) -> Constraint:
-    """Read `--constraint JSON`: the members of a constraint on the wire."""
+    """Read `--constraint JSON`: a constraint in its wire form."""
     try:
         read = read_constraint(parse(text.encode("utf-8", "surrogatepass"), MAX_PROOF_BUNDLE_BYTES))
     except (WireError, ValueError) as error:
@@ -131,7 +131,7 @@ def constraint(text: str) -> Constraint:
 
 
 def facts(texts: Iterable[str]) -> VerifierContext:
-    """Read `--fact NAME=VALUE`...: what is known of a call, to judge constraints by."""
+    """Read `--fact NAME=VALUE`...: facts about a call, for judging constraints."""
     members: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -144,8 +144,8 @@ def facts(texts: Iterable[str]) -> VerifierContext:
 
 
 def call_facts(path: Path | None, method: str, gateway_id: str) -> CallFacts | None:
-    """Read `--params`, `--method` and `--gateway-id`: the call by which a `dev.accredit.call` constraint is judged.
-    None without them."""
+    """Read `--params`, `--method` and `--gateway-id`: the call for judging a `dev.accredit.call` constraint. None
+    without them."""
     if path is None:
         if method or gateway_id:
             raise ConfigurationError("--method and --gateway-id say whose and what call: --params is missing", _PARAMS)
@@ -194,7 +194,7 @@ def _number(name: str, text: str) -> float:
 
 
 def _possible(option: str, read: Constraint) -> Constraint:
-    """Return a constraint that some call could satisfy. Raises `ConfigurationError` for one that refuses every call."""
+    """Return the constraint if some call could satisfy it; otherwise raise `ConfigurationError`."""
     outcome = evaluate(read, _ANY_CALL, "", 0, {})
     if outcome is not None and outcome.detail.startswith(_NEVER):
         raise ConfigurationError(f"{option}: {outcome.detail}", "correct it: as it is, no call would ever be allowed")

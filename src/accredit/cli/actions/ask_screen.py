@@ -1,11 +1,11 @@
-"""An ask on a terminal's screen: its rows, and what is told once more as it has scrolled away.
+"""Shows an ask in a terminal, and repeats the essentials once they have scrolled away.
 
-1. Everything is shown that the page shows. Two calls with different digests have different rows, in every width: of a
-   value that is folded, each row but the last ends with `⟨…⟩`, which no text holds.
-2. No value makes a row that reads as one of ours: its further lines and rows begin with `  | ` after the margin. Values
-   that lie deep, for the width, are set in no further; their row says the level.
-3. Where the screen has scrolled, the title, the code, the warnings and the beginning of each value stand once more
-   above the menu, as far as there is room, and how many values don't.
+1. Shows everything that the desk's page shows. Calls with different digests have different rows at every width: each
+   row but the last of a wrapped value ends with `⟨…⟩`, which no text can contain.
+2. No value can imitate our own rows: its continuation rows begin with `  | ` after the margin. Values nested deeper
+   than the width allows are indented no further; their row states the level.
+3. If the screen has scrolled, the title, code, warnings and the start of each value are repeated above the menu, as
+   room allows, with the number of values left out.
 """
 
 import sys
@@ -21,21 +21,21 @@ from accredit.console.views import Described
 from accredit.limits import DEFAULT_TERMINAL, MAX_MARGIN_LEVELS, MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
 
 _COLUMNS_OF_LEVEL = 16
-"""Columns that a level takes before there is one more: margins leave room for what is set in."""
+"""Columns needed for each further level of indentation."""
 _LEAST_ROOM = 3
-"""Rows of values that are told once more, however low the screen is."""
+"""Rows of values that are repeated however low the screen is."""
 
 
 class AskScreen:
-    """The terminal in which an ask is read. It is measured where the person types, as output may go through a pager."""
+    """The terminal showing an ask. Measured at stdin, as stdout may go through a pager."""
 
     def __init__(self) -> None:
         self.width, self.height = size_of(sys.stdin) or DEFAULT_TERMINAL
         self._shown = 0
-        """Rows that were shown since the first."""
+        """Rows shown since the first."""
 
     def say(self, text: str, style: str = "") -> None:
-        """Show one line, in rows."""
+        """Show one line, wrapped."""
         self._show([[Words(each, style)] for each in rows(text, self.width)])
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
@@ -43,7 +43,7 @@ class AskScreen:
         self._show(list(fact_rows(list(facts), self.width)))
 
     def ask(self, described: Described, *, unfolded: bool) -> None:
-        """Show an ask: who asks for what, with which arguments, and what is to be known of it."""
+        """Show an ask: who asks for what, with which arguments, and any warnings."""
         self.say("")
         self.say(described.title, "bold")
         self.say(f"Code {described.code}, ends {words.relative(described.until, unix_seconds())}.", QUIET)
@@ -70,7 +70,7 @@ class AskScreen:
                 self.say(f"{_margin(each, self.width)}  ! {mark}", BAD)
 
     def menu(self, described: Described, offers: Sequence[str], menu: str) -> None:
-        """Show what can be chosen, and above it what has scrolled away (rule 3). `menu` is asked afterwards."""
+        """Show the choices, preceded by what has scrolled away (rule 3). `menu` is the prompt that follows."""
         choices = [row for each in offers for row in rows(each, self.width)]
         below = len(choices) + len(rows(menu, self.width)) + 1
         if self._shown + below > self.height:
@@ -93,7 +93,7 @@ class AskScreen:
         self._show([[Words(each, BAD)] for each in warned])
 
     def _short(self, row: str) -> str:
-        """Return the beginning of a row that does not fit."""
+        """Truncate a row to the width."""
         return rows(row, self.width, GOES_ON)[0]
 
     def _show(self, found: Sequence[Row]) -> None:
@@ -102,12 +102,12 @@ class AskScreen:
 
 
 def screen_rows(each: Field, width: int, *, unfolded: bool) -> list[str]:
-    """Return the rows of a value in so many columns (rules 1 and 2)."""
+    """Return the rows of a value, wrapped to the width (rules 1 and 2)."""
     return [row for line in value_rows(each, width, unfolded=unfolded) for row in rows(line, width, GOES_ON)]
 
 
 def value_rows(each: Field, width: int, *, unfolded: bool) -> list[str]:
-    """Return the rows of a value as if there were room for all of each."""
+    """Return the unwrapped rows of a value."""
     first, *more = _lines(each, unfolded=unfolded)
     margin = _margin(each, width)
     deep = f"⟨level {each.level}⟩ " if each.level > _levels(width) else ""  # no name holds these brackets
@@ -115,7 +115,7 @@ def value_rows(each: Field, width: int, *, unfolded: bool) -> list[str]:
 
 
 def _levels(width: int) -> int:
-    """Return how many levels have a margin of their own in so many columns."""
+    """Return how many levels are indented at this width."""
     return min(MAX_MARGIN_LEVELS, width // _COLUMNS_OF_LEVEL)
 
 

@@ -1,4 +1,4 @@
-"""What `accredit asked` and `accredit deny` run: they talk to the running desk."""
+"""Implements `accredit asked` and `accredit deny`, which talk to the running desk."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from accredit.errors import DeskError
 
 
 def list_asks(*, as_json: bool) -> int:
-    """Print the asks that wait; return the exit code. Raises `ConfigurationError`."""
+    """Print the pending asks; return the exit code. Raises `ConfigurationError`."""
     asks = asked_of_desk({"list": True})["asks"]
     if as_json:
         print_json({"asks": asks})
@@ -23,7 +23,7 @@ def list_asks(*, as_json: bool) -> int:
 
 
 def deny_ask(code: str, *, as_json: bool) -> int:
-    """Deny an ask; exit code 1 if there is none. Raises `ConfigurationError`."""
+    """Deny an ask; exit code 1 if it doesn't exist. Raises `ConfigurationError`."""
     try:
         denied = asked_of_desk({"deny": code})
     except DeskError as error:

@@ -1,6 +1,6 @@
-"""What a chain of certificates grants, and whether a proof is by its agent. No I/O.
+"""What a chain of certificates grants, and whether its agent made a proof. No I/O.
 
-Expiry apart, nothing that time changes is judged: revocation and constraints are for `ratify.verify`.
+Only expiry is judged of what changes over time: `ratify.verify` checks revocation and constraints.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from accredit.ratify.hybrid import signature_fault
 
 
 def judged(chain: Sequence[DelegationCert], now: int) -> VerifyResult:
-    """Return what a chain grants at `now` if catalogs name its scopes; revocation and constraints are not checked."""
+    """Return what a chain grants at `now`, accepting its catalog scopes. Revocation and constraints are not checked."""
     scopes = [scope for cert in chain for scope in cert.scope]
     return verify_chain(chain, now=now, vocabulary=MCP_SCOPES | catalog_scopes(scopes))
 
 
 def challenge_fault(bundle: ProofBundle) -> str | None:
-    """Return why a proof is not by its chain's agent, or None."""
+    """Return why the proof is not from its chain's agent, or None."""
     if bundle.agent_pub_key != bundle.delegations[0].subject_pub_key:
         return "the agent's key is not the one that the delegation is for"
     message = challenge_sign_bytes(

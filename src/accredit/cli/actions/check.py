@@ -1,14 +1,13 @@
-"""What `accredit check` runs: holds a server's tools against a catalog, or against what they say themselves.
+"""Implements `accredit check`: compares a server's tools with a catalog, or checks what they advertise.
 
-A tool passes if a call to it can be allowed, and if everybody who reads a list of tools sees the same scope for it:
+A tool passes if a call to it can be allowed, and if every reader of the list sees the same scope:
 
-1. with a catalog: it has an entry (or the default), and what it advertises, if anything, is that entry's scope;
-2. without: it advertises a scope that somebody could ask for and grant.
+1. with a catalog, it has an entry (or the default), and advertises that entry's scope or none;
+2. without one, it advertises a scope that can be requested and granted.
 
-Where there is a lock, every difference of a definition from the pinned one is a finding. An entry of the catalog that
-names no tool is a finding, too. Notes name the tools that only some clients see, and those whose arguments constraints
-could be about, if the catalog did not leave them out; one says where no call is refused. Not checked: whether a scope
-suits what the tool does.
+A definition that differs from the lock's pin is a finding, and so is a catalog entry without a tool. Notes name tools
+that only some clients see, arguments that the catalog could use for constraints but doesn't, and gateways that refuse
+no call. Not checked: whether a scope suits what the tool does.
 """
 
 from collections.abc import Iterable
@@ -39,8 +38,8 @@ _OBSERVED = "note: proofs are only observed: the gateway refuses no call for wan
 
 
 class Finding(NamedTuple):
-    """What is wrong with a tool. `scope` is the catalog's, `advertised` the server's; None where there is none.
-    `expected` is the digest of the pinned definition, `found` that of the server's."""
+    """A problem with a tool. `scope` is the catalog's, `advertised` the server's, `expected` the digest of the pinned
+    definition and `found` that of the server's; None where there is none."""
 
     problem: Literal[
         "no_scope",
@@ -61,10 +60,10 @@ class Finding(NamedTuple):
 
 
 def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: bool, as_json: bool) -> int:
-    """Ask the servers of a configuration, or the one that is named, and print what is wrong with the tools of each;
-    return the exit code. With `fix` missing tables are written first. Raises `ConfigurationError`.
+    """Check a configuration's servers, or only `name`, and print the findings; return the exit code. With `fix`,
+    missing tables are written first. Raises `ConfigurationError`.
 
-    Of several that are asked, one that can't be is told, and the others are checked nevertheless.
+    If one of several servers can't be asked, that is reported and the others are still checked.
     """
     servers = views(loaded) if name is None else [view(loaded, name)]
     several = name is None and bool(loaded.config.servers.by_name)
@@ -108,14 +107,14 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
 
 
 def check_offer(offer: Offer, catalog: Catalog | None, pinned: Definitions | None = None, *, as_json: bool) -> int:
-    """Print what is wrong with a server's tools, by a catalog and by what is pinned; return the exit code."""
+    """Print how a server's tools differ from a catalog and from pins; return the exit code."""
     return _printed(_checked(offer, catalog, pinned), as_json=as_json)
 
 
 def _asked(
     servers: Iterable[Loaded], reach: Reach, *, several: bool
 ) -> tuple[dict[str, Offer], dict[str, ConfigurationError]]:
-    """Return what each server offers, by its name, and of several what is wrong with those that don't say."""
+    """Return each server's offer by name; if there are several, also the errors of those that didn't answer."""
     offers: dict[str, Offer] = {}
     silent: dict[str, ConfigurationError] = {}
     for name, asked in ask_each(servers, reach).items():
@@ -138,7 +137,7 @@ def _printed(checked: "_Checked", *, as_json: bool) -> int:
 
 
 class _Checked(NamedTuple):
-    """What was found at one server: as members of an object, and in lines for people."""
+    """The result for one server: as members of a JSON object, and as lines for people."""
 
     ok: bool
     members: dict[str, object]
@@ -182,7 +181,7 @@ def _unpinned(different: Iterable[Change]) -> Iterable[Finding]:
 
 
 def _unsaid_facts(catalog: Catalog, tools: Iterable[Tool]) -> Iterable[str]:
-    """Yield notes on tools with an argument named like a fact that the catalog does not take from it."""
+    """Yield notes on arguments that are named like a fact but not used as one by the catalog."""
     for tool in tools:
         entry, properties = catalog.tools.get(tool.name), tool.input_schema.get("properties")
         if entry is None or not isinstance(properties, dict):

@@ -1,10 +1,10 @@
-"""`accredit check --fix`: appends tables to a configuration, for tools that have none.
+"""`accredit check --fix`: appends tables to a configuration for tools that have none.
 
-1. Only tools without any scope get a table. Nothing that somebody wrote is changed, neither comments, order nor line
-   ends: the file stays byte for byte what it was, with something appended.
-2. The new text is parsed before it is written: it must mean what the old one meant plus the new tables, and nothing
-   else. A file of another form (such as `tools` in one line) is left alone, and its owner is told.
-3. The file is replaced in one step, and only if it is still what was read.
+1. Only tools without any scope get a table. Existing text stays byte for byte, with comments, order and line ends:
+   text is only appended.
+2. The new text is parsed before it is written: it must mean the old one plus the new tables, and nothing else. A file
+   where that fails (such as `tools` on one line) is left alone, with an error.
+3. The file is replaced in one step, and only if unchanged since it was read.
 """
 
 import os
@@ -26,8 +26,8 @@ _HEAD = "# Added by `accredit check --fix` from what the server says of its tool
 
 
 def add_tables(loaded: Loaded, offers: Mapping[str, Offer]) -> Loaded:
-    """Add the missing tables of servers that were asked, by their names in `[servers]` ("": the only one), and say so
-    on stderr; return what the configuration is then. Raises `ConfigurationError`."""
+    """Add the missing tables of the servers in `offers` ("": the only one), report that on stderr, and return the new
+    configuration. Raises `ConfigurationError`."""
     missing: dict[str, list[Suggestion]] = {}
     for each in views(loaded):
         if each.server in offers and (found := _missing(build_catalog(each.config), offers[each.server], each.server)):
@@ -59,7 +59,7 @@ def _with(content: bytes, missing: Mapping[str, list[Suggestion]]) -> bytes:
 
 
 def _check_meaning(loaded: Loaded, content: bytes, missing: Mapping[str, list[Suggestion]]) -> None:
-    """Apply rule 2."""
+    """Check that the new text means the old one plus the tables (rule 2)."""
     expected: dict[str, Any] = tomllib.loads(loaded.content.decode())
     for server, some in missing.items():
         above = expected["servers"][server] if server else expected

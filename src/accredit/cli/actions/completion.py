@@ -1,12 +1,12 @@
-"""What `accredit completion` prints: a shell's script, and what may stand where a person presses the tab key.
+"""Implements `accredit completion`: prints a shell's script, or the candidates for the word at the cursor.
 
-The script asks `accredit completion SHELL -- WORDS`, where WORDS are those before the cursor and the one at it. The
-answer's first line is `words`, or `files` where the shell is to offer its own. Each line after it is a candidate, and
-behind a tab what it is; bash, which shows no such thing, gets the words alone. Rules:
+The script runs `accredit completion SHELL -- WORDS`, with the words up to and including the one at the cursor. The
+first line of the answer is `words`, or `files` to let the shell complete file names. Then follows one candidate a
+line, with a tab and its description (not for bash, which shows none). Rules:
 
-1. No shell takes an answer for anything but words: a candidate that is no plain word is left out.
-2. Nothing is run for an answer, and nothing written. A configuration is read only if it is short, and a file.
-3. What can't be understood has no candidates, and no error: the person is still typing.
+1. Shells must take answers as plain words only: a candidate that is not one is left out.
+2. Nothing is run or written. A configuration is read only if it is a short regular file.
+3. Input that can't be understood has no candidates and no error: the person is still typing.
 """
 
 import re
@@ -27,18 +27,18 @@ from accredit.cli.dashes import CommandAfterDashes
 Shell = Literal["bash", "zsh", "fish"]
 
 _BREAK = re.compile(r"[=:]+")
-"""Where bash breaks words, beside spaces."""
+"""Where bash breaks words, besides spaces."""
 
 
 class Candidate(NamedTuple):
-    """A word, and what it is."""
+    """A candidate and its description."""
 
     word: str
     meaning: str = ""
 
 
 def start_completion(command: list[str] | None, *, shell: Shell) -> int:
-    """Run `accredit completion` with what its command line says; return the exit code."""
+    """Run `accredit completion`; return the exit code."""
     if command is None:
         sys.stdout.write(SCRIPTS[shell])
         return 0
@@ -50,7 +50,7 @@ def start_completion(command: list[str] | None, *, shell: Shell) -> int:
 
 
 def candidates(words: Sequence[str], shell: Shell) -> list[Candidate] | None:
-    """Return what may stand in the place of the last word, as the shell is to put it there; None for a file."""
+    """Return candidates for the last word, as the shell should insert them; None for file names."""
     *before, last = _joined(words) if shell == "bash" else (words or [""])
     place = _Place(explained=shell != "bash")
     for word in before:
@@ -62,14 +62,14 @@ def candidates(words: Sequence[str], shell: Shell) -> list[Candidate] | None:
     found = place.candidates(value if prefix else last)
     if found is None:
         return None
-    # Of a word with breaks in it, bash puts in the place of the last part alone.
+    # Bash replaces only the part after the last word break.
     begins = max((each.end() for each in _BREAK.finditer(last)), default=0) if shell == "bash" else 0
     whole = [each._replace(word=f"{prefix}{each.word}") for each in found]
     return [each._replace(word=each.word[begins:]) for each in whole if PLAIN_WORD.fullmatch(each.word)]
 
 
 class _Place:
-    """Where the cursor is, after the words before it: behind which command, if it is one, and which of its options."""
+    """The cursor's context: the command, its options given so far, and the option that awaits a value."""
 
     def __init__(self, *, explained: bool) -> None:
         self._explained = explained
@@ -80,7 +80,7 @@ class _Place:
         self._is_for_another = False
 
     def pass_by(self, word: str) -> bool:
-        """Take one more word; return whether its value has to follow."""
+        """Consume one more word; return whether it is an option that takes a value."""
         if self._command is None or self._is_for_another:
             return False
         if self._expected is not None:
@@ -100,7 +100,7 @@ class _Place:
         return self._expected is not None
 
     def candidates(self, begun: str) -> Iterable[Candidate] | None:
-        """Return what may follow and begins so; None for a file."""
+        """Return the candidates that begin with `begun`; None for file names."""
         if self._command is None:
             return ()
         if self._is_for_another:
@@ -142,7 +142,7 @@ class _Place:
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """Return the words as they were typed, of those that bash has broken at `=` and `:`."""
+    """Rejoin words that bash has split at `=` and `:`."""
     joined: list[str] = []
     is_open = False
     for word in words or [""]:

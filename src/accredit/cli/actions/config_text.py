@@ -1,12 +1,11 @@
-"""An `accredit.toml` from what a server offers. No I/O.
+"""Writes an `accredit.toml` from what a server offers. No I/O.
 
-The server's words go into comments and keys. Whatever they are, they stay there:
+The server's words go into comments and keys, and can't break out of them:
 
-1. a comment is one line, printable and short: what is not printable is escaped (line ends, control characters, changes
-   of writing direction);
-2. a key or a string is quoted, and what is not printable ASCII is escaped, so that look-alikes are seen;
-3. a name that TOML can't hold, which has half a surrogate pair, is left out, and so is one of the gateway's own tools
-   (`policy.drill`): such a tool is refused.
+1. a comment is one short printable line: line ends, control characters and direction changes are escaped;
+2. a key or a string is quoted, and everything but printable ASCII is escaped, so that look-alikes are visible;
+3. a name that TOML can't hold (a lone surrogate) or that is one of the gateway's own tools (`policy.drill`) is left
+   out: that tool is refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ from accredit.limits import MAX_LISTED_EXAMPLES, MAX_SAID_CHARS
 from accredit.policy.drill import DRILLS
 
 _Headers = Mapping[str, str | Mapping[str, str]]
-"""`upstream.headers`: each a string, or a table of strings that says where it comes from."""
+"""`upstream.headers`: each a string, or a table that names the value's source."""
 
 _HEAD = """\
 # The configuration of the gateway in front of {server}.
@@ -78,8 +77,7 @@ def configuration(
     name: str = "",
     port: int = Gateway().port,
 ) -> str:
-    """Return the file's text. `headers` are those of a URL, in the form that the file has them in. With a `name` the
-    server is one of `[servers]`."""
+    """Return the file's text. `headers` are as the file writes them. With a `name`, the server is of `[servers]`."""
     server = _said(offer.server) or "an MCP server"
     identity = _IDENTITY if isinstance(upstream, HttpUpstream) else ""
     where, kinds = _upstream(upstream, headers), _kinds(offer, name)
@@ -97,31 +95,30 @@ def server_tables(
     suggestions: Iterable[Suggestion],
     headers: _Headers = {},  # noqa: B006 - it is read only
 ) -> str:
-    """Return the tables of one server of `[servers]`, to be put behind others."""
+    """Return one server's tables of `[servers]`, to be appended to a file."""
     head = f"{_ADDED}[{table_name('upstream', name)}]\n{_upstream(upstream, headers)}\n"
     return "\n".join([head, f"{_kinds(offer, name)}\n{_TOOLS}", *(tool_table(each, name) for each in suggestions)])
 
 
 def table_name(section: str, name: str) -> str:
-    """Return what the header of a section is for a server of this name ("": the only one)."""
+    """Return the header of a section's table for a server ("": the only one)."""
     if not name:
         return section
     return f"servers.{name}" if section == "upstream" else f"servers.{name}.{section}"
 
 
 def holds(text: str) -> bool:
-    """Return whether TOML can hold a text: half a surrogate pair it can't."""
+    """Return whether TOML can hold a text; it can't hold lone surrogates."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def can_have_table(tool: str) -> bool:
-    """Return whether a server's tool can be named in a catalog: one that is called as a tool of the gateway's own
-    can't."""
+    """Return whether a catalog can name this tool; it can't name the gateway's own."""
     return bool(tool) and holds(tool) and tool not in DRILLS
 
 
 def tool_table(suggestion: Suggestion, name: str = "") -> str:
-    """Return the table of one tool, or a comment if it can't have one. `name` is its server's in `[servers]`."""
+    """Return a tool's table, or a comment if it can't have one. `name` is the server's in `[servers]`."""
     comment = f'# "{_said(suggestion.description)}"\n' if suggestion.description.strip() else ""
     if not can_have_table(suggestion.tool):
         return f"# A tool whose name can't be written here is left out, and so refused: {_said(suggestion.tool)}\n"
@@ -132,7 +129,7 @@ def tool_table(suggestion: Suggestion, name: str = "") -> str:
 
 
 def _kinds(offer: Offer, name: str) -> str:
-    """Return `[resources]`, with a table for each that asks for a scope of its own, and `[prompts]`."""
+    """Return `[resources]`, with a table for each prefix that needs its own scope, and `[prompts]`."""
     listed = [str(each.uri) for each in offer.resources] + [
         f"{each.uri_template} (template)" for each in offer.templates
     ]
@@ -173,6 +170,6 @@ def _list(texts: Sequence[str]) -> str:
 
 
 def _said(text: str) -> str:
-    """Return a peer's words in the form of a comment (rule 1)."""
+    """Return a server's words as a comment (rule 1)."""
     line = one_line(" ".join(text.split()))
     return line if len(line) <= MAX_SAID_CHARS else f"{line[: MAX_SAID_CHARS - 3]}..."

@@ -1,6 +1,6 @@
-"""What `accredit connect` runs. Reads the environment, and serves until the host ends.
+"""Implements `accredit connect`. Reads the environment, and serves until the host ends.
 
-A host waits for it whenever it starts: so what is loaded is the least, and typer is not needed (`cli.plain`).
+Hosts wait for it at startup, so it loads as little as possible, and no typer (`cli.plain`).
 """
 
 # ruff: noqa: PLC0415 - the packages are loaded in a certain way, and nothing is loaded for a command line that is refused
@@ -37,10 +37,7 @@ def start_connect(
     log_level: "LogLevel" = "info",
     log_format: "LogFormat" = "json",
 ) -> int:
-    """Run `accredit connect` with what its command line says, until the host ends; return the exit code.
-
-    Raises `ConfigurationError`.
-    """
+    """Run `accredit connect` until the host ends; return the exit code. Raises `ConfigurationError`."""
     desk, starter = ((), None) if key is None else _desk(ask, hold)
     _check(url, key, delegation, ask, may_ask=bool(desk))
     url, gateway_id = endpoint_of(url, server), id_at(gateway_id, server)
@@ -75,8 +72,8 @@ def start_connect(
 
 
 def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter | None]":
-    """Return where the desk's socket may be, nowhere if nobody is to be asked, and what starts it if the person wants
-    that. Somebody is asked where a desk runs, or has run: it may come after its person's host. Raises
+    """Return the possible desk sockets (none if nobody is to be asked), and what starts a desk if the person wants
+    that. In `auto` mode a desk must run or have run before: it may start after the host. Raises
     `ConfigurationError`."""
     from accredit.client.desk_socket import desk_answers
     from accredit.client.desk_start import DeskStarter
@@ -108,7 +105,7 @@ def _check(url: str, key: Path | None, delegation: list[Path] | None, ask: str |
 
 
 def _quiet() -> None:
-    """Silence the libraries' logs, which would hold proofs and results."""
+    """Silence the libraries' logs, which would contain proofs and results."""
     import logging
 
     for name in ("mcp", "httpx2", "httpcore2"):
@@ -116,7 +113,7 @@ def _quiet() -> None:
 
 
 def _announce(url: str) -> None:
-    """For a person at a terminal, who would see nothing at all."""
+    """Tell a person at a terminal what is going on; otherwise nothing would be shown."""
     from accredit.client.pins import shown_url
 
     if sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""What `accredit desk` and its three commands run."""
+"""Implements `accredit desk` and its three commands."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ _NEGATIVE = 1
 
 
 def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) -> int:
-    """Run the desk until it is told to stop; return the exit code. Raises `ConfigurationError`."""
+    """Run the desk until it is stopped; return the exit code. Raises `ConfigurationError`."""
     keep_memory_private()
     environ = os.environ
     running = find_desk(desk_sockets(environ, os.geteuid()))
@@ -75,7 +75,7 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
 
 
 def run_read_only_desk(port: int, store: str | None, config: Path | None, *, wants_browser: bool) -> int:
-    """Show a log until told to stop, without any key; return the exit code. Raises `ConfigurationError`."""
+    """Show a log, without any key, until stopped; return the exit code. Raises `ConfigurationError`."""
     place = log_store(store, config)
     with understood(), open_log(place):
         pass  # a log that is not there is told now
@@ -93,7 +93,7 @@ def run_read_only_desk(port: int, store: str | None, config: Path | None, *, wan
 
 
 def _own_address(config: Path | None) -> Mapping[str, str]:
-    """Return the id of the configuration's gateway by its URL."""
+    """Return the gateway's id by its URL."""
     loaded = load(config, os.environ, {})
     gateway, own_id = loaded.config.gateway, ""
     with contextlib.suppress(ConfigurationError):  # a gateway that needs none has none
@@ -108,7 +108,7 @@ def _log(url: StoreUrl, folder: Path, person: KeyFile) -> LogPages:
 
 
 def _told_where(environ: Mapping[str, str]) -> Literal["terminal", "log"]:
-    """Return where whoever started this process reads what it prints."""
+    """Return where this process's stderr is read."""
     with contextlib.suppress(OSError, ValueError):
         if os.path.samestat(os.stat(desk_log(environ)), os.fstat(sys.stderr.fileno())):
             return "log"
@@ -147,12 +147,12 @@ def lock_desk(*, as_json: bool) -> int:
 
 
 def asked_of_desk(request: Mapping[str, object]) -> Mapping[str, Any]:
-    """Return what the running desk answers. Raises `ConfigurationError` if none runs, and `DeskError`."""
+    """Return the running desk's answer. Raises `ConfigurationError` if none runs, and `DeskError`."""
     return tell_desk(desk_sockets(os.environ, os.geteuid()), request)
 
 
 def refused_by_desk(error: DeskError) -> int:
-    """Say why the desk did not do it; return the exit code."""
+    """Print why the desk refused; return the exit code."""
     tell(f"error: {error.reason}")
     return _NEGATIVE
 

@@ -1,4 +1,4 @@
-"""Files that the commands are given. Reads files; raises `ConfigurationError` for one of the wrong kind."""
+"""Reads files that are given to commands. Raises `ConfigurationError` for the wrong kind of file."""
 
 from pathlib import Path
 from typing import TypeVar, cast
@@ -24,7 +24,7 @@ _NAMES: dict[type[WireObject], str] = {
 
 
 def read_document(path: Path) -> _Document:
-    """Read a file of any kind; its members tell which. A single certificate is read as a chain of one."""
+    """Read a file of any kind, recognized by its members. A single certificate is read as a chain of one."""
     data = read_file(path, MAX_STATEMENT_BYTES).data
     try:
         tree = parse(data, MAX_STATEMENT_BYTES)

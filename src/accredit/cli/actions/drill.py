@@ -1,12 +1,12 @@
-"""What `accredit drill` runs: one's own gateway, called as nobody should call it. I/O: HTTP; the configuration's files.
+"""Implements `accredit drill`: calls the user's own gateway as an attacker would. I/O: HTTP; the configuration's
+files.
 
-1. What the gateway must do is read from its configuration, and asked of the gateway that runs. Where the two differ the
-   drill fails.
-2. The issuer's key has to be one of the roots. It signs delegations to keys of agents that exist for this drill alone,
-   good for some minutes and for the gateway's own tools (`drill_agents`). No server is called (`policy.drill`), and
-   nothing that the operator keeps is changed; the audit log has each call.
-3. A call that is refused for another reason than it must be is a failure, too: what it was to try was not tried.
-4. What is not tried is told, with the reason.
+1. What the gateway must do is read from its configuration, and tested on the running gateway. Any difference fails.
+2. The issuer's key must be one of the roots. It signs short-lived delegations for the gateway's own tools, to agents
+   that exist only for this drill (`drill_agents`). No server is called (`policy.drill`), and nothing of the operator's
+   changes but the audit log, which records each call.
+3. A refusal for the wrong reason fails: the right check was never reached.
+4. What is not tested is listed, with the reason.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class _At(NamedTuple):
-    """Calls that were made at one endpoint, in one era."""
+    """Calls made at one endpoint, in one era."""
 
     server: str
     era: Era
@@ -71,7 +71,7 @@ class _Untried(NamedTuple):
 
 
 def drill(request: Request, *, as_json: bool) -> int:
-    """Make the calls and say what came of each; return the exit code. Raises `ConfigurationError`."""
+    """Make the calls and print the results; return the exit code. Raises `ConfigurationError`."""
     loaded = load(request.config, environ, {})
     mode = loaded.config.proofs.mode
     if mode == "off" and loaded.file is None:
@@ -145,7 +145,7 @@ async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None
 
 
 def _endpoints(loaded: Loaded, request: Request, tokens: TokenSettings | None) -> Iterator[Endpoint]:
-    """Yield the endpoints to call (rule 1). Raises `ConfigurationError`, also for an issuer who is no root (rule 2)."""
+    """Yield the endpoints to call (rule 1). Raises `ConfigurationError`, also if the issuer is not a root (rule 2)."""
     chosen = views(loaded) if request.server is None else [view(loaded, request.server)]
     proofs, issuer = build_proofs(chosen[0]), read_key(request.issuer).public()
     if proofs is None or issuer.public_key not in proofs.policy.roots:
@@ -174,8 +174,8 @@ def _endpoints(loaded: Loaded, request: Request, tokens: TokenSettings | None) -
 
 
 def _maker(loaded: Loaded, request: Request, tokens: TokenSettings | None) -> TokenMaker | None:
-    """Return what makes tokens, if somebody does. Raises `ConfigurationError` if there are none, and the gateway asks
-    for one."""
+    """Return a token maker, or None if none is needed. Raises `ConfigurationError` if the gateway requires tokens and
+    there is neither a key nor a token."""
     if tokens is None:
         return None
     if request.token_key is None:
@@ -209,7 +209,7 @@ def _parties(issuer: SigningKey, maker: TokenMaker | None, token: str) -> Partie
 
 
 def _untried(endpoint: Endpoint, parties: Parties) -> Iterator[_Untried]:
-    """Yield what is not tried (rule 4)."""
+    """Yield what is not tested (rule 4)."""
     yield _Untried("revoked", "a delegation that was taken back: it would have to go on your revocation list")
     yield _Untried("challenge_ended", "a challenge of the gateway's after its end: that takes proofs.challenge_seconds")
     if not endpoint.binding_required:
@@ -228,7 +228,7 @@ def _untried(endpoint: Endpoint, parties: Parties) -> Iterator[_Untried]:
 
 
 def _told(found: Sequence[_At], untried: Sequence[_Untried], *, enforced: bool, as_json: bool) -> int:
-    """Print what came of it; return the exit code."""
+    """Print the results; return the exit code."""
     bad = [(at, each) for at in found for each in at.tried if each.verdict != "ok"]
     ok = enforced and not bad
     if as_json:

@@ -1,7 +1,7 @@
-"""Agents that live for one drill, and what they show. No I/O but this machine's randomness and clock.
+"""Agents that live for one drill, and their credentials. No I/O but randomness and the clock.
 
-Their keys are in memory, and gone with the process. What is signed for them ends after `DRILL_SECONDS`, and is good for
-the gateway's own tools (`policy.drill`) or for less: whoever had one of these keys could call nothing else with it.
+Keys exist only in memory. What is signed for them expires after `DRILL_SECONDS` and covers at most the gateway's own
+tools (`policy.drill`), so a stolen key could call nothing else.
 """
 
 import secrets
@@ -35,7 +35,7 @@ _ID_BYTES = 16
 
 
 class Agent:
-    """An agent with a key of its own, and the `token` that it shows ("" for none)."""
+    """An agent with its own key, and its `token` ("" for none)."""
 
     def __init__(self) -> None:
         self._key = make_key("agent", "Drill", unix_seconds())
@@ -44,7 +44,7 @@ class Agent:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The agent's id."""
         return self.signer.id
 
     def granted(
@@ -55,7 +55,7 @@ class Agent:
         constraints: tuple[Constraint, ...] = (),
         ended: bool = False,
     ) -> DelegationCert:
-        """Return a delegation to it; one that has `ended` already is good for nothing."""
+        """Issue a delegation to this agent; with `ended`, one that has expired."""
         now = unix_seconds()
         begins = now - (2 * DRILL_SECONDS if ended else DRILL_BEGINS_SECONDS)
         grant = Grant(
@@ -70,7 +70,7 @@ class Agent:
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """What of a proof differs from that of a call which passes. `age` is that of its challenge, in seconds."""
+    """How a proof differs from a valid one. `age` is that of its challenge, in seconds."""
 
     gateway_id: str
     bound: bool = True
@@ -79,7 +79,7 @@ class Proof(Struct, frozen=True, kw_only=True):
     age: int = CLOCK_LEAD_SECONDS
 
     def of(self, agent: Agent, delegation: DelegationCert, params: Mapping[str, object]) -> ProofBundle:
-        """Return the agent's proof of one call."""
+        """Make the agent's proof of one call."""
         call = guarded_call_from_values(_METHOD, params, self.session, None)
         context = call.session_context(self.gateway_id, agent.id, DRILL_SCOPE) if self.bound else b""
         challenge = self.challenge or secrets.token_bytes(CHALLENGE_BYTES)
@@ -88,7 +88,7 @@ class Proof(Struct, frozen=True, kw_only=True):
 
 
 class TokenMaker(Struct, frozen=True):
-    """Makes session tokens with the key of an issuer that the gateway knows, or with another one in its name."""
+    """Makes session tokens with a known issuer's key, or forges them with another key in its name."""
 
     key: "EllipticCurvePrivateKey"
     issuer: str
@@ -97,7 +97,7 @@ class TokenMaker(Struct, frozen=True):
     def token(
         self, agent: Agent, *, audience: str = "", ended: bool = False, tools: tuple[str, ...] = tuple(sorted(DRILLS))
     ) -> str:
-        """Return a token of an agent's for the gateway's own tools."""
+        """Make an agent's token for the gateway's own tools."""
         now = unix_seconds()
         grant = SessionGrant(
             issuer=self.issuer,

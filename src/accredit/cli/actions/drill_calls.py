@@ -1,16 +1,16 @@
-"""The calls of a drill at one endpoint, in one era: which must be refused, and how, and which must pass. I/O: HTTP.
+"""The calls of a drill at one endpoint, in one era: those that must be refused, and how, and those that must pass.
+I/O: HTTP.
 
-All of them call the gateway's own tools (`policy.drill`), so nothing comes of one that gets through. Each has a
-connection of its own, so that any of several workers may get it; in the legacy era none is part of a session, as only a
-server could begin one.
+All call the gateway's own tools (`policy.drill`), so one that gets through does no harm. Each has its own connection,
+to reach any worker; in the legacy era none is in a session, as only a server could begin one.
 
-1. Proofs: none; a good one, and copies of it; one for other arguments, another gateway or another session, unbound
-   (where proofs must be bound), old, forged; over delegations that have ended, are another agent's, begin with a root
-   that nobody pinned, do not cover the tool, or are used up.
-2. Challenges: a call that needs one gets it; it is good for that call, once. One of the client's own is not.
-3. States of calls that are to come back: none but the gateway's own, whole, for that call and that agent. An answer
-   that has no challenge or state in it, where it must, counts as none: without it the rest is not tried.
-4. Tokens, where they are on: none, and those that are not for this gateway, these tools, this agent, or of its issuer.
+1. Proofs: none; a good one, and copies of it; one for other arguments, another gateway or another session; unbound
+   (where proofs must be bound), old, forged; over delegations that are expired, another agent's, from an unknown root,
+   for another scope, or used up.
+2. Challenges: a call that needs one gets it, valid for that call, once. One made by the client is refused.
+3. States of calls to be resumed: only the gateway's own, unchanged, for the same call and agent. If an answer lacks
+   its challenge or state it counts as no answer, and what depends on it is not tested.
+4. Tokens, where they are on: none, and those for another gateway, tool or agent, or from another issuer.
 """
 
 import asyncio
@@ -48,8 +48,7 @@ Verdict = Literal["ok", "got_through", "refused", "other_refusal", "no_answer"]
 
 
 class Answer(NamedTuple):
-    """What a call was answered with: a JSON-RPC `result`, or an error's `code` and its word. `status` is 0 if there was
-    no answer that could be read."""
+    """A JSON-RPC `result`, or an error's `code` and word. `status` is 0 if there was no readable answer."""
 
     status: int
     code: int | None = None
@@ -59,7 +58,7 @@ class Answer(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """How a call must end: with this error, or, without one, with a result."""
+    """How a call must end: with this error, or with a result if there is none."""
 
     code: int | None = None
     error: str = ""
@@ -74,7 +73,7 @@ def _refused(word: str) -> Expected:
 
 
 class Tried(NamedTuple):
-    """One call: its name, what it was in words, how it must end, and how it did."""
+    """One call: its name and description, the required outcome, and the answer."""
 
     name: str
     what: str
@@ -83,7 +82,7 @@ class Tried(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it is as it must be, and if not, why not."""
+        """The verdict: ok, or what went wrong."""
         answer, expected = self.answer, self.expected
         if answer.result is not None:
             return "ok" if expected == PASSES else "got_through"
@@ -95,8 +94,8 @@ class Tried(NamedTuple):
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where calls go, and what is known of it: `host` is the name that it goes by, if not that in `url`; `tokens` is
-    where it looks for tokens, or None if they are off."""
+    """An endpoint under test. `host` is its `Host` if not the one in `url`; `tokens` is where it looks for tokens, or
+    None."""
 
     server: str
     url: str
@@ -109,8 +108,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 class Parties(Struct, frozen=True, kw_only=True):
-    """Who takes part: whose key signs, the agent, and another one. Their tokens are made by `maker`, if that is
-    there."""
+    """The issuer whose key signs, the agent, and another agent. `maker` makes their tokens, if there is one."""
 
     issuer: HybridSigner
     agent: Agent
@@ -119,7 +117,7 @@ class Parties(Struct, frozen=True, kw_only=True):
 
 
 class Drill:
-    """The calls at one endpoint in one era. `tried` has those that were made, in their order."""
+    """The calls at one endpoint in one era. `tried` lists them in order."""
 
     def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint, era: Era, parties: Parties) -> None:
         self.tried: list[Tried] = []
@@ -142,7 +140,7 @@ class Drill:
             await self._tokens()
 
     async def _proofs(self) -> None:
-        """Rule 1, of proofs."""
+        """Test proofs (rule 1)."""
         params, proof = self._params(), self._proof
         agent, delegation = self._parties.agent, self._delegation
         await self._try("no_proof", "without a proof", _refused("missing_ratify_proof"), params)
@@ -166,7 +164,7 @@ class Drill:
         await self._try("forged", "with a signature of something else", invalid, params, forged)
 
     async def _delegations(self) -> None:
-        """Rule 1, of delegations."""
+        """Test delegations (rule 1)."""
         params, proof = self._params(), self._proof
         parties, agent = self._parties, self._parties.agent
         ended = proof.of(agent, agent.granted(parties.issuer, ended=True), params)
@@ -189,7 +187,7 @@ class Drill:
         await self._try("used_up", "a second call with that one", used_up, params, again)
 
     async def _challenges(self) -> None:
-        """Rule 2."""
+        """Test challenges (rule 2)."""
         agent, delegation = self._parties.agent, self._delegation
         params, others = self._params(SENSITIVE_DRILL), self._params(SENSITIVE_DRILL)
         asked = _refused("ratify_challenge_required")
@@ -209,7 +207,7 @@ class Drill:
         await self._again("challenge_copy", "with the same challenge again", params, good)
 
     async def _states(self) -> None:
-        """Rule 3."""
+        """Test states of calls to be resumed (rule 3)."""
         params, others = self._params(asks=True), self._params(asks=True)
         first = await self._try("asks", "a call that is asked to come back", PASSES, params, self._good(params))
         state = first.result.get("requestState") if first.result is not None else None
@@ -236,7 +234,7 @@ class Drill:
         await self._try("good_state", "with the state that it was given", PASSES, brought, self._good(brought))
 
     async def _tokens(self) -> None:
-        """Rule 4."""
+        """Test tokens (rule 4)."""
         params, agent = self._params(), self._parties.agent
         invalid, denied = _refused("invalid_token"), _refused("insufficient_scope")
         if self._endpoint.token_required:
@@ -259,14 +257,14 @@ class Drill:
             await self._try(name, what, expected, params, self._good(params), token)
 
     def _params(self, tool: str = DRILL, **arguments: object) -> Params:
-        """Return the params of a call that is like no other."""
+        """Return the params of a unique call."""
         return {"name": tool, "arguments": {"n": next(self._numbers), **arguments}}
 
     def _good(self, params: Params) -> ProofBundle:
         return self._proof.of(self._parties.agent, self._delegation, params)
 
     async def _again(self, name: str, what: str, params: Params, proof: ProofBundle) -> None:
-        """Send a proof that was good, until a copy is taken otherwise than it must be."""
+        """Replay an accepted proof up to `DRILL_COPIES` times, until one is not refused as a replay."""
         for _ in range(DRILL_COPIES):
             await self._try(name, what, _refused("ratify_replayed"), params, proof)
             if self.tried[-1].verdict != "ok":
@@ -274,7 +272,7 @@ class Drill:
         del self.tried[1 - DRILL_COPIES :]
 
     def _brought_nothing(self) -> None:
-        """Count the last answer as none: it lacks what the calls that come next are made with."""
+        """Mark the last try as `no_answer`: it has no challenge (or state) for the next calls."""
         last = self.tried[-1]
         if last.verdict == "ok":
             self.tried[-1] = last._replace(answer=Answer(last.answer.status))
@@ -288,7 +286,7 @@ class Drill:
         proof: ProofBundle | None = None,
         token: str | None = None,
     ) -> Answer:
-        """Make a call, with the agent's own token if no other one is given, and keep what came of it."""
+        """Make a call and keep the result. Without `token`, the agent's own is used."""
         meta: Params = {} if proof is None else {PROOF: proof.to_dict()}
         answer = await self._send(params, meta, self._parties.agent.token if token is None else token)
         self.tried.append(Tried(name, what, expected, answer))

@@ -1,12 +1,13 @@
-"""What `accredit grant` runs: reads keys and the parent chain, asks where asking is due, signs, writes the file.
+"""Implements `accredit grant`: reads keys and the parent chain, asks for consent if needed, signs, and writes the
+file.
 
-In this order, so that nothing which is refused is ever signed:
+In this order, so that nothing refused is ever signed:
 
-1. the files are of the right kinds, and no file is where the delegation is to be written;
+1. the input files are of the right kinds, and the output file doesn't exist;
 2. the scopes can be in a vocabulary;
-3. whatever makes a delegation worthless is refused (`ratify.issue`): an expired parent, scopes that it does not hold;
-4. warnings name scopes that are sensitive, or known only to a catalog; a person says yes to sensitive ones, or `--yes`
-   does; then it is signed.
+3. a delegation that would be worthless is refused (`ratify.issue`): an expired parent, scopes that it lacks;
+4. warnings name scopes that are sensitive, or known only to a catalog; sensitive ones need consent at the terminal, or
+   `--yes`; then it is signed.
 """
 
 import os
@@ -53,7 +54,7 @@ _CERT_ID_BYTES = 16
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """The options of one `accredit grant`. `notes` are lines to show to whoever signs."""
+    """The options of one `accredit grant`. `notes` are lines to show to the signer."""
 
     issuer: Path
     agent: Path
@@ -85,7 +86,7 @@ def grant_delegation(request: Request, *, as_json: bool) -> int:
             "write one like comms:email:send, custom:NAME, or one that a gateway's catalog names, like email:send",
         )
     now = unix_seconds()
-    # A delegation is worth nothing after its parent's end, so it had better say so itself.
+    # A delegation is worthless after its parent expires, so it should say so itself.
     ends = (expiry(request.expires, now), *(cert.expires_at for cert in parties.parents))
     grant = Grant(
         subject=parties.agent.public_key,
@@ -113,7 +114,7 @@ def grant_delegation(request: Request, *, as_json: bool) -> int:
 
 
 class _AskingSigner:
-    """A signer that asks a person first. Issuing signs last, once everything else is settled, and so it asks last."""
+    """A signer that asks a person first. Issuing signs last, so the question comes once everything else is settled."""
 
     def __init__(self, signer: HybridSigner, confirm: Callable[[], None]) -> None:
         self._signer = signer
@@ -151,7 +152,7 @@ def _read(request: Request) -> _Parties:
 
 
 def _confirm(request: Request, parties: _Parties) -> None:
-    """Warn of what is remarkable about a request, and ask for consent if it is needed. Raises `ConfigurationError`."""
+    """Show warnings about a request, and ask for consent if needed. Raises `ConfigurationError`."""
     sensitive = tuple(filter(is_sensitive, request.scope))
     asks = bool(sensitive) and not request.yes
     if asks and not sys.stdin.isatty():

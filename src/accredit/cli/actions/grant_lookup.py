@@ -1,14 +1,14 @@
-"""Which scopes `accredit grant` signs: those that are named, and those that tools need, looked up in a catalog.
+"""Finds the scopes that `accredit grant` signs: those named, and those that tools need by a catalog.
 
-The catalog is a configuration's, or the list of tools of the gateway at a URL. I/O: reads the configuration; asks the
-server with `--url`, and for `--all-read-only`.
+The catalog is a configuration's, or comes from the list of tools of the gateway at a URL. I/O: reads the
+configuration; asks the server with `--url` and for `--all-read-only`.
 
-1. A tool that the catalog lacks is refused: nobody here knows which scope it needs.
-2. `--all-read-only` takes the tools that say that they only read, if their scope covers no other tools. A server's word
-   may be false.
-3. A named scope that nothing in the catalog asks for is refused, except for scopes of identity, and with `--force`.
-4. A constraint on a fact that the gateway does not take from a call would refuse each such call: a warning says so.
-5. Of several servers, none of which is named, all catalogs count, and a tool is SERVER__TOOL (`policy.merging`).
+1. A tool that the catalog lacks is refused: its scope is unknown.
+2. `--all-read-only` takes tools that are annotated as read-only, if their scope covers no other tools. A server's
+   annotations may be false.
+3. A named scope that nothing in the catalog needs is refused, except for identity scopes, and with `--force`.
+4. A constraint on a fact that the gateway doesn't take from calls would refuse each such call: a warning says so.
+5. With several servers and none named, all catalogs count, and a tool is SERVER__TOOL (`policy.merging`).
 """
 
 import os
@@ -36,16 +36,16 @@ from accredit.ratify import Constraint
 from accredit.ratify.scopes import expand
 
 _IDENTITY = "identity:"
-"""Scopes about delegating and proving, which no tool asks for."""
+"""Scopes for delegating and proving, which no tool needs."""
 
 
 class NothingReadOnly(ConfigurationError):
-    """No tool says that it only reads, under a scope that covers no other."""
+    """No tool is annotated as read-only with a scope of its own."""
 
 
 class Place(NamedTuple):
-    """Where to look up scopes: a configuration, a URL, or neither; `server` is one of several there. `reach` is how to
-    reach a server."""
+    """Where to look up scopes: a configuration, a URL, or neither; `server` is one of several there; `reach` holds
+    connection options."""
 
     config: Path | None
     url: str | None
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the command line asks for: scopes, tools, all tools that only read; `force` is rule 3's."""
+    """The scopes and tools that the command line names, and whether all read-only tools. `force` turns off rule 3."""
 
     scopes: tuple[str, ...]
     tools: tuple[str, ...]
@@ -63,8 +63,8 @@ class Wanted(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A catalog and its name. `listed` are the server's tools, if it was asked; `has_facts` says whether the catalog
-    names the facts that the gateway takes from calls; `server` is the name of the one of several that it is of."""
+    """A catalog and its name. `listed` are the server's tools, if it was asked; `has_facts` tells whether the catalog
+    declares facts of calls; `server` is the catalog's server, if there are several."""
 
     name: str
     catalog: Catalog
@@ -74,7 +74,7 @@ class _Known(NamedTuple):
 
 
 class _Scopes(NamedTuple):
-    """The scopes to sign, and notes for whoever signs them."""
+    """The scopes to sign, and notes for the signer."""
 
     scopes: tuple[str, ...]
     notes: tuple[str, ...]
@@ -107,7 +107,7 @@ def look_up(wanted: Wanted, constraints: Sequence[Constraint], place: Place) -> 
 
 
 def _unknown_note(scopes: Iterable[str]) -> Iterator[str]:
-    """Yield a note on scopes that are worth nothing where no catalog names them, as none was looked at."""
+    """Yield a note on scopes that only a catalog defines, when none was looked at."""
     unknown = ", ".join(sorted(catalog_scopes(scopes)))
     if unknown:
         yield f"note: nobody looked whether a gateway knows {unknown}: with --config FILE or --url URL grant does first"
@@ -135,7 +135,7 @@ def _known(place: Place, *, ask: bool) -> _Known:
 
 
 def _merged(known: Mapping[str, _Known], name: str) -> _Known:
-    """Return what is known of several servers (rule 5)."""
+    """Merge the catalogs of several servers (rule 5)."""
     tools = {
         merged_name(server, tool): entry for server, each in known.items() for tool, entry in each.catalog.tools.items()
     }
@@ -172,7 +172,7 @@ def _check_wanted(scope: str, known: _Known) -> None:
 
 
 def _entries(catalog: Catalog) -> Iterable[tuple[str, Entry]]:
-    """Yield every entry that asks for a scope, with its tool; "" for those of no single tool."""
+    """Yield every entry with its tool; "" for entries that are not one tool's."""
     if isinstance(catalog, MergedCatalog):
         for each in catalog.by_server.values():
             yield from _entries(each)
@@ -183,7 +183,7 @@ def _entries(catalog: Catalog) -> Iterable[tuple[str, Entry]]:
 
 
 def _read_only(known: _Known) -> _Scopes:
-    """Return the scopes of the tools that only read (rule 2). Raises `ConfigurationError` if there are none."""
+    """Return the scopes of read-only tools (rule 2). Raises `ConfigurationError` if there are none."""
     read_only = {tool.name for tool in known.listed if _only_reads(tool)}
     scopes = list(dict.fromkeys(entry.scope for name in sorted(read_only) if (entry := known.catalog.tool(name))))
     alone: list[str] = []
@@ -208,14 +208,14 @@ def _only_reads(tool: Tool) -> bool:
 
 
 def _tools_under(scope: str, known: _Known) -> set[str]:
-    """Return the tools that a scope lets an agent use, as far as their names are known."""
+    """Return the known tools that a scope allows."""
     granted = {scope, *expand((scope,))}
     names = {*known.catalog.tools, *(tool.name for tool in known.listed)}
     return {name for name in names if (entry := known.catalog.tool(name)) is not None and entry.allows(granted)}
 
 
 def _granted_along(wanted: Wanted, scopes: Iterable[str], known: _Known) -> Iterator[str]:
-    """Yield notes on tools that are granted along with those that were named."""
+    """Yield notes on tools that the scopes allow besides those asked for."""
     read_only = {tool.name for tool in known.listed if wanted.all_read_only and _only_reads(tool)}
     for scope in scopes:
         more = sorted(_tools_under(scope, known) - {*wanted.tools} - read_only)
@@ -224,7 +224,7 @@ def _granted_along(wanted: Wanted, scopes: Iterable[str], known: _Known) -> Iter
 
 
 def _needed(constraints: Iterable[Constraint]) -> dict[str, str]:
-    """Return the facts that constraints need, each with the type of a constraint that needs it."""
+    """Return the facts that constraints need, each with a constraint's type."""
     return {fact: each.type for each in constraints for fact in facts_needed(each)}
 
 
@@ -236,7 +236,7 @@ def _needs_note(constraints: Iterable[Constraint]) -> tuple[str, ...]:
 
 
 def _missing_facts(scopes: Sequence[str], constraints: Sequence[Constraint], known: _Known) -> Iterator[str]:
-    """Yield warnings of tools whose calls a constraint would always refuse (rule 4)."""
+    """Yield warnings about tools whose every call a constraint would refuse (rule 4)."""
     if not known.has_facts:
         yield from _needs_note(constraints)
         return
@@ -250,7 +250,7 @@ def _missing_facts(scopes: Sequence[str], constraints: Sequence[Constraint], kno
 
 
 def _table_of(tool: str, known: _Known) -> str:
-    """Return the header of a tool's table."""
+    """Return the header of a tool's table in the configuration."""
     merged = member_of_name(tool) if isinstance(known.catalog, MergedCatalog) else None
     server, own = merged if merged is not None else (known.server, tool)
     return f"{f'servers.{server}.' if server else ''}tools.{key(own)}"

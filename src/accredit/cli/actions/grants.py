@@ -1,7 +1,7 @@
-"""What `accredit grants list|show` and `accredit names set` run: they read the desk's journal, and write its names.
+"""Implements `accredit grants list|show` and `accredit names set`: reads the desk's journal, and writes names.
 
-Whether a certificate was taken back is what the person's signed lists say at the places that `desk.toml` names; where
-none is, or one can't be read, that is not known. The journal is a file: only what the person's key has signed is shown.
+Revocation is looked up in the person's signed lists that `desk.toml` names; it is unknown if none is named, or one
+can't be read. The journal is a plain file, so only entries signed by the person's key are shown.
 """
 
 import os
@@ -30,7 +30,7 @@ _BEGINNING = re.compile("[0-9a-f]{8,31}")
 
 
 def list_grants(*, as_json: bool) -> int:
-    """Print the certificates of the journal, the latest first; return the exit code. Raises `ConfigurationError`."""
+    """Print the journal's certificates, newest first; return the exit code. Raises `ConfigurationError`."""
     grants, lists = _grants(), _Lists()
     if as_json:
         print_json({"grants": [_members(each, lists) for each in grants.values()]})
@@ -44,7 +44,7 @@ def list_grants(*, as_json: bool) -> int:
 
 
 def show_grant(cert_id: str, *, as_json: bool) -> int:
-    """Print one of them. Raises `ConfigurationError`."""
+    """Print one certificate. Raises `ConfigurationError`."""
     grants, lists = _grants(), _Lists()
     described = {key: str(each.get("target")) for key, each in grants.items()}
     found = find_by_prefix(cert_id, described, "certificate", "`accredit grants list` shows those of this desk")
@@ -73,8 +73,8 @@ def show_grant(cert_id: str, *, as_json: bool) -> int:
 
 
 def name_holder(holder_id: str, name: str, *, as_json: bool) -> int:
-    """Give a key or gateway a name. The beginning of an agent's id will do, if the agent has asked here; exit code 1 if
-    several have such an id. Raises `ConfigurationError`."""
+    """Name a key or gateway. A prefix of the id is enough for an agent that has asked here; exit code 1 if it is
+    ambiguous. Raises `ConfigurationError`."""
     agents = {str(each["agent"]): "agent" for each in read_journal(state_folder(os.environ)) if each.get("agent")}
     if _BEGINNING.fullmatch(holder_id) and any(each.startswith(holder_id) for each in agents):
         found = find_by_prefix(holder_id, agents, "agent", "`accredit grants list --json` shows whole ids")
@@ -90,7 +90,7 @@ def name_holder(holder_id: str, name: str, *, as_json: bool) -> int:
 
 
 def _grants() -> dict[str, Entry]:
-    """Return what the person's key has signed, the latest first. Raises `ConfigurationError`, also if there is none."""
+    """Return what the person's key has signed, newest first. Raises `ConfigurationError`, also if there is no key."""
     entries = [each for each in read_journal(state_folder(os.environ)) if each["event"] == "allowed"]
     if not entries:
         return {}
@@ -103,7 +103,7 @@ def _grants() -> dict[str, Entry]:
 
 
 class _Lists:
-    """The person's revocation lists, as far as they can be read; of what can't, a note goes to stderr."""
+    """The person's revocation lists, as far as readable; unreadable ones are noted on stderr."""
 
     def __init__(self) -> None:
         settings = read_settings(os.environ)
@@ -118,7 +118,7 @@ class _Lists:
             tell(f"note: the revocation list in {each.where}: {each.fault}")
 
     def has(self, cert_id: str) -> bool | None:
-        """Return whether a certificate was taken back; None if that is not known."""
+        """Return whether a certificate is revoked; None if unknown."""
         return True if cert_id in revoked_by(self._seen) else False if self._is_whole else None
 
     def words(self, cert_id: str) -> str:

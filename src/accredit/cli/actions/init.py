@@ -1,14 +1,14 @@
-"""What `accredit init` runs: asks a server, and writes a configuration and a key. Never replaces a file.
+"""Implements `accredit init`: asks a server, and writes a configuration and a key. Never replaces a file.
 
 In this order, so that a failure leaves nothing half done:
 
-1. none of the files is there yet, and nothing is in the way of the folder;
-2. the server lists what it offers, run where the configuration will run it;
-3. the key is written, then the lock of what its tools say, then the configuration; without a configuration the others
-   are taken away again.
+1. check that none of the files exists, and that the folder can be made;
+2. list what the server offers, run from where the configuration will run it;
+3. write the key, then the lock of the tools' definitions, then the configuration; if that fails, the others are
+   removed.
 
-A command that is killed may leave the key and the lock without a configuration. `accredit up` goes on from there: it
-keeps a key that is whole and a lock that is as it would write it (`Prepared.write`).
+A killed command may leave the key and the lock without a configuration. `accredit up` continues from there: it keeps
+an intact key, and a lock that equals its own (`Prepared.write`).
 """
 
 import os
@@ -42,8 +42,8 @@ from accredit.pins import LOCK_FILE, UPSTREAM
 
 
 class Plan(NamedTuple):
-    """What to ask, where the files go, `upstream.headers` as they are to be written, how many seconds to wait, the
-    server's name in `[servers]` ("": it is that of `[upstream]`), and the gateway's port."""
+    """The server, the folder, `upstream.headers` as they are written in the file, the timeout in seconds, the server's
+    name in `[servers]` ("": it is `[upstream]`), and the gateway's port."""
 
     upstream: HttpUpstream | StdioUpstream
     folder: Path
@@ -75,7 +75,7 @@ def set_up(plan: Plan, *, as_json: bool) -> int:
 
 
 class Prepared(NamedTuple):
-    """What a server offers, and the texts of the files to be written for it."""
+    """What a server offers, and the contents of the files for it."""
 
     plan: Plan
     offer: Offer
@@ -95,8 +95,8 @@ class Prepared(NamedTuple):
         return cls(plan, offer, upstream, suggested, lock, text)
 
     def write(self) -> None:
-        """Write the files (step 3). Raises `ConfigurationError`, also for a file that is there already, but for a key
-        and a lock that an earlier run may have left."""
+        """Write the files (step 3). Raises `ConfigurationError` if one exists, except for a key and a lock from an
+        earlier run."""
         file, key, _, lock = self.plan.files
         make_folder(self.plan.folder, SHARED_FOLDER)
         written = [*self._write_key(key)]
@@ -114,7 +114,7 @@ class Prepared(NamedTuple):
 
     @staticmethod
     def _write_key(path: Path) -> Iterator[Path]:
-        """Write the gateway's key, and yield what was written. One that is there has to be a gateway's."""
+        """Write the gateway's key and yield the files written; keep an existing one if it is a gateway's."""
         if not path.is_file():
             write_key(path, make_key("gateway", "gateway", unix_seconds()))
             yield from (path, public_path(path))
@@ -130,7 +130,7 @@ class Prepared(NamedTuple):
 
 
 def _may_hold_secret(upstream: HttpUpstream | StdioUpstream) -> bool:
-    """Return whether a server's URL, or a word of its command, may be a credential."""
+    """Return whether a server's URL or command may contain a credential."""
     if isinstance(upstream, HttpUpstream):
         return url_holds_secret(upstream.url)
     return any(secret for _, secret in secret_parts(upstream.command))
@@ -145,8 +145,8 @@ def _no_folder(folder: Path, why: str) -> ConfigurationError:
 
 
 def placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
-    """Return the upstream as it is to be written: a command goes on running in this folder, wherever its configuration
-    is."""
+    """Return the upstream as it is to be written. A command keeps running in the current folder, wherever the
+    configuration is."""
     here = Path.cwd()
     if isinstance(upstream, HttpUpstream) or os.path.realpath(folder) == os.path.realpath(here):
         return upstream
@@ -154,7 +154,7 @@ def placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream
 
 
 def _next_steps(folder: Path, offer: Offer, suggested: Sequence[Suggestion]) -> list[str]:
-    """Return three command lines for a shell: keys, a delegation of what only reads, and the gateway."""
+    """Return three shell lines: make keys, delegate what only reads, start the gateway."""
     owner, agent, out, file = (word(folder / name) for name in _NAMES)
     scopes = first_scopes(offer, suggested)
     return [
@@ -165,8 +165,7 @@ def _next_steps(folder: Path, offer: Offer, suggested: Sequence[Suggestion]) -> 
 
 
 def first_scopes(offer: Offer, suggested: Sequence[Suggestion]) -> str:
-    """Return the options of `accredit grant` for the scopes to grant first: of what only reads; if nothing says that it
-    does, of one tool."""
+    """Return the `accredit grant` options for first scopes: those of read-only tools, or else of one tool."""
     scopes = [each.scope for each in suggested]
     if READING in scopes:
         scopes = [READING]
@@ -184,7 +183,7 @@ _NAMES = ("owner.key", "agent.key", "delegation.json", DEFAULT_FILE)
 
 
 def word(path: Path) -> str:
-    """Return a path as a word of a command line."""
+    """Quote a path as a shell word."""
     return shlex.quote(str(path))
 
 

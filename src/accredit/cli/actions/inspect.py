@@ -1,4 +1,4 @@
-"""What `accredit inspect` runs: a file in words, and whether its signatures are good."""
+"""Implements `accredit inspect`: describes a file, and verifies its signatures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ _NEGATIVE = 1
 
 
 def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
-    """Print what a file holds; return the exit code. Raises `ConfigurationError`."""
+    """Describe a file; return the exit code. Raises `ConfigurationError`."""
     now = unix_seconds()
     data = read_file(path, MAX_STATEMENT_BYTES).data
     if is_token(data):

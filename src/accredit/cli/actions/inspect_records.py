@@ -27,7 +27,7 @@ _People = Mapping[HybridPublicKey, str]
 
 
 def print_bundle(bundle: CallBundle, keys: _Keys, people: _People, names: Names) -> bool:
-    """Print it for people. Return whether a signature is bad, or something else contradicts a record."""
+    """Print the bundle for people. Return whether a signature is bad, or other evidence contradicts a record."""
     faults = [_print(envelope, keys, names) for envelope in _envelopes(bundle)]
     proved = _proved(bundle, keys, people)
     if proved is not None:
@@ -36,7 +36,7 @@ def print_bundle(bundle: CallBundle, keys: _Keys, people: _People, names: Names)
 
 
 def print_bundle_members(bundle: CallBundle, keys: _Keys, people: _People, names: Names) -> bool:
-    """Print it for programs. Return whether a signature is bad, or something else contradicts a record."""
+    """Print the bundle as JSON. Return whether a signature is bad, or other evidence contradicts a record."""
     statements: list[dict[str, object]] = []
     for envelope in _envelopes(bundle):
         fault = _fault(envelope, keys)
@@ -49,7 +49,7 @@ def print_bundle_members(bundle: CallBundle, keys: _Keys, people: _People, names
 
 
 def _proved(bundle: CallBundle, keys: _Keys, people: _People) -> tuple[CallRecord, Evidence] | None:
-    """Return the record of an allowed call, if it comes first and verifies, and what it proves."""
+    """Return the record of an allowed call and its evidence, if the first record verifies."""
     if not keys or not bundle.envelopes or _fault(bundle.envelopes[0], keys):
         return None
     statement = decode_statement(bundle.envelopes[0].payload)

@@ -1,6 +1,6 @@
-"""What `accredit inspect` says about a token: its claims, and whether a given key has signed it.
+"""Describes a token for `accredit inspect`: its claims, and whether one of the given keys signed it.
 
-The token itself is never printed. Whether its audience, issuer and policy are right is for `token verify`.
+The token itself is never printed. `token verify` checks its audience, issuer and policy.
 """
 
 import re
@@ -78,7 +78,7 @@ def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int, *, as
 
 
 def _fault(text: str, claims: Claims, keys: Sequence[Path]) -> str | None:
-    """Return why none of the given keys has signed this, or None. Judged at a time at which the token was valid."""
+    """Return why none of the keys signed the token, or None. Judged at a time when the token was valid."""
     if not claims.iss or not any(claims.audiences):
         return "it names no issuer or no audience"
     issuer = Issuer(claims.iss, next(filter(None, sorted(claims.audiences))), tuple(sorted(ALGORITHMS)))

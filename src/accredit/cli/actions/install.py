@@ -1,9 +1,8 @@
-"""What `accredit install` and `uninstall` run. I/O: hosts' files, the terminal.
+"""Implements `accredit install` and `uninstall`. I/O: hosts' files, the terminal.
 
-1. An entry is taken for `accredit`'s own if it starts `accredit connect`. One of that name that is somebody else's is
-   neither replaced nor taken out.
-2. Nothing is written before a person at the terminal has said yes, or `--yes` has.
-3. An entry holds no secret: paths, a URL without user or password, and options.
+1. An entry is ours if it starts `accredit connect`. Another entry of the same name is neither replaced nor removed.
+2. Nothing is written before the user agrees at the terminal, or gave `--yes`.
+3. An entry holds no secret: only paths, options, and a URL without user or password.
 """
 
 import os
@@ -50,7 +49,7 @@ def install_entry(wish: Wish, url: str | None, config: Path | None, server: str 
 
 
 def uninstall_entry(wish: Wish, *, restore: bool) -> int:
-    """Take the entry out, or put the file back; return the exit code. Raises `ConfigurationError`."""
+    """Remove the entry, or restore the file; return the exit code. Raises `ConfigurationError`."""
     host, file = place_of(wish)
     if restore:
         return _restore(wish, host, file)
@@ -84,7 +83,7 @@ def uninstall_entry(wish: Wish, *, restore: bool) -> int:
 
 
 def _restore(wish: Wish, host: Host, file: Path) -> int:
-    """Put the whole file back, as it was before the entry that is named, or before all of accredit's."""
+    """Restore the whole file as it was before the named entry, or before all of ours."""
     names = {wish.name} if wish.name is not None else _own_names(host, file)
     if not names:
         raise ConfigurationError(f"no server of {file} is accredit's", "nothing has to be put back")
@@ -95,7 +94,7 @@ def _restore(wish: Wish, host: Host, file: Path) -> int:
 
 
 def _own_names(host: Host, file: Path) -> set[str]:
-    """Return the names of accredit's entries: those that are there, and those that were installed."""
+    """Return the names of our entries, present or once installed."""
     names = {each.name for each in installed(state_folder(os.environ)) if each.file == str(file)}
     with suppress(ConfigurationError):  # a broken file is put back all the same
         data = read_host_file(file)
@@ -105,7 +104,7 @@ def _own_names(host: Host, file: Path) -> set[str]:
 
 
 def list_hosts(*, as_json: bool) -> int:
-    """Print every host, with what is installed in it; return the exit code."""
+    """Print every host and its entries; return the exit code."""
     states = host_states(os.environ, Path.cwd())
     if as_json:
         print_json({"hosts": [_members(each) for each in states]})
@@ -115,7 +114,7 @@ def list_hosts(*, as_json: bool) -> int:
 
 
 def _finish(wish: Wish, edit: Edit, place: Place, entry: Entry | None, command: list[str] | None) -> int:
-    """Make the edit, if it is one and somebody wants it (rule 2), and say what was done."""
+    """Make the edit if it changes anything and the user agrees (rule 2), and report it."""
     changed, backup = edit.new != edit.old, None
     if changed and command is not None and not wish.as_json:
         say(f"by: {shlex.join(command)}")
@@ -143,7 +142,7 @@ def _finish(wish: Wish, edit: Edit, place: Place, entry: Entry | None, command: 
 
 
 def _forgotten(host: Host, file: Path, name: str) -> bool:
-    """Forget an entry that was installed, and say whether it was."""
+    """Forget an installed entry; return whether there was one."""
     state = state_folder(os.environ)
     known = any((each.file, each.name) == (str(file), name) for each in installed(state))
     if known:
@@ -152,7 +151,7 @@ def _forgotten(host: Host, file: Path, name: str) -> bool:
 
 
 def _check_done(edit: Edit, place: Place) -> None:
-    """Check what is there now, which a host's own program may have written: the entry as it is wanted, or none."""
+    """Check that the file now has the wanted entry, or none: a host's own program may have written it."""
     data = read_host_file(edit.file)
     if data == edit.new:
         return

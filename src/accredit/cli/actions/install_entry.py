@@ -1,6 +1,4 @@
-"""What an entry of `accredit install` says: the name and the command. I/O: reads a gateway's configuration, and looks
-whether files are there.
-"""
+"""An entry of `accredit install`: its name and command. I/O: reads a gateway's configuration, and checks for files."""
 
 import os
 import re
@@ -18,21 +16,21 @@ if TYPE_CHECKING:
     from accredit.config import Loaded
 
 AGENTS = "agents"
-"""The folder of the agents of hosts, in the person's own: one for each host whose servers were adopted."""
+"""The folder of the hosts' agents, in the person's own: one for each host whose servers were adopted."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9a-f]{16,}")
-"""What the id of a key looks like, which is no name for people."""
+"""Looks like a key's id, which is no name for people."""
 
 
 class Wanted(NamedTuple):
-    """An entry's name, and the endpoint that it leads to."""
+    """An entry's name, and its gateway's endpoint."""
 
     name: str
     url: str
 
     @classmethod
     def read(cls, url: str | None, config: Path | None, server: str | None, name: str | None) -> "Wanted":
-        """Return what the options say. Raises `ConfigurationError`."""
+        """Read the options. Raises `ConfigurationError`."""
         from accredit.config import load  # noqa: PLC0415 - of all hosts' commands only those that name one need it
 
         loaded = None if url is not None else load(config, os.environ, {})
@@ -47,8 +45,8 @@ class Wanted(NamedTuple):
         return cls(name, _checked(url))
 
     def words(self, hold: int, before: Sequence[str] = ()) -> list[str]:
-        """Return the command: whole paths, since hosts start programs from folders of their own. An entry that was
-        adopted, as the command `before` tells, keeps the host's own agent."""
+        """Return the command, with absolute paths, as hosts run programs from their own folders. If `before`, the
+        entry's old command, was adopted, its agent is kept."""
         folder = agent_of(before) or config_folder(os.environ)
         key, delegation = folder / "agent.key", folder / "delegation.json"
         files = [key, delegation] if key.is_file() and delegation.is_file() else [key] if key.is_file() else []
@@ -56,14 +54,14 @@ class Wanted(NamedTuple):
 
 
 def agent_of(words: Sequence[str]) -> Path | None:
-    """Return the folder of the agent that a command names, if it is one that `--adopt` has made for a host."""
+    """Return the folder of the agent in a command, if `--adopt` made that agent."""
     key = next((Path(value) for option, value in pairwise(words) if option == "--key"), None)
     adopted = key is not None and key.parent.parent == config_folder(os.environ) / AGENTS
     return key.parent if key is not None and adopted else None
 
 
 def connect_words(url: str, files: Sequence[Path], hold: int) -> list[str]:
-    """Return the command for an endpoint; `files` are the agent's key and its delegation, as far as there are such."""
+    """Return the command for an endpoint. `files` are the agent's key and delegation, as far as they exist."""
     named = [
         word for option, file in zip(("--key", "--delegation"), files, strict=False) for word in (option, str(file))
     ]
@@ -71,7 +69,7 @@ def connect_words(url: str, files: Sequence[Path], hold: int) -> list[str]:
 
 
 def own_command() -> list[str]:
-    """Return the command of this very `accredit`, with its whole path."""
+    """Return this `accredit`'s command, with its absolute path."""
     beside = Path(sys.executable).parent / "accredit"
     called = Path(sys.argv[0])
     for path in (called if called.name == "accredit" and called.is_absolute() else beside, beside):
@@ -81,7 +79,7 @@ def own_command() -> list[str]:
 
 
 def endpoint(loaded: "Loaded", server: str | None) -> str:
-    """Return the URL that a configuration's gateway, or one of its servers, is at."""
+    """Return the URL of a configuration's gateway, or of one of its servers."""
     gateway, servers = loaded.config.gateway, loaded.config.servers.by_name
     if gateway.port == 0:
         raise ConfigurationError("gateway.port is 0: where the gateway will be is not known", "name it with --url")
@@ -105,7 +103,7 @@ def _of_server(url: str, server: str | None) -> str:
 
 
 def _default_name(loaded: "Loaded | None", url: str, server: str | None) -> str:
-    """Return the server's name, else the gateway's, if people gave it one; else "accredit"."""
+    """Return the server's name, else the gateway's if people chose it, else "accredit"."""
     path = urlsplit(url).path.rstrip("/")
     found = server or (path.rpartition("/")[2] if "/mcp/" in path else "")
     if not found and loaded is not None:
@@ -115,7 +113,7 @@ def _default_name(loaded: "Loaded | None", url: str, server: str | None) -> str:
 
 
 def _checked(url: str) -> str:
-    """Return a URL that may stand in an entry. Raises `ConfigurationError`."""
+    """Check that a URL may stand in an entry, and return it. Raises `ConfigurationError`."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isascii() and url.isprintable()

@@ -1,5 +1,4 @@
-"""What `accredit install` and `uninstall` are asked for: the host, its file, and whether somebody wants it. I/O: the
-terminal."""
+"""The options of `accredit install` and `uninstall`, and the user's consent. I/O: the terminal."""
 
 import os
 import sys
@@ -30,8 +29,8 @@ def place_of(wish: Wish) -> tuple[Host, Path]:
 
 
 def agreed(wish: Wish) -> bool:
-    """Return whether a person at the terminal, or `--yes`, says that this is to be written. Raises
-    `ConfigurationError` where there is nobody to ask."""
+    """Return whether the user agrees to write, at the terminal or with `--yes`. Raises `ConfigurationError` if there
+    is no terminal."""
     if wish.yes:
         return True
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""What `accredit keys new|show` run. Seeds never reach a terminal."""
+"""Implements `accredit keys new|show`. Private seeds are never printed."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -25,8 +25,8 @@ from accredit.keys.load import check_free
 
 
 class Protection(NamedTuple):
-    """How a new key is protected: by the passphrase in a file, by none if it is declined, else by one that is asked
-    for. A person's key is left without one only on their word."""
+    """How to protect a new key: with the passphrase in a file, none if declined, or else one typed. A person's key
+    stays unprotected only if they say so."""
 
     file: Path | None
     declined: bool
@@ -66,8 +66,7 @@ def _passphrase(key: PrivateKeyFile, protection: Protection) -> bytearray | None
 
 
 def show_file(path: Path, *, public: bool, as_json: bool) -> None:
-    """Show the key of a file, of either half, or its `public` half as the file for that has it. Raises
-    `ConfigurationError`."""
+    """Print a key file's facts; with `public`, print its public half in file format. Raises `ConfigurationError`."""
     key = read_key(path)
     if public:
         typer.echo(key.public().encode().decode())
@@ -82,7 +81,7 @@ def show_file(path: Path, *, public: bool, as_json: bool) -> None:
 
 
 def key_members(key: KeyFile) -> dict[str, object]:
-    """Return a public key for programs."""
+    """Return a public key's JSON members."""
     members = key.to_dict()
     return {name: members[name] for name in ("kind", "name", "id", "public_key")} | {
         "created_at": words.timestamp(key.created_at)
@@ -90,7 +89,7 @@ def key_members(key: KeyFile) -> dict[str, object]:
 
 
 def key_facts(key: KeyFile, now: int) -> list[tuple[str, str]]:
-    """Return a public key for people."""
+    """Return a public key's facts for people."""
     return [
         ("name", key.name),
         ("kind", key.kind),

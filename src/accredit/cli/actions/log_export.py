@@ -1,6 +1,6 @@
-"""What `accredit log export` and `log checkpoint` run. Writes to stdout, or a new file, whole or not at all.
+"""Implements `accredit log export` and `log checkpoint`. Writes to stdout, or to a new file, all or nothing.
 
-As nobody else may read the store, so nobody else may read what is written out of it (mode 0600).
+The store is private, so files written from it are too (mode 0600).
 """
 
 import sys
@@ -47,7 +47,7 @@ def export_checkpoints(store: LogStore, out: Path | None) -> int:
 
 
 def export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: bool) -> int:
-    """Write the envelopes, or the bundle, of the one call whose id begins with `call_id`; return the exit code. Raises
+    """Write the envelopes, or the bundle, of the call whose id begins with `call_id`; return the exit code. Raises
     `ConfigurationError`."""
     with understood(), open_log(store) as log:
         whole_id = one_call(log, call_id)
@@ -62,7 +62,7 @@ def _envelopes(log: LogReader) -> Iterator[Envelope]:
 
 
 def _latest(log: LogReader, counted: dict[str, int]) -> Iterator[Envelope]:
-    """Yield the latest checkpoints; `counted` is left with how many records the writers have of whom there is none."""
+    """Yield the latest checkpoints. Leaves in `counted` the writers without one, with their numbers of records."""
     counted.update((head.writer, head.sequence) for head in log.heads())
     for each in log.latest_checkpoints():
         if isinstance(each.entry, Stored):
@@ -95,7 +95,7 @@ def _covering(log: LogReader, writer: str, sequence: int) -> Envelope | None:
 
 
 def _write(store: LogStore, out: Path | None, lines_of: Callable[[LogReader], Iterable[bytes]], nothing: str) -> int:
-    """Write lines and return the exit code; `nothing` is the message for a log without any."""
+    """Write lines and return the exit code; `nothing` is the message if there are none."""
     out = None if out == STDOUT else out
     hidden = out is None and sys.stdout.isatty()
     with understood(), open_log(store) as log, Progress("exporting", unit="entries", hidden=hidden) as progress:

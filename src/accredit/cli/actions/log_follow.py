@@ -1,8 +1,7 @@
-"""What `accredit log follow` runs. It only reads the log, and is a process of its own: no call waits for a sink.
+"""Implements `accredit log follow`. It only reads the log, in its own process: no call waits for a sink.
 
-What is not taken is tried again, at longer and longer intervals, and nothing is read from the log meanwhile. What a
-collector takes and says that it has rejected (partial success) is not: OTLP forbids that, and does not say which ones
-they were. They are counted.
+A failed delivery is retried at growing intervals, and nothing more is read meanwhile. Entries that a collector rejects
+(partial success) are only counted: OTLP forbids a retry, and does not say which entries they were.
 """
 
 import os
@@ -31,7 +30,7 @@ _FAILURES = (OSError, CollectorError, StoreUnavailable)
 
 
 def target_of(form: Format, to: str | None, store: str | None, config: Path | None) -> Target:
-    """Return where to send to: for OTLP by default to the configuration's collector. Raises `ConfigurationError`."""
+    """Return the target; for OTLP, the configuration's collector is the default. Raises `ConfigurationError`."""
     if form == "otlp" and to is None and (store is None or config is not None):
         to = load(config, os.environ, {}).config.telemetry.endpoint
     if form == "jsonl":
@@ -51,7 +50,7 @@ def target_of(form: Format, to: str | None, store: str | None, config: Path | No
 
 
 def follow_log(store: LogStore, name: str, target: Target) -> int:
-    """Send on what comes until the process is told to end; return the exit code. Raises `ConfigurationError`."""
+    """Send entries until the process is stopped; return the exit code. Raises `ConfigurationError`."""
     rejected = told = 0
     with understood(), suppress(KeyboardInterrupt), _ended_by_sigterm(), open_sink(store, name) as sink, target:
         while True:
@@ -64,7 +63,7 @@ def follow_log(store: LogStore, name: str, target: Target) -> int:
                 rejected += _tried(lambda now=batch: target.take(now.envelopes), f"{name} takes nothing")
             if rejected >= max(1, 2 * told):
                 told = _tell_rejected(rejected)
-            # Tried until it is written: what is read again before that is sent again.
+            # Retried until the position is written; otherwise these entries would be read and sent again.
             _tried(lambda now=batch: sink.taken(now), "the store does not take how far it came")
             if not batch.more:
                 time.sleep(FOLLOW_SECONDS)
@@ -79,7 +78,7 @@ def _tell_rejected(number: int) -> int:
 
 
 def _tried(what: Callable[[], T], problem: str) -> T:
-    """Return what comes of something, however long it takes. A note says that it fails, and that it no longer does."""
+    """Retry until it succeeds, and return the result. Notes tell of the first failure and of the recovery."""
     pause = SINK_RETRY_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What `accredit log list` runs. With -f it looks at the log again and again, until it is interrupted."""
+"""Implements `accredit log list`. With -f it polls the log until interrupted."""
 
 import contextlib
 import json
@@ -39,11 +39,11 @@ from accredit.stores.audit_log.reading import LogAway, LogReader, Numbered
 
 _HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
 _SERVER = 2
-"""The column before which that of the server is, where there is one."""
+"""The server's column is inserted before this one."""
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
 _NEGATIVE = 1
 _Kept = Callable[[CallRecord], tuple[bytes | None, bytes | None]]
-"""What gives the texts of a call's chain and proof."""
+"""Returns the stored chain and proof of a call."""
 
 
 class Filter(Struct, frozen=True):
@@ -75,8 +75,8 @@ class Filter(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """How to show calls: at most `limit` of those that are there, then with `follow` those that come. `names` are known
-    keys' holders; each call that is shown is verified with `keys`, if there are any."""
+    """How to show calls: at most `limit` existing ones, then new ones with `follow`. `names` maps key ids to names;
+    calls are verified with `keys`, if there are any."""
 
     limit: int
     follow: bool
@@ -86,7 +86,7 @@ class Listing(Struct, frozen=True, kw_only=True):
     keys: Sequence[LogKey | RecordKey] = ()
 
     def judged(self, row: CallRow, kept: _Kept) -> "Judged":
-        """Judge a call by its records and what was `kept` of it."""
+        """Verify a call by its records and its `kept` chain and proof."""
         if not self.keys:
             return Judged(row)
         prover = Prover(self.keys)
@@ -96,7 +96,7 @@ class Listing(Struct, frozen=True, kw_only=True):
         return Judged(row, next(iter(evidence.faults), None) if evidence is not None else fault, evidence)
 
     def members(self, call: "Judged") -> dict[str, object]:
-        """Return a call as members for programs; `verified` is None where there are no keys."""
+        """Return a call's JSON members; `verified` is None without keys."""
         evidence = call.evidence
         proved = NO_EVIDENCE if evidence is None else evidence.members(call.row.decision, self.names)
         verified = call.fault is None if self.keys else None
@@ -104,7 +104,7 @@ class Listing(Struct, frozen=True, kw_only=True):
 
 
 class Judged(NamedTuple):
-    """A call, why it does not verify, and what it proves; without keys nothing is known of both."""
+    """A call, why it does not verify, and what it proves; both are None without keys."""
 
     row: CallRow
     fault: str | None = None
@@ -154,8 +154,7 @@ def show_bundle(path: Path, wanted: Filter, listing: Listing) -> int:
 
 
 def _with_whole_ids(wanted: Filter, log: LogReader, listing: Listing) -> Filter | None:
-    """Return the filter with whole ids, where the beginnings of ids were given. None, with the reason on stderr, if
-    there is not exactly one such id."""
+    """Replace prefixes of ids by whole ids. None, with the reason on stderr, unless each matches exactly one."""
     names, keys = listing.names, listing.keys
     principal_id = None if wanted.principal_id is None else one_principal(log, wanted.principal_id, names, keys)
     agent_id = None if wanted.agent_id is None else one_agent(log, wanted.agent_id, names, keys)
@@ -165,8 +164,8 @@ def _with_whole_ids(wanted: Filter, log: LogReader, listing: Listing) -> Filter 
 
 
 def _following(log: LogReader, open_calls: dict[str, Told]) -> Iterator[CallRow]:
-    """Yield the calls that come after the state that the log shows. One that replaces it is followed from its
-    beginning, and a note says so.
+    """Yield calls that come after the log's current state. A log that is replaced is read from its beginning, with a
+    note.
 
     Raises `StoreUnavailable`.
     """
@@ -206,13 +205,13 @@ def _print(calls: Sequence[Judged], listing: Listing) -> None:
 
 
 def _cells(listed: Judged, listing: Listing, *, several: bool) -> tuple[Words | str, ...]:
-    # A terminal has no room for whole ids, and would cut them off; a beginning is enough for every command.
+    # A terminal is too narrow for whole ids, and every command accepts prefixes.
     short = sys.stdout.isatty()
     row, fault, evidence = listed
     call, authority = row.decision.call, row.decision.authority
     decision = row.decision.decision
     verdict = [row.verdict, decision.error or "" if decision else ""]
-    # An error may be that it was refused all the same (`gateway.recording.recorder`): then it is not said.
+    # If the call was refused after all (`gateway.recording.recorder`), it ended in an error: then this is not said.
     if decision is not None and decision.enforced is False and row.verdict == "deny" and row.status != "error":
         verdict.append("(only observed)")
     if fault is not None:

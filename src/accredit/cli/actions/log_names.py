@@ -1,8 +1,7 @@
-"""The names of known keys for the ids in a log, and ids given by their first characters.
+"""Names of known keys for the ids in a log, and look-up of ids by prefix. Reads key files.
 
-Reads key files. A name is what a key's owner chose; the id is always shown beside it. A call is found by its id whether
-its records verify or not: whoever shows it says that. The id of an agent or principal is taken from a record that
-verifies, where there are keys.
+A key's owner chose its name, so the id is always shown with it. A call is found whether its records verify or not; the
+caller reports that. With keys, the id of an agent or principal is only taken from a record that verifies.
 """
 
 import os
@@ -32,7 +31,7 @@ _UNKNOWN_PARTY = "`accredit log list --json` shows the ids of those who called"
 
 
 def known_names(paths: Iterable[Path], store: str | None, config: Path | None) -> Names:
-    """Return the names in the given keys and, if the configuration says where the log is, in those beside it.
+    """Return the names in the given keys and, if the log is a configuration's, in keys beside that.
 
     Raises `ConfigurationError`, but not for a file beside the configuration that is not a key.
     """
@@ -54,8 +53,8 @@ def _beside(configuration: Path | None) -> dict[str, str]:
 
 
 def one_call(log: LogReader, prefix: str) -> str | None:
-    """Return the id of the one call whose id begins with `prefix`; None, with the reason on stderr, if there is not
-    exactly one. Raises `AttestationError`."""
+    """Return the id of the one call that begins with `prefix`; None, with the reason on stderr, if it is not exactly
+    one. Raises `AttestationError`."""
     calls: dict[str, str] = {}
     for entry in log.of_calls(prefix) if len(prefix) >= MIN_ID_CHARS else ():
         record = entry.record()
@@ -67,12 +66,12 @@ def one_call(log: LogReader, prefix: str) -> str | None:
 
 
 def one_agent(log: LogReader, prefix: str, names: Names, keys: _Keys) -> str | None:
-    """Return the id of the one agent in the same way; a whole id need not be in the log."""
+    """Same for an agent; a whole id need not be in the log."""
     return _one_party(log, prefix, names, keys, ("agent", lambda found: found.authority and found.authority.agent_id))
 
 
 def one_principal(log: LogReader, prefix: str, names: Names, keys: _Keys) -> str | None:
-    """Return the id of the one principal in the same way."""
+    """Same for a principal."""
     return _one_party(
         log, prefix, names, keys, ("principal", lambda found: found.authority and found.authority.principal_id)
     )

@@ -1,5 +1,4 @@
-"""Where the log is, which keys are trusted, and times on the command line. Reads the configuration, files and
-the clock."""
+"""Finds the log, the trusted keys, and times on the command line. Reads the configuration, files and the clock."""
 
 import os
 import re
@@ -58,7 +57,7 @@ def log_store(store: str | None, config: Path | None) -> "LogStore":
 
 @contextmanager
 def understood() -> Generator[None]:
-    """Raise what goes wrong with a log as a `ConfigurationError`."""
+    """Convert a log's errors to `ConfigurationError`."""
     try:
         yield
     except session.SchemaUnknown as error:
@@ -76,10 +75,10 @@ def understood() -> Generator[None]:
 def public_keys(
     paths: Iterable[Path], config: Path | None = None, *, look_here: bool = True
 ) -> list[LogKey | RecordKey]:
-    """Return the keys to verify a log with: those that are named, else the configuration's own.
+    """Return the keys to verify a log with: the named ones, else the configuration's.
 
-    Without `look_here` no configuration is looked for in the current folder. Raises `ConfigurationError`, also if there
-    is no key.
+    Without `look_here`, the current folder is not searched for a configuration. Raises `ConfigurationError`, also if
+    there is no key.
     """
     keys = [_public_key(path) for path in paths]
     if not keys:
@@ -94,7 +93,7 @@ def public_keys(
 
 
 def own_keys(loaded: "Loaded") -> list[LogKey | RecordKey]:
-    """Return the keys to verify a configuration's log with, none if it has none. Raises `ConfigurationError`."""
+    """Return the keys that verify a configuration's log; may be empty. Raises `ConfigurationError`."""
     attest, private = loaded.config.attest, configuration.own_key_file(loaded)
     public = public_path(private) if private is not None else None
     own = [public] if public is not None and (attest.key_file is not None or public.exists()) else []
@@ -103,8 +102,8 @@ def own_keys(loaded: "Loaded") -> list[LogKey | RecordKey]:
 
 
 def keys_to_show_with(paths: Sequence[Path], store: str | None, config: Path | None) -> list[LogKey | RecordKey]:
-    """Return the keys to verify with what is shown of a log: those that are named; else, if the log is that of a
-    configuration, its own, as far as they are here; else none: what is shown says so. Raises `ConfigurationError`."""
+    """Return the named keys; else those of the configuration whose log is shown, as far as they are on this machine;
+    else none. Raises `ConfigurationError`."""
     if paths or store is not None:
         return [_public_key(path) for path in paths]
     try:
@@ -114,9 +113,8 @@ def keys_to_show_with(paths: Sequence[Path], store: str | None, config: Path | N
 
 
 def people_to_show_with(paths: Sequence[Path], store: str | None, config: Path | None) -> Mapping[HybridPublicKey, str]:
-    """Return the keys of the people who may have allowed calls, with their names: those that are named; else, if the
-    log is that of a configuration, those whose delegations count there, as far as they are here. Raises
-    `ConfigurationError`."""
+    """Return the keys and names of people who may have allowed calls: the named keys, else the roots of the
+    configuration whose log is shown, as far as they are on this machine. Raises `ConfigurationError`."""
     if paths or store is not None:
         return people_in(paths)
     try:
@@ -128,8 +126,8 @@ def people_to_show_with(paths: Sequence[Path], store: str | None, config: Path |
 def keys_by_kind(
     paths: Iterable[Path],
 ) -> tuple[list[LogKey | RecordKey], Mapping[HybridPublicKey, str], Mapping[str, str]]:
-    """Return public keys of any kind: those that records may be verified with, people's with their names, and all names
-    by the keys' ids. Raises `ConfigurationError`."""
+    """Sort public keys: keys that verify records, people's keys with names, and all names by id. Raises
+    `ConfigurationError`."""
     found = [_read_key(path) for path in paths]
     files = [key for key in found if isinstance(key, KeyFile)]
     people = {key.public_key: key.name for key in files if key.kind == "human"}
@@ -143,7 +141,7 @@ def names_in(paths: Iterable[Path]) -> Mapping[str, str]:
 
 
 def people_in(paths: Iterable[Path]) -> Mapping[HybridPublicKey, str]:
-    """Return people's public keys, with their names. Raises `ConfigurationError`, also for the key of no person."""
+    """Return people's public keys, with their names. Raises `ConfigurationError`, also for any other kind of key."""
     return {key.public_key: key.name for key in map(load_root, paths)}
 
 
@@ -179,8 +177,8 @@ def _is_record_key(data: bytes) -> bool:
 
 
 def checkpoints(paths: Sequence[Path]) -> list[Envelope | Head]:
-    """Read checkpoints that were kept: signed ones, or lines of a gateway's own log that name one. Raises
-    `ConfigurationError`, also for a file without any."""
+    """Read saved checkpoints: signed ones, or lines of a gateway's own log that name one. Raises `ConfigurationError`,
+    also for a file without any."""
     kept: list[Envelope | Head] = []
     for path in paths:
         before = len(kept)
@@ -204,7 +202,7 @@ def _checkpoint(line: bytes) -> Envelope | Head | None:
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends, each up to its bound. Raises `ConfigurationError`."""
+    """Yield the lines of a file without their ends, each of bounded length. Raises `ConfigurationError`."""
     source = standing_for(path)
     if source is not None:
         yield from (line.removesuffix(b"\n") for line in source.lines(MAX_ATTESTATION_BYTES + 2))

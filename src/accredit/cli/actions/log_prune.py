@@ -1,4 +1,4 @@
-"""What `accredit log prune` runs."""
+"""Implements `accredit log prune`."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,8 +21,7 @@ from accredit.stores.postgres import log_pruning
 
 
 def prune_log(store: LogStore, key: Path, trusted: Keys, before_ms: int, *, as_json: bool) -> int:
-    """Prune the log and return the exit code. `trusted` are keys that sign it beside this one. Raises
-    `ConfigurationError`."""
+    """Prune the log and return the exit code. `trusted` are other keys that sign it. Raises `ConfigurationError`."""
     signer = load_log_signer(key)
     with understood():
         with open_log(store):

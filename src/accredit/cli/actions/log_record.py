@@ -1,4 +1,4 @@
-"""What is printed of the record of a call, and of what that proves. I/O: stdout."""
+"""Prints the record of a call, and what it proves. I/O: stdout."""
 
 from collections.abc import Iterator, Mapping
 from typing import cast
@@ -18,18 +18,18 @@ _STYLES = {True: GOOD, None: QUIET, False: BAD}
 
 
 def named(holder_id: str, names: Names, *, short: bool = False) -> str:
-    """Return an id with the name that belongs to it, if known."""
+    """Return an id with its name, if known."""
     shown = holder_id[:SHORT_ID_CHARS] if short else holder_id
     return f"{names[holder_id]} ({shown})" if holder_id in names else shown
 
 
 def drill_mark(call: Call) -> str:
-    """Return what is said of a call beside its target if `accredit drill` makes such."""
+    """Return a mark for a call made by `accredit drill`; "" for others."""
     return " (a drill)" if is_drill(call.method, call.target) else ""
 
 
 def print_record(record: CallRecord, signature: Words, names: Names) -> None:
-    """Print a record in words: each member that its predicate has. `names` are shown beside ids."""
+    """Print each member of a record. `names` are shown beside ids."""
     members: dict[str, object] = msgspec.to_builtins(record)
     say(f"{record.phase} {record.log.writer}/{record.log.sequence}{drill_mark(record.call)}")
     print_facts([*_facts("", members, names), ("signature", signature)])
@@ -47,7 +47,7 @@ def _facts(prefix: str, members: Mapping[str, object], names: Names) -> Iterator
 
 
 def print_evidence(record: CallRecord, evidence: Evidence, names: Names) -> None:
-    """Print what a record that was verified proves, for people."""
+    """Print what a verified record proves, for people."""
     say(sentence(record, evidence, names))
     facts = [(name, in_words(name, part, names), part.verified) for name, part in evidence.parts(record).items()]
     print_facts([(name, Words(text if is_good else escaped(text), _STYLES[is_good])) for name, text, is_good in facts])

@@ -1,4 +1,4 @@
-"""What `accredit log show` runs: prints a call in words, or its statements as JSON; and what its record proves."""
+"""Implements `accredit log show`: prints a call in words or its statements as JSON, and what its record proves."""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,5 @@
-"""Where `accredit log follow` sends to: a file, stdout, or a collector of OTLP logs. I/O: that. None is given an entry
-as taken that it may not have."""
+"""The targets of `accredit log follow`: a file, stdout, or an OTLP collector. I/O: these. None reports an entry as
+taken that it may not have."""
 
 import asyncio
 import fcntl
@@ -27,23 +27,23 @@ _BEGINNING = b'{"payload'
 
 
 class Target(Protocol):
-    """Takes entries: `with target`."""
+    """A context manager that takes entries."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def take(self, envelopes: Sequence[Envelope]) -> int:
-        """Have all of them, or raise `OSError` or `CollectorError`: some may have been taken then. Return how many were
-        rejected for good."""
+        """Take all entries, or raise `OSError` or `CollectorError`, perhaps after some. Return how many were rejected
+        for good."""
         ...
 
 
 class LinesFile:
-    """A file to which lines are appended. It is opened for each batch, so another program may move it away.
+    """A file to which lines are appended. It is reopened for each batch, so that it can be rotated.
 
-    Of a batch for which there was no room, the lines that are on the disk are not written again: tried again and again,
-    they would take each bit of room that there is.
+    When the disk is full, lines of a batch that were written are not written again: retries would eat up any freed
+    space.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +63,7 @@ class LinesFile:
     def __exit__(self, *_: object) -> None: ...
 
     def take(self, envelopes: Sequence[Envelope]) -> int:
-        """Append lines; they are on the disk then."""
+        """Append lines, and sync them to disk."""
         if envelopes is not self._batch:
             self._batch, self._written = envelopes, 0
         descriptor = self._open()
@@ -83,7 +83,8 @@ class LinesFile:
             self._written += max(0, bisect_right([*ends], os.fstat(descriptor).st_size) - 1)  # or somebody emptied it
 
     def _open(self) -> int:
-        """Return the file, locked, after its last whole line: one that a killed process has not ended comes again."""
+        """Open and lock the file, and cut off an unfinished last line: a killed process left it, and it will come
+        again."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             descriptor = os.open(self._path, flags)
@@ -111,7 +112,7 @@ class Stdout:
     def __exit__(self, *_: object) -> None: ...
 
     def take(self, envelopes: Sequence[Envelope]) -> int:
-        """Write lines. That a pipe has them does not say that anybody has read them."""
+        """Write lines. A pipe that has them does not prove that anybody has read them."""
         try:
             _write(sys.stdout.fileno(), _lines(envelopes))
         except OSError as error:  # what is written of a line can't be taken back here, so it is not tried again
@@ -122,7 +123,7 @@ class Stdout:
 
 
 class CollectorLogs:
-    """A collector at a base URL, or at that of its logs."""
+    """A collector, by its base URL or that of its logs."""
 
     def __init__(self, url: str) -> None:
         require_extra("opentelemetry.proto", "telemetry", "--format otlp needs OpenTelemetry, which is not installed")
@@ -160,7 +161,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _cut(descriptor: int) -> None:
-    """Cut off a last line that has no end. Raises `OSError` for a file of something else."""
+    """Cut off an unfinished last line. Raises `OSError` if the file holds something else."""
     size = end = os.fstat(descriptor).st_size
     _check_begins(descriptor, 0)
     while end > 0:

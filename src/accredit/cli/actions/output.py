@@ -1,8 +1,7 @@
 """Prints results of commands: words and tables for people, JSON for programs. I/O: stdout, and stderr for notes.
 
-In a terminal what is long is folded (`cli.layout`), and there are colours; elsewhere rows are as wide as they need to
-be. Whatever is printed may come from a file that somebody else wrote: nothing in it is markup, it can't steer the
-terminal, and it can't begin a row.
+A terminal gets colours, and long lines are folded (`cli.layout`); otherwise rows are as wide as needed. Text may come
+from others' files: it is never markup, can't control the terminal, and can't begin a row.
 """
 
 import json
@@ -34,8 +33,8 @@ def say(text: str, style: str = "") -> None:
 
 
 def say_script(line: str) -> None:
-    """Print one line of what a shell may be given: a comment goes on in comments; a command is not folded, since it
-    could not be copied."""
+    """Print a line of a shell script. A comment is folded into comments; a command is not folded, so that it can be
+    copied."""
     width = width_of(sys.stdout)
     if width is None or not line.startswith("#"):
         typer.echo(line)
@@ -50,13 +49,13 @@ def tell(line: str) -> None:
 
 
 def check_out(out: Path | None, *, as_json: bool) -> None:
-    """Check that not two things are to be printed on stdout. Raises `ConfigurationError`."""
+    """Check that not two things go to stdout. Raises `ConfigurationError`."""
     if out == STDOUT and as_json:
         raise ConfigurationError("--out - and --json both want stdout", "keep one of them, or name a file for --out")
 
 
 def write_out(out: Path, data: bytes, *, private: bool = False, replace: bool = False) -> None:
-    """Write what a command makes to a file (`keys.write_file`), or to stdout. Raises `ConfigurationError`."""
+    """Write a command's product to a file (`keys.write_file`), or to stdout. Raises `ConfigurationError`."""
     if out != STDOUT:
         write_file(out, data, private=private, replace=replace)
         return
@@ -66,17 +65,17 @@ def write_out(out: Path, data: bytes, *, private: bool = False, replace: bool = 
 
 
 def print_facts(facts: Iterable[tuple[str, Words | str]], *, err: bool = False) -> None:
-    """Print names, each with its value; on stderr where stdout is for something else."""
+    """Print names with their values; on stderr if stdout has another use."""
     show(fact_rows(list(facts), width_of(sys.stderr if err else sys.stdout)), err=err)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Words | str]]) -> None:
-    """Print a table with headings. What does not fit is folded, and nothing is cut off."""
+    """Print a table with headings. Long cells are folded, never cut off."""
     show(table_rows(headings, list(rows), width_of(sys.stdout)))
 
 
 def show(rows: Iterable[Row], *, err: bool = False) -> None:
-    """Print rows as they are: they were folded for where they go."""
+    """Print rows that are already folded."""
     if not (sys.stderr if err else sys.stdout).isatty():
         for row in rows:
             typer.echo("".join(each.text for each in row).rstrip(), err=err)
@@ -95,9 +94,8 @@ def find_by_prefix(
     """Return the candidate that equals `prefix`, else the only one that begins with it.
 
     `candidates` maps ids to descriptions. If there is none, or more than one, says so on stderr and returns None; the
-    command then ends with exit code 1. `what` is the kind of id, such as "call"; `remedy` is the help if there is none.
-    Nothing in an id stands for other characters, and capital letters are none of its. Raises `ConfigurationError` for
-    less than `at_least` characters.
+    command then ends with exit code 1. `what` is the kind of id, such as "call"; `remedy` is the help if there is
+    none. Matching is literal and case-sensitive. Raises `ConfigurationError` for less than `at_least` characters.
     """
     if prefix in candidates:
         return prefix

@@ -1,11 +1,10 @@
-"""Whether files and folders are a person's own: nobody else may write there, or put something else in their place.
-I/O: looks at files.
+"""Checks that files and folders are the user's own: nobody else can write or replace them. I/O: looks at files.
 
-1. A folder is one's own if it and all above it belong to the user or to the system (root), and nobody else may write
-   into them. Above it a folder like `/tmp` will do, where each may remove only what is their own.
-2. A file is one's own if its folder is and if nobody else owns it or may write to it. Links are followed: what counts
-   is where they lead.
-3. A group that has the user's own name and no other members counts as the user, as many systems make one for each.
+1. A folder is one's own if it and all its parents belong to the user or root, and nobody else may write to them. A
+   parent may be like `/tmp`, where users can only remove their own files.
+2. A file is one's own if its folder is, and nobody else owns it or may write to it. Links are followed: their target
+   counts.
+3. A group with the user's name and no other members counts as the user, as many systems make one for each.
 """
 
 import grp
@@ -20,15 +19,14 @@ from accredit.errors import ConfigurationError
 
 
 class OwnFault(NamedTuple):
-    """Why something is not one's own, and the command that makes it so; "" if none does."""
+    """Why something is not the user's own, and the command that fixes it; "" if none does."""
 
     text: str
     command: str = ""
 
 
 def check_own_folder(folder: Path, remedy: str) -> None:
-    """Check that what is in a folder, which may not be there yet, was put there by nobody else. Raises
-    `ConfigurationError`."""
+    """Check that nobody else can have put files into a folder, which need not exist. Raises `ConfigurationError`."""
     fault = fault_of_folder(folder)
     if fault is not None:
         raise ConfigurationError(f"what is in {folder} may be somebody else's: {fault.text}", remedy)
@@ -53,7 +51,7 @@ def fault_of_folder(folder: Path) -> OwnFault | None:
 
 
 def fault_of_file(file: Path) -> OwnFault | None:
-    """Return why a file that is there is not the user's own (rule 2), or None."""
+    """Return why an existing file is not the user's own (rule 2), or None."""
     real = Path(os.path.realpath(file))
     try:
         found = os.stat(real)
@@ -74,7 +72,7 @@ def _fault(path: Path, found: os.stat_result, *, sticky_is_good: bool = False) -
 
 
 def _is_own_group(group: int) -> bool:
-    """Apply rule 3."""
+    """Return whether the group is the user's private group (rule 3)."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
         found = grp.getgrgid(group)

@@ -1,11 +1,11 @@
-"""A first delegation for an agent: what only reads, or who it is; and whether one that is there still counts.
+"""An agent's first delegation: signs one, or checks whether an existing one is valid.
 
-I/O: files; asks the servers of the configuration which of their tools only read.
+I/O: files; asks the configuration's servers which of their tools only read.
 
-1. What is signed lasts `FIRST_GRANT_DAYS` days, and is what `accredit grant --all-read-only` signs, without scopes that
-   are sensitive. Where no tool says that it only reads, and where the gateway only observes, it is `identity:prove`:
-   it lets nothing pass, and tells the gateway which agent calls.
-2. A delegation that is there is never replaced: what is wrong with it is told, with the command that signs another.
+1. It lasts `FIRST_GRANT_DAYS` days, and has the scopes of `accredit grant --all-read-only`, except sensitive ones. If
+   no tool is read-only, or the gateway only observes, it is `identity:prove`, which permits nothing but tells the
+   gateway which agent calls.
+2. An existing delegation is never replaced: its fault is reported, with the command that signs another.
 """
 
 import shlex
@@ -29,7 +29,7 @@ IDENTITY = "identity:prove"
 
 
 class GrantFault(NamedTuple):
-    """What is wrong with a delegation. It `is_bad` if calls are refused for it now, not only soon."""
+    """What is wrong with a delegation. It `is_bad` if calls are refused already, not only soon."""
 
     text: str
     is_bad: bool
@@ -57,7 +57,7 @@ def sign_first(
 
 
 def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the scopes of what only reads, and notes for whoever signs them."""
+    """Return the scopes of read-only tools, and notes for the signer."""
     from accredit.cli.actions.grant_lookup import (  # noqa: PLC0415 - it loads the SDK, and asks servers
         NothingReadOnly,
         Place,
@@ -79,9 +79,8 @@ def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, 
 def fault_of_grant(
     file: Path, agent: KeyFile, roots: Collection[HybridPublicKey] | None, now: int
 ) -> GrantFault | None:
-    """Return what is wrong with the delegation in a file: whether it is for this agent, begins with one of the `roots`
-    (None: of whom is not known), and lasts. Its signatures are not verified. Raises `ConfigurationError` for a file
-    that holds none."""
+    """Return what is wrong with the delegation in a file: it must be for this agent, from one of the `roots` (None:
+    unknown), and last a while. Signatures are not verified. Raises `ConfigurationError` for a file without one."""
     chain = read_delegations(file)
     if chain[0].subject_pub_key != agent.public_key:
         return GrantFault(f"{file} is for another agent than {agent.name} ({agent.id})", is_bad=True)
@@ -96,8 +95,7 @@ def fault_of_grant(
 
 
 def grant_command(config: Path | None, person: Path, agent: Path, out: Path, *, observes: bool) -> str:
-    """Return the command line that signs such a delegation anew: with the scopes of the one that is there, if it has no
-    constraints and was not passed on."""
+    """Return the command that renews a delegation: with its scopes, if it has no constraints and was not passed on."""
     scopes = _plain_scopes(out)
     looked_up = config is not None and not observes and not scopes
     what = ["--all-read-only", "--config", str(config)] if looked_up else []
@@ -116,5 +114,5 @@ def _plain_scopes(file: Path) -> tuple[str, ...]:
 
 
 def told_of_grant(fault: GrantFault, command: str) -> str:
-    """Return what is said of a delegation that no longer counts, or soon will not."""
+    """Return the message about a delegation that is invalid, or soon will be."""
     return f"{'warning' if fault.is_bad else 'note'}: {fault.text}. To sign another: {command}"

@@ -1,11 +1,11 @@
-"""The person's key and those of their agents, in the person's folder: found, or made there. I/O: files, the terminal.
+"""Finds or makes the keys of the person and their agents, in the person's folder. I/O: files, the terminal.
 
-1. The folder is the person's own (`own_files`), and is made for them alone.
-2. A key that is there is kept. A private key without its public half, which a command that was killed may leave,
-   gets that; nothing is ever replaced.
-3. A new human key is under a passphrase: that of a file, or one that is typed. It has none if that is said, or if there
-   is nobody to ask, which is told.
-4. A passphrase is asked for once, is good for all that one command signs, and is wiped at its end.
+1. The folder must be the person's own (`own_files`), and is created private.
+2. An existing key is kept. If a killed command left a private key without its public half, that is added; nothing is
+   ever replaced.
+3. A new human key is encrypted with a passphrase, from a file or typed. It has none if the user says so, or if there
+   is no terminal, with a warning.
+4. A passphrase is asked for once per command, and wiped at its end.
 """
 
 import os
@@ -39,7 +39,7 @@ AGENT_KEY = "agent.key"
 
 
 class OwnKey(NamedTuple):
-    """A private key's path, what is public of it, and whether it was just made."""
+    """A private key's path, its public part, and whether it was just made."""
 
     path: Path
     about: KeyFile
@@ -47,8 +47,7 @@ class OwnKey(NamedTuple):
 
 
 class Passphrases:
-    """The person's passphrase, for one command: from `file`, else from the terminal. For a new key it may be
-    `declined`."""
+    """The person's passphrase, for one command: from `file`, else typed. For a new key it may be `declined`."""
 
     def __init__(self, file: Path | None, *, declined: bool = False) -> None:
         if file is not None and declined:
@@ -68,20 +67,20 @@ class Passphrases:
         return bytearray(self._known)
 
     def of(self, key: KeyFile) -> bytearray:
-        """Return a copy of the passphrase of a key that is to sign. Raises `ConfigurationError`."""
+        """Return a copy of the passphrase of a signing key. Raises `ConfigurationError`."""
         if self._known is None:
             self._known = passphrase_source(self._file)(key)
         return bytearray(self._known)
 
     def forget(self) -> None:
-        """Overwrite what was typed."""
+        """Wipe the passphrase."""
         if self._known is not None:
             wipe(self._known)
             self._known = None
 
 
 def own_config_folder(environ: Mapping[str, str]) -> Path:
-    """Return the person's folder of keys, which is there now (rule 1). Raises `ConfigurationError`."""
+    """Return the person's folder of keys, creating it if needed (rule 1). Raises `ConfigurationError`."""
     folder = config_folder(environ)
     check_own_folder(folder, "let nobody else write there: who does can sign in your name")
     make_folder(folder)
@@ -96,8 +95,8 @@ def has_person_key(environ: Mapping[str, str]) -> bool:
 
 
 def person_key(environ: Mapping[str, str], passphrases: Passphrases) -> OwnKey:
-    """Return the person's key: the only human one in their folder, or that which `desk.toml` names; else one that is
-    made. Raises `ConfigurationError`."""
+    """Return the person's key: the one that `desk.toml` names, or the only human one in their folder; else make one.
+    Raises `ConfigurationError`."""
     folder = own_config_folder(environ)
     if has_person_key(environ):
         complete(folder / OWNER_KEY)
@@ -107,7 +106,7 @@ def person_key(environ: Mapping[str, str], passphrases: Passphrases) -> OwnKey:
 
 
 def agent_key(path: Path, name: str) -> OwnKey:
-    """Return an agent's key, which is made if it is not there. Raises `ConfigurationError`."""
+    """Return an agent's key, made if it doesn't exist. Raises `ConfigurationError`."""
     if os.path.lexists(path):
         complete(path)
         return OwnKey(path, _public(path, "agent"), made=False)
@@ -115,7 +114,7 @@ def agent_key(path: Path, name: str) -> OwnKey:
 
 
 def complete(private: Path) -> None:
-    """Write the public half of a private key that has lost it (rule 2). Raises `ConfigurationError`."""
+    """Write the missing public half of a private key (rule 2). Raises `ConfigurationError`."""
     if private.is_file() and not os.path.lexists(public_path(private)):
         write_file(public_path(private), read_key(private).public().encode() + b"\n")
 

@@ -1,11 +1,10 @@
-"""What `accredit pin` runs: shows how a server differs from `accredit.lock`, and takes that once somebody agrees.
+"""Implements `accredit pin`: shows how a server differs from `accredit.lock`, and updates that after approval.
 
-1. The server is asked as `accredit init` does. What it says of each tool is shown as a model would read it: what is
-   new, gone or different, with characters that don't show as their code points, and names that look like others marked.
-2. Nothing is written before somebody says yes, on a terminal or with `--yes`: exit code 1 without.
-3. Only this server's part of the lock changes. A file that is not good is not replaced: it may hold what others are
-   pinned to.
-4. What is pinned of a server that the configuration does not have is taken out, once it was shown and somebody agrees.
+1. The server is asked as by `accredit init`. Each tool's new, removed or changed text is shown as a model would read
+   it; invisible characters appear as code points, and look-alike names are marked.
+2. Nothing is written without approval, at the terminal or by `--yes`: exit code 1 otherwise.
+3. Only this server's part of the lock changes. A damaged file is not replaced: it may hold others' pins.
+4. Pins of a server that the configuration lacks are removed, after they are shown and approved.
 """
 
 import os
@@ -26,8 +25,7 @@ from accredit.pins.shown import shown
 
 
 class Approval(NamedTuple):
-    """Where the lock is, for which server of those that the configuration has, and whether somebody has agreed
-    already."""
+    """The lock's path, the server among those configured, and whether the change is already approved."""
 
     path: Path
     server: str = UPSTREAM
@@ -36,7 +34,7 @@ class Approval(NamedTuple):
 
 
 def pin_offer(approval: Approval, offer: Offer, *, as_json: bool) -> int:
-    """Show what is different, and write it if it is agreed to; return the exit code. Raises `ConfigurationError`."""
+    """Show the differences, and write them if approved; return the exit code. Raises `ConfigurationError`."""
     lock = read_lock_file(approval.path) if os.path.lexists(approval.path) else {}
     if approval.server not in {*approval.configured, *lock}:
         raise ConfigurationError(
@@ -66,8 +64,8 @@ def pin_offer(approval: Approval, offer: Offer, *, as_json: bool) -> int:
 
 
 def drop_pins(approval: Approval, *, as_json: bool) -> int:
-    """Take what is pinned of a server that is not there any more out of the lock, if it is agreed to; return the exit
-    code. Raises `ConfigurationError`."""
+    """Remove the pins of a server that no longer exists, if approved; return the exit code. Raises
+    `ConfigurationError`."""
     lock = read_lock_file(approval.path)
     tools = sorted(lock.pop(approval.server).tools)
     if not as_json:
@@ -85,14 +83,14 @@ def drop_pins(approval: Approval, *, as_json: bool) -> int:
 
 
 def definitions_of(offer: Offer) -> Definitions:
-    """Return what a server says of itself, as it came. Raises `ConfigurationError`."""
+    """Return a server's definitions, exactly as it sent them. Raises `ConfigurationError`."""
     if offer.definitions is None:
         raise ConfigurationError("nobody saw the definitions as they came", "ask the server by its URL or command")
     return offer.definitions
 
 
 def lock_text(lock: Lock) -> bytes:
-    """Return the text of a lock, which can be read again. Raises `ConfigurationError` for what can't be pinned."""
+    """Return the text of a lock, checked to be readable. Raises `ConfigurationError` for what can't be pinned."""
     try:
         text = write_lock(lock)
         read_lock(text)

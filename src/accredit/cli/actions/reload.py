@@ -1,8 +1,7 @@
-"""What `accredit reload` runs: finds the gateway that serves a configuration, tells it, and waits for what comes of it.
+"""Implements `accredit reload`: finds the gateway that serves a configuration, signals it, and waits for the result.
 
-A process is sent a signal only while it has `accredit.pid` locked, on this machine and in this namespace, and if it is
-of the user whose file that is. So an id that belongs to another process by now is never hit, and nobody names another
-user's.
+A process is signalled only while it holds the lock on `accredit.pid`, on this machine and in this namespace, and if it
+belongs to that file's owner. So a reused process id is never hit, and nobody can name another user's process.
 """
 
 import os
@@ -41,7 +40,7 @@ def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ,
 
 
 def _told(file: Path) -> Found:
-    """Send the signal, and return what the gateway said before. Raises `ConfigurationError`."""
+    """Send the signal; return the gateway's state before it. Raises `ConfigurationError`."""
     found = _running(file)
     if found.reloads.place != place():
         raise ConfigurationError(
@@ -71,7 +70,7 @@ def _told(file: Path) -> Found:
 
 
 def _outcome(file: Path, before: Found) -> Found:
-    """Wait for the first reload that has begun after `before` was read. Raises `ConfigurationError`."""
+    """Wait for the first reload that began after `before`. Raises `ConfigurationError`."""
     due = time.monotonic() + RELOAD_WAIT_SECONDS
     while time.monotonic() < due:
         time.sleep(RELOAD_LOOK_SECONDS)
@@ -86,7 +85,7 @@ def _outcome(file: Path, before: Found) -> Found:
 
 
 def _running(file: Path) -> Found:
-    """Return what the gateway that serves a file says. Raises `ConfigurationError`."""
+    """Return the state of the gateway that serves a file. Raises `ConfigurationError`."""
     folders = dict.fromkeys((file.parent, Path(os.path.realpath(file)).parent))
     found = next((found for folder in folders if (found := find(folder)) is not None), None)
     if found is None:

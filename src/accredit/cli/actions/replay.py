@@ -1,7 +1,7 @@
-"""What `accredit replay` runs: reads the log, decides each call again (`policy.replaying`), prints what differs.
+"""Implements `accredit replay`: decides each logged call again (`policy.replaying`), and prints what differs.
 
-Calls are counted by who called what and how the answer differs; how many such lines there are is bounded. Each record
-is verified, with the keys that are trusted, and a chain of certificates is the one whose digest the record holds.
+Calls are counted by caller, target and difference; the number of such lines is bounded. Each record is verified with
+the trusted keys, and its chain of certificates by the digest in the record.
 """
 
 import os
@@ -39,8 +39,7 @@ _NOT_LOOKED_AT = ("revocations", "uses", "ages of challenges")
 
 
 class _Change(NamedTuple):
-    """What differs: `before` and `now` are "allow", or the word of a refusal; what was refused and only `observed` went
-    on."""
+    """A difference: `before` and `now` are "allow", or the word of a refusal. An `observed` one was only recorded."""
 
     server: str
     method: str
@@ -52,7 +51,7 @@ class _Change(NamedTuple):
 
 
 class _Found:
-    """What was found. Past `MAX_REPLAYED_CHANGES` different changes the rest is only counted."""
+    """The results. Beyond `MAX_REPLAYED_CHANGES` different changes, calls are only counted."""
 
     def __init__(self) -> None:
         self.same = Tally()
@@ -61,7 +60,7 @@ class _Found:
         self.open: dict[str, Refused] = {}
 
     def add(self, record: CallRecord, allows: bool, error: str) -> None:
-        """Count a call whose answer is certain."""
+        """Count a call that could be decided."""
         at, decision, authority = record.times.received, record.decision, record.authority
         if was_allowed(record) == allows:
             self.same.add(at)
@@ -78,8 +77,8 @@ class _Found:
 
 
 def replay_log(config: Path, keys: Sequence[Path], since: int | None, *, as_json: bool) -> int:
-    """Print which calls, `since` in unix milliseconds, a configuration would decide otherwise; return the exit code.
-    Raises `ConfigurationError`."""
+    """Print which calls since `since` (unix milliseconds) a configuration would decide differently; return the exit
+    code. Raises `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     again, found = Again(_configured(loaded)), _Found()
     first = "" if since is None else timestamp(since)
@@ -105,14 +104,14 @@ def replay_log(config: Path, keys: Sequence[Path], since: int | None, *, as_json
 
 
 class _Chains:
-    """The chains of certificates that calls came with, of which some are kept in memory."""
+    """The calls' chains of certificates, with a bounded cache."""
 
     def __init__(self, log: LogReader) -> None:
         self._log = log
         self._known = RecentlyUsed[str, tuple[DelegationCert, ...] | None](MAX_RECORDED_CHAINS)
 
     def of(self, record: CallRecord) -> tuple[DelegationCert, ...] | None:
-        """Return the chain of a call; None if it had none, or the log does not hold it."""
+        """Return the chain of a call; None if it had none, or the log lacks it."""
         if record.authority is None:
             return None
         name = record.authority.chain_sha256

@@ -1,11 +1,10 @@
-"""What `accredit revoke` runs: makes or extends an issuer's signed list, in a file or in a gateway's store, or begins
-one without entries.
+"""Implements `accredit revoke`: creates or extends an issuer's signed list, in a file or in a gateway's store.
 
-Of an id that some call came with the beginning will do. So that none but the certificate that is meant is revoked:
+A prefix of an id will do if some call used the certificate. So that only the intended certificate is revoked:
 
-1. at least eight characters are written, and only one certificate's id begins so;
-2. only what the issuer has signed counts: whoever sends calls could else make up a certificate for any beginning;
-3. it is shown whole, with whom it is for and what it allows, and somebody says yes, at the terminal or with `--yes`.
+1. the prefix has at least eight characters, and matches only one certificate;
+2. only certificates signed by the issuer count: otherwise any caller could invent one for any prefix;
+3. the certificate is shown, with its subject and scopes, and the user agrees at the terminal or by `--yes`.
 """
 
 import os
@@ -76,7 +75,7 @@ def revoke_certificate(
 
 
 def begin_list(issuer: Path, place: Place, *, ask: AskPassphrase, as_json: bool) -> int:
-    """Make a list without entries; return the exit code. Raises `ConfigurationError`."""
+    """Create an empty list; return the exit code. Raises `ConfigurationError`."""
     where, out, database = _looked_at(place, as_json=as_json)
     key = load_signing_key(issuer, ask)
     is_new = isinstance(database, SqliteFile) and not database.path.exists()
@@ -89,8 +88,8 @@ def begin_list(issuer: Path, place: Place, *, ask: AskPassphrase, as_json: bool)
 
 
 def _looked_at(place: Place, *, as_json: bool) -> tuple[str, Path | None, LogStore | None]:
-    """Return the place for people, where the list is written to if that is no file, and the store if it is one. Raises
-    `ConfigurationError`."""
+    """Return the place for messages, the output file (None if the list goes elsewhere), and the store (None for a
+    file). Raises `ConfigurationError`."""
     list_file, store = place
     if (list_file is None) == (store is None):
         raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
@@ -109,8 +108,8 @@ def _store(url: str) -> LogStore:
 
 
 def _presented(database: LogStore, prefix: str, key: SigningKey) -> DelegationCert | None:
-    """Return the issuer's only certificate whose id begins with `prefix`, among those that calls presented (rules 1 and
-    2). None, with the reason on stderr, if there is not exactly one. Raises `ConfigurationError`."""
+    """Return the issuer's only certificate, among those presented in calls, whose id begins with `prefix` (rules 1 and
+    2). None, with the reason on stderr, if it is not exactly one. Raises `ConfigurationError`."""
     candidates: dict[str, DelegationCert] = {}
     try:
         with open_log(database) as log, Progress("looking through certificates", unit="chains") as progress:
@@ -127,7 +126,7 @@ def _presented(database: LogStore, prefix: str, key: SigningKey) -> DelegationCe
 
 
 def _own(chain: bytes, prefix: str, key: SigningKey) -> Iterator[DelegationCert]:
-    """Yield the certificates of a chain whose ids begin so, and that the key has signed."""
+    """Yield the chain's certificates that begin with the prefix and were signed by the key."""
     for text in msgspec.json.decode(chain, type=list[msgspec.Raw]):
         cert = DelegationCert.decode(bytes(text))
         is_meant = cert.cert_id.startswith(prefix) and cert.issuer_pub_key == key.about.public_key
@@ -136,8 +135,7 @@ def _own(chain: bytes, prefix: str, key: SigningKey) -> Iterator[DelegationCert]
 
 
 def _agreed(cert: DelegationCert, *, agreed: bool) -> bool:
-    """Show on stderr what is about to be revoked; return whether somebody wants that (rule 3). Raises
-    `ConfigurationError`."""
+    """Show on stderr what will be revoked; return whether the user agrees (rule 3). Raises `ConfigurationError`."""
     ends = words.ends(cert, unix_seconds())
     facts = [("certificate", cert.cert_id), ("for", cert.subject_id), ("scopes", words.scopes(cert.scope))]
     print_facts([*facts, ("ends", ends)], err=True)
@@ -151,7 +149,7 @@ def _agreed(cert: DelegationCert, *, agreed: bool) -> bool:
 
 
 def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:
-    """Warn of what may keep a revocation from counting: whoever revokes relies on it, and nothing else would tell."""
+    """Warn of what may make a revocation ineffective: nothing else would tell."""
     if is_new:
         tell(f"warning: {store} was not there and has been made: no gateway that runs reads it")
     if key.about.kind != "human":
@@ -162,7 +160,7 @@ def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:
 
 
 def _report(change: ListChange, cert_id: str | None, place: Place, key: SigningKey, *, as_json: bool) -> None:
-    """Say what there is now; a list that was begun is about no `cert_id`."""
+    """Report the new list; `cert_id` is None for an empty one."""
     revoked = RevocationList.decode(change.after)
     is_new = change.after != change.before
     kind, where = ("file", place.file) if place.store is None else ("store", place.store)

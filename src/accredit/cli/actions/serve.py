@@ -1,7 +1,7 @@
-"""What `serve` and `wrap` run: from a configuration to a running gateway.
+"""Implements `serve` and `wrap`: from a configuration to a running gateway.
 
-Reads the environment, opens the listening socket, and runs until it is told to stop. Whatever can be wrong is checked
-before anything is started.
+Reads the environment, opens the listening socket, and runs until stopped. Everything is checked before anything
+starts.
 """
 
 import logging
@@ -51,7 +51,7 @@ from accredit.gateway.settings import BootstrapSettings
 from accredit.keys import ReadFiles, reading, write_file
 
 _TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
-"""The token of `accredit wrap`; no child gets to see it."""
+"""The token of `accredit wrap`, hidden from child processes."""
 
 _logger = logging.getLogger("accredit.app")
 
@@ -69,10 +69,7 @@ def start_server(
     log_level: LogLevel = "info",
     log_format: LogFormat = "json",
 ) -> int:
-    """Run `accredit serve` with what its command line says, until a signal ends it; return the exit code.
-
-    Raises `ConfigurationError`.
-    """
+    """Run `accredit serve` until a signal ends it; return the exit code. Raises `ConfigurationError`."""
     given, files = values_of(url, command, host, port, timeout), ReadFiles()
     with reading(files):
         loaded = load(config, os.environ, given)
@@ -89,10 +86,7 @@ def start_wrap(
     log_level: LogLevel = "info",
     log_format: LogFormat = "json",
 ) -> int:
-    """Run `accredit wrap` with what its command line says, until its input ends; return the exit code.
-
-    Raises `ConfigurationError`.
-    """
+    """Run `accredit wrap` until its input ends; return the exit code. Raises `ConfigurationError`."""
     loaded = load(config, os.environ, values_of(None, command, None, None, timeout))
     return _run_wrap(loaded, server, log_level=log_level, log_format=log_format)
 
@@ -167,7 +161,7 @@ def _announce(now: Configured, base: str, workers: int, watched: Watched | None)
 def _made(
     start: Start, now: Configured, ports: Ports, watched: Watched | None, number: int
 ) -> tuple[Gateway, Part, Watching | None]:
-    """Return what one process serves with, its part in reloads, and how it is watched."""
+    """Return one process's application, its part in reloads, and its monitoring."""
     watching = Watching(watched, number) if watched is not None else None
     app = create_app(now.servers, **ports._asdict(), telemetry=watching.telemetry if watching is not None else None)
     part = Part(start, app, now, ports)
@@ -178,7 +172,7 @@ def _made(
 
 
 def _locked(configuration: Path | None) -> PidFile | None:
-    """Return the file by which `accredit reload` finds this process, or None where there can be none, which is said."""
+    """Lock the file by which `accredit reload` finds this process; None, with a log entry, if that is impossible."""
     if configuration is None:
         return None
     try:
@@ -195,7 +189,7 @@ def _locked(configuration: Path | None) -> PidFile | None:
 
 
 def _path(settings: GatewaySettings) -> str:
-    """Return the path for clients: in front of a server of HTTP+SSE (2024-11-05) there is no other than its own."""
+    """Return the path for clients. A server of HTTP+SSE (2024-11-05) is only reached at its own."""
     upstream = settings.upstream
     if isinstance(upstream, HttpUpstream) and urlsplit(upstream.url).path.rstrip("/").endswith(SSE_PATH):
         return f"{settings.path}{SSE_PATH}" if settings.server else SSE_PATH
@@ -233,7 +227,7 @@ def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_fo
 def _log_start(loaded: Loaded, servers: list[GatewaySettings]) -> None:
     settings = servers[0]
     proofs = settings.proofs is not None and settings.proofs.judged
-    # What only validates must not be taken for a gate.
+    # Say so plainly: a gateway that only validates must not be mistaken for an enforcing one.
     if loaded.file is None and not proofs and settings.tokens is None and settings.records is None:
         notice(f"tokens, proofs and records are off ({_why_no_file(settings)})")
     log_event(
@@ -276,6 +270,6 @@ def _why_no_file(settings: GatewaySettings) -> str:
 
 
 def _offer_token(bootstrap: BootstrapSettings) -> None:
-    """Write the secret for the first token to its file. Raises `ConfigurationError`."""
+    """Write the bootstrap secret to its file. Raises `ConfigurationError`."""
     write_file(bootstrap.file, bootstrap.secret.encode("ascii") + b"\n", private=True, replace=True)
     notice(f"the secret for one session token (POST {PATH}) is in {bootstrap.file}")

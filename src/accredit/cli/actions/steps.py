@@ -1,7 +1,7 @@
-"""The numbered steps of a verification, and the one at which it ended. No I/O.
+"""The numbered steps of a verification, and the one where it ended. No I/O.
 
-The verifier (`ratify.verify`) returns the reason of the first failure. A reason begins with a word that the protocol
-fixes, and each word belongs to one step: so the step is derived from it, and the rules stay in one place.
+The verifier (`ratify.verify`) returns the reason of the first failure. It begins with a word that the protocol fixes,
+and each word belongs to one step. So the step is derived from the word, and the rules stay in the verifier.
 """
 
 import re
@@ -14,7 +14,7 @@ _Outcome = Literal["ok", "failed", "not checked", "not reached"]
 
 
 class Step(NamedTuple):
-    """One step. `certificate` is an index if the step is about a certificate."""
+    """One step. `certificate` is the index of the certificate that it checks, if any."""
 
     number: int
     what: str
@@ -56,21 +56,21 @@ _STEPS: dict[int, tuple[str, str]] = {
     16: ("the chain begins with a trusted human", "untrusted_root"),
 }
 STEP_OF = {word: number for number, (_, words) in _STEPS.items() for word in words.split()}
-"""The step that a reason's first word belongs to."""
+"""The step of a reason's first word."""
 
 _CERTIFICATE = re.compile(r"\bcert ([0-9]+)\b")
 _WITHOUT_WORD = (IdentityStatus.EXPIRED, IdentityStatus.REVOKED)
 
 
 class Place(NamedTuple):
-    """Where a verification ended. `certificate` is the index of the one that it was about, if any."""
+    """Where a verification ended; `certificate` is an index, if the step checks one."""
 
     step: int
     certificate: int | None = None
 
 
 def failed_at(result: VerifyResult, chain: Sequence[DelegationCert], now: int, revoked: frozenset[str]) -> Place | None:
-    """Return where a failed verification ended; None for a successful one."""
+    """Return where a failed verification ended; None if it succeeded."""
     if result.valid:
         return None
     reason = result.error_reason
@@ -87,7 +87,7 @@ def failed_at(result: VerifyResult, chain: Sequence[DelegationCert], now: int, r
 
 
 def walk(length: int, end: Place | None) -> list[Step]:
-    """Return every step of the verification of a chain of `length` certificates that ended at `end`."""
+    """Return every step of a verification that ended at `end`, for a chain of `length` certificates."""
     places = [
         (number, what.format(index), index)
         for number, (what, _) in _STEPS.items()

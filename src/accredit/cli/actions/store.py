@@ -1,4 +1,4 @@
-"""What `accredit store` runs: making, looking at and marking a database. Reads the configuration."""
+"""Implements `accredit store`: creates, checks and marks a database. Reads the configuration."""
 
 import os
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> int:
-    """Make what is missing; return the exit code. Raises `ConfigurationError`."""
+    """Create what is missing; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
     done = _reached(migration.migrate, database, "making tables and indexes")
     if done.before is not None and done.before > done.known:
@@ -40,7 +40,7 @@ def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> i
 
 
 def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int:
-    """Say which tables are there; return the exit code. Raises `ConfigurationError`."""
+    """Print the schema's state; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
     there = _reached(migration.status, database, "asking the database")
     found, known = there
@@ -59,7 +59,7 @@ def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int
 
 
 def mark_restored(store: str | None, config: Path | None, *, as_json: bool) -> int:
-    """Have proofs refused for some minutes; return the exit code. Raises `ConfigurationError`."""
+    """Refuse proofs for some minutes; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
     until = _reached(migration.restored, database, "asking the database")
     if as_json:

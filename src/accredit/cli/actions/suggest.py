@@ -1,13 +1,13 @@
-"""What `accredit suggest` runs: reads the log once, and prints what `policy.suggesting` makes of it.
+"""Implements `accredit suggest`: reads the log once, and prints the suggestions of `policy.suggesting`.
 
-Each record is verified, with the keys that are trusted: what somebody wrote into the store leads to no grant. How many
-were left out for that is said. The names in it were chosen by servers and agents. Whatever they are, they stay names:
+Only records that verify with the trusted keys count, so a forged record leads to no grant; the others are counted in
+the output. Servers and agents chose the names in them, which can't break out of their place:
 
 1. a key of a table and a scope are TOML strings in ASCII, escaped (`config_text`);
-2. a grant is one line for a POSIX shell, each word quoted where it needs to be; targets are JSON in ASCII, escaped;
-3. in comments a name is a quoted string in ASCII, escaped and cut: no name ends a comment, or hides a part of a line;
-4. what a shell reads in quotes, or in a line that it does not take for a comment (an interactive zsh), is escaped in
-   both: `$`, a backtick, `!`, `'` and a backslash of a name. So what is pasted runs nothing that a name says.
+2. a grant is one line for a POSIX shell, with quoted words; targets are JSON in ASCII, escaped;
+3. in comments a name is a quoted string in ASCII, escaped and cut: it can't end a comment, or hide part of a line;
+4. `$`, a backtick, `!`, `'` and a backslash in a name are escaped in quotes and in comments, which an interactive zsh
+   doesn't ignore. So pasting runs nothing that a name says.
 """
 
 import os
@@ -40,7 +40,7 @@ _ACTIVE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!'"})
 
 
 def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | None, *, as_json: bool) -> int:
-    """Print what follows from the log of a configuration, `since` in unix milliseconds; return the exit code. Raises
+    """Print suggestions from a configuration's log since `since` (unix milliseconds); return the exit code. Raises
     `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     suggester = Suggester(deployment_of(loaded))
@@ -62,7 +62,7 @@ def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | Non
 
 
 def deployment_of(loaded: Loaded) -> Deployment:
-    """Return what is configured. Raises `ConfigurationError`."""
+    """Return the deployment that a configuration describes. Raises `ConfigurationError`."""
     servers = views(loaded)
     proofs = build_proofs(servers[0])
     roots = [root.id for root in proofs.policy.roots] if proofs is not None and proofs.judged else None
@@ -71,8 +71,8 @@ def deployment_of(loaded: Loaded) -> Deployment:
 
 
 class Lines:
-    """A suggestion as text, and as members for programs. `names` are those of known keys, by their ids; `left` is what
-    did not verify."""
+    """A suggestion as text and as JSON members. `names` maps key ids to names; `left` counts records that do not
+    verify."""
 
     def __init__(self, found: Suggestion, names: Names, left: Left = NOTHING_LEFT) -> None:
         self._left = left
@@ -84,7 +84,7 @@ class Lines:
         self._commands = [self._command(grant, number) for number, grant in enumerate(found.grants, 1)]
 
     def text(self) -> Iterator[str]:
-        """Yield the lines: first TOML, then a shell's, each with comments."""
+        """Yield TOML, then shell lines, with comments."""
         found = self._found
         if found.tables:
             yield "# For the configuration: the tools that it does not name, each with a scope of its own."
@@ -98,7 +98,7 @@ class Lines:
         yield from map(_comment, self._rest())
 
     def members(self) -> dict[str, object]:
-        """Return the same as one object."""
+        """Return the suggestion as one JSON object."""
         found = self._found
         return {
             "tables": [
@@ -139,7 +139,7 @@ class Lines:
         }
 
     def _command(self, grant: Grant, number: int) -> list[str]:
-        # Without a blank no name in it reads as a command, wherever a terminal wraps the line.
+        # Without blanks no name in it reads as a command, wherever a terminal wraps the line.
         constraint = _inert(json_ascii(grant.constraint.members())).replace(" ", "\\u0020")
         agent = grant.agent_id[: self._digits]
         return [
@@ -182,12 +182,12 @@ class Lines:
 
 
 def _comment(line: str) -> str:
-    """Return a line as a comment; in an interactive zsh it is a command of that name (rule 4)."""
+    """Return a line as a comment, safe where an interactive zsh runs it as a command (rule 4)."""
     return f"# {_inert(line)}"
 
 
 def _inert(text: str) -> str:
-    """Apply rule 4 to JSON, or to words with JSON strings in them."""
+    """Escape active characters in JSON, or in words with JSON strings (rule 4)."""
     return text.replace("\\\\", "\\u005c").translate(_ACTIVE)
 
 

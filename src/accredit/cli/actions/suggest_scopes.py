@@ -1,16 +1,15 @@
-"""A suggestion for each tool's scope, from its own description. No I/O.
+"""Suggests a scope for each tool, from its description. No I/O.
 
 The first that applies:
 
-1. it advertises a scope that a catalog can ask for: that one;
-2. it says that it only reads: `mcp:tool`, shared by all such tools;
-3. otherwise a scope of its own, `custom:SERVER:TOOL`, which a human can grant alone. It is sensitive unless the tool
-   says that it destroys nothing: MCP assumes that a tool which does not say is destructive (2025-11-25, schema,
-   `ToolAnnotations`).
+1. the tool advertises a scope that a catalog can require: that one;
+2. it is annotated as read-only: `mcp:tool`, shared by all such tools;
+3. otherwise its own scope, `custom:SERVER:TOOL`, which can be granted alone. It is sensitive unless annotated as
+   non-destructive: MCP's default is destructive (2025-11-25, schema, `ToolAnnotations`).
 
-A tool's own scope names the server: one owner may have several servers, and a grant for one must not hold for all. Of
-several behind one gateway it has the name that the owner gave it, as what it calls itself may be another's name. Not
-checked: whether a tool's description is true. The operator reads it and decides.
+A tool's own scope names the server, so that a grant for one does not hold for others of the same owner. If one gateway
+has several servers, it is the owner's name for it, as a server may call itself by another's. Not checked: whether a
+tool's description is true; the operator decides.
 """
 
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from accredit.policy.catalog import own_scope, scope_fault
 from accredit.policy.lists import SCOPE, SENSITIVE
 
 READING = "mcp:tool"
-"""The scope of tools that only read."""
+"""The scope of read-only tools."""
 RESOURCE, PROMPT = "mcp:resource", "mcp:prompt"
 """The scopes of all resources, and of all prompts."""
 
@@ -47,7 +46,7 @@ def suggestions(offer: Offer, name: str = "") -> list[Suggestion]:
 
 
 def suggestion(tool: Tool, server: str) -> Suggestion:
-    """Return the entry for one tool of the server of this name ("" if it has none)."""
+    """Return a tool's entry; `server` is its server's name ("" for none)."""
     meta: Mapping[str, Any] = tool.meta or {}
     reads, destroys = _hints(tool)
     own = advertised_scope(tool)
@@ -68,7 +67,7 @@ _SAYS = {
 
 
 def advertised_scope(offered: Tool | Resource | ResourceTemplate | Prompt) -> str | None:
-    """Return the scope that an item says it needs, or None."""
+    """Return the scope that an item advertises, or None."""
     scope = (offered.meta or {}).get(SCOPE)
     return scope if isinstance(scope, str) else None
 
@@ -97,7 +96,7 @@ def fault_of(scope: str) -> str | None:
 
 
 def _hints(tool: Tool) -> tuple[bool, bool | None]:
-    """Return whether a tool says that it only reads, and whether it says that it destroys."""
+    """Return a tool's annotations: is it read-only, is it destructive (None: not said)."""
     hints = tool.annotations
     if hints is None:
         return False, None

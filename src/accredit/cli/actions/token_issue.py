@@ -1,4 +1,4 @@
-"""What `accredit token keygen` and `token issue` run. A private key never reaches a terminal."""
+"""Implements `accredit token keygen` and `token issue`. Private keys are never printed."""
 
 import secrets
 from pathlib import Path
@@ -113,6 +113,6 @@ def _facts(grant: SessionGrant) -> list[tuple[str, str]]:
 
 
 def tools_in_words(allowed: tuple[str, ...] | None, denied: tuple[str, ...]) -> str:
-    """Return in words which tools a token is good for."""
+    """Describe the tools that a token allows."""
     found = "all" if allowed is None else ", ".join(allowed) or "none"
     return f"{found}, but not {', '.join(denied)}" if denied else found

@@ -1,4 +1,4 @@
-"""What `accredit token verify` runs: the steps of a gateway, offline. The token itself is never printed."""
+"""Implements `accredit token verify`: a gateway's checks, offline. The token itself is never printed."""
 
 import os
 from pathlib import Path
@@ -38,14 +38,14 @@ class Question(NamedTuple):
 
 
 class _Checked(NamedTuple):
-    """Which of the limits that a token may name could be checked against an option."""
+    """Whether the token's policy and session could be checked against options."""
 
     policy: bool
     session: bool
 
 
 def verify_token(question: Question, *, as_json: bool) -> int:
-    """Print what a token is worth; return the exit code. Raises `ConfigurationError`."""
+    """Print the verdict on a token; return the exit code. Raises `ConfigurationError`."""
     text = _text(question.file)
     keys = load_key_set(question.key)
     algorithms = sorted({algorithm for key in keys.keys for algorithm in key.algorithms})
@@ -61,7 +61,7 @@ def verify_token(question: Question, *, as_json: bool) -> int:
         if question.tool is not None:
             check_tool(token, question.tool)
     except TokenError as error:
-        # Whoever asks here holds the token: the reason that a gateway only logs is what they want to know.
+        # The caller holds the token, so show the reason that a gateway would only log.
         if as_json:
             print_json({"valid": False, "error": error.error, "reason": error.reason})
         else:

@@ -118,7 +118,7 @@ _EXAMPLES = {
 
 
 def _listed(name: str, value: object, schema: _Schema) -> object:
-    """Return a value if the schema's `enum` has it, or there is none. A listed number may be written plainly."""
+    """Return a value that the schema's `enum`, if any, contains. A listed number may be written as a plain word."""
     listed = cast("list[object]", schema["enum"]) if isinstance(schema.get("enum"), list) else None
     if listed is None or any(each == value and type(each) is type(value) for each in listed):
         return value
@@ -132,7 +132,7 @@ def _listed(name: str, value: object, schema: _Schema) -> object:
 
 
 def _kinds(schema: _Schema, root: _Schema) -> frozenset[str]:
-    """Return the types that a schema allows; all if it does not say."""
+    """Return the types that a schema allows; all types if it doesn't say."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return frozenset({kind}) & _ANYTHING or _ANYTHING
@@ -152,7 +152,7 @@ def _kinds(schema: _Schema, root: _Schema) -> frozenset[str]:
 
 
 def _resolved(schema: _Schema, root: _Schema) -> _Schema:
-    """Follow local references to a schema."""
+    """Resolve local references in a schema."""
     for _ in range(MAX_SCHEMA_STEPS):
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#/"):

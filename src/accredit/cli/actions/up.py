@@ -1,20 +1,20 @@
-"""What `accredit up` runs: from nothing to a server that is protected, in steps that are each taken only once.
+"""Implements `accredit up`: from nothing to a protected server, in idempotent steps.
 
-Never replaces a file, and begins again wherever an earlier run has ended:
+Never replaces a file, and resumes where an earlier run ended:
 
-1. nothing is changed where gateway and desk run already: the gateway is the process that has `accredit.pid` beside this
-   very configuration locked, whatever answers on its port;
-2. of several that run at one time the others wait;
-3. the port is free, and the server has said what it offers, before the first file is written. A configuration that is
-   not there is written as `accredit init` does, last of its files. `configurations.json` has it before that: only then
-   a key and a lock without a configuration are taken for those of a run that was killed (`up_place`);
-4. the person's key and the agent's are made, or kept (`own_keys`); the person's is a root of the gateway;
-5. a first delegation is signed, or kept (`own_grant`);
-6. what there is now is a configuration that a gateway takes;
-7. hosts that are found are offered, and no file of theirs is changed without a yes (`up_hosts`);
+1. if gateway and desk already run, nothing changes. The gateway is the process that holds the lock on `accredit.pid`
+   beside this configuration, whatever answers on its port;
+2. concurrent runs wait for each other;
+3. the port must be free and the server listed before the first file is written. A missing configuration is written as
+   by `accredit init`, last of its files, and entered in `configurations.json` before: only then a key and a lock
+   without a configuration count as those of a killed run (`up_place`);
+4. the person's and the agent's key are made or kept (`own_keys`); the person's is a root of the gateway;
+5. a first delegation is signed or kept (`own_grant`);
+6. the gateway must accept the resulting configuration;
+7. entries are offered for the hosts found; no host's file changes without consent (`up_hosts`);
 8. gateway and desk run until one of them ends (`up_run`), or only the one that did not run yet.
 
-A passphrase goes nowhere but into the signature: the desk asks for it by itself.
+A passphrase is used for signing only; the desk asks for it again by itself.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ _SERVE = ("serve", "--log-level", "warning", "--log-format", "text", "--config")
 
 
 class UpWish(NamedTuple):
-    """Which configuration, and the options of the command line; `reach` is how servers are asked."""
+    """The configuration and the command line's options; `reach` holds those for connecting to servers."""
 
     place: UpPlace
     reach: Reach
@@ -65,7 +65,7 @@ class UpWish(NamedTuple):
 
 
 def bring_up(wish: UpWish, environ: Mapping[str, str] = os.environ) -> int:
-    """Take the steps, and run; return the exit code. Raises `ConfigurationError`."""
+    """Take all steps, and run; return the exit code. Raises `ConfigurationError`."""
     try:
         with contextlib.redirect_stdout(sys.stderr if wish.as_json else sys.stdout):
             if _all_runs(wish, environ):
@@ -81,7 +81,7 @@ def bring_up(wish: UpWish, environ: Mapping[str, str] = os.environ) -> int:
 
 
 class _Ready(NamedTuple):
-    """What there is once nothing is missing but the processes. `gateway` is one that runs already."""
+    """All is ready to start the processes. `gateway` is one that already runs."""
 
     loaded: Loaded
     gateway: Found | None
@@ -115,7 +115,7 @@ def _prepare(wish: UpWish, environ: Mapping[str, str]) -> _Ready:
 
 
 def _configure(plan: Plan, file: Path, environ: Mapping[str, str]) -> None:
-    """Take step 3."""
+    """Write the configuration (step 3)."""
     if not is_known(file, environ):
         for each in plan.files:
             if os.path.lexists(each):
@@ -132,7 +132,7 @@ def _configure(plan: Plan, file: Path, environ: Mapping[str, str]) -> None:
 
 
 def _check_port(gateway: Gateway, otherwise: str) -> None:
-    """Check that the gateway could listen where it is to. Raises `ConfigurationError`."""
+    """Check that the gateway can listen on its address. Raises `ConfigurationError`."""
     try:
         open_listener(gateway.host, gateway.port).close()
     except ConfigurationError as error:
@@ -140,7 +140,7 @@ def _check_port(gateway: Gateway, otherwise: str) -> None:
 
 
 def _roots(loaded: Loaded, person: OwnKey) -> list[KeyFile]:
-    """Return the roots of the gateway, of which the person is one now. Raises `ConfigurationError`."""
+    """Make the person a root, and return the gateway's roots. Raises `ConfigurationError`."""
     proofs, folder = loaded.config.proofs, folder_of(loaded, ("proofs", "roots"))
     paths = [folder / root.public_key_file for root in proofs.roots]
     found = [load_public_key(path) for path in paths if os.path.lexists(path)]
@@ -161,7 +161,7 @@ def _roots(loaded: Loaded, person: OwnKey) -> list[KeyFile]:
 
 
 def _grant(wish: UpWish, loaded: Loaded, person: OwnKey, agent: OwnKey, roots: list[KeyFile]) -> bool:
-    """Take step 5; return whether something was signed. Raises `ConfigurationError`."""
+    """Sign or keep the delegation (step 5); return whether one was signed. Raises `ConfigurationError`."""
     file, out = wish.place.file, agent.path.with_name(DELEGATION)
     observes = loaded.config.proofs.mode != "required"
     if not os.path.lexists(out):
@@ -177,7 +177,7 @@ def _grant(wish: UpWish, loaded: Loaded, person: OwnKey, agent: OwnKey, roots: l
 
 
 def _run(wish: UpWish, ready: _Ready, environ: Mapping[str, str], release: Callable[[], None]) -> int:
-    """Take step 8; return the exit code. `release` lets others have their turn."""
+    """Run what doesn't run yet (step 8); return the exit code. `release` lets other runs go on."""
     file = wish.place.file
     gateway = ready.loaded.config.gateway
 
@@ -207,7 +207,7 @@ def _serves(file: Path, pid: int) -> bool:
 
 
 def desk_process(environ: Mapping[str, str]) -> int | None:
-    """Return the process of this user's desk, 0 if the system does not say which it is; None if none runs."""
+    """Return the process id of this user's desk, 0 if unknown; None if none runs."""
     connection = find_desk(desk_sockets(environ, os.geteuid()))
     if connection is None:
         return None
@@ -217,7 +217,7 @@ def desk_process(environ: Mapping[str, str]) -> int | None:
 
 
 def _all_runs(wish: UpWish, environ: Mapping[str, str]) -> bool:
-    """Take step 1. Raises `ConfigurationError`."""
+    """Return whether gateway and desk already run (step 1). Raises `ConfigurationError`."""
     place = wish.place
     found = serving(place.file) if place.is_there else None
     if found is None or desk_process(environ) is None:
@@ -243,7 +243,8 @@ def _say_where(wish: UpWish, loaded: Loaded, gateway: Found | None, *, is_new: b
 
 @contextlib.contextmanager
 def _one_at_a_time(environ: Mapping[str, str]) -> Generator[Callable[[], None]]:
-    """Hold the person's lock until the end, or until what is given is called (step 2). Raises `ConfigurationError`."""
+    """Hold the person's lock, until the end or until the yielded function is called (step 2). Raises
+    `ConfigurationError`."""
     path = own_config_folder(environ) / _LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

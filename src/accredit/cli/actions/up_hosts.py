@@ -1,7 +1,6 @@
-"""Offers the hosts that are on this machine an entry for the gateway. I/O: hosts' files, the terminal.
+"""Offers entries for the gateway to hosts on this machine. I/O: hosts' files, the terminal.
 
-What is written, and whom it asks, is that of `accredit install`. Without somebody to ask, and without `--yes`, the
-commands are only named.
+Writes and asks as `accredit install` does. Without a terminal and without `--yes`, the commands are only printed.
 """
 
 import os
@@ -22,8 +21,8 @@ from accredit.hosts.table import HOSTS, Host, Places
 
 
 def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
-    """Return the hosts that are found and do not lead to this gateway, each with the name of the server that is missing
-    there; None for a gateway of one endpoint. Reads only."""
+    """Return the hosts found without an entry for this gateway, each with the missing server's name; None for a
+    gateway with one endpoint. Reads only."""
     url = url_here(loaded.config.gateway)
     names = list(loaded.config.servers.by_name)
     several: list[str | None] = [*names] if names and not loaded.config.gateway.merge else [None]
@@ -39,13 +38,13 @@ def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
 
 
 def install_words(host: str, server: str | None, file: Path) -> str:
-    """Return the command line that makes an entry."""
+    """Return the command that makes an entry."""
     words = ["accredit", "install", host, "--config", str(file), *(["--server", server] if server else [])]
     return one_line(shlex.join(words))
 
 
 def offer_hosts(loaded: Loaded, file: Path, *, agreed: bool, asks: bool) -> None:
-    """Write an entry into each host where somebody agrees; name the command for the others."""
+    """Write an entry into each host if the user agrees; otherwise print the command."""
     for host, server in hosts_without(loaded):
         if agreed or (asks and sys.stdin.isatty()):
             try:

@@ -1,15 +1,15 @@
-"""Which configuration `accredit up` goes by, and whether it is this person's own. I/O: files, the terminal.
+"""Finds the configuration for `accredit up`, and checks that it is the person's own. I/O: files, the terminal.
 
-A configuration decides what runs, which files are written and whose word counts, and the current folder may be one that
-somebody else has filled. So:
+A configuration decides what runs, which files are written and who is trusted, and the current folder may hold somebody
+else's. So:
 
-1. the file that --config (else $ACCREDIT_CONFIG) names is one that is meant. Where a server is named in place of it,
-   it is `accredit.toml` in the current folder, or in that of --dir;
-2. neither the file nor its folder may be written by anybody else (`own_files`);
-3. a file that was only found counts if `up` has made it, or was told before that it is meant: then it is in
-   `configurations.json`, in the person's folder. Else a person at the terminal is asked. Without one it counts if it is
-   what `accredit init` writes for this server, and no other does;
-4. one that was only found has to be of the server that is named, or of it among others.
+1. a file named by --config (else $ACCREDIT_CONFIG) is trusted. If a server is named instead, the file is
+   `accredit.toml` in the current folder, or in that of --dir;
+2. nobody else may be able to write the file or its folder (`own_files`);
+3. a file that was merely found is trusted if `up` has made it, or has been told so before: then it is in
+   `configurations.json`, in the person's folder. Otherwise the user is asked at the terminal. Without a terminal it
+   must be what `accredit init` writes for this server, and no other;
+4. a file that was merely found must have the named server, alone or among others.
 """
 
 import asyncio
@@ -47,19 +47,19 @@ _FOLDER_REMEDY = "take the right to write there from others, or name a folder of
 
 
 class UpPlace(NamedTuple):
-    """The configuration's file, and what to ask if there is none yet; without a plan it was named, and is there."""
+    """The configuration's file, and the plan to make it; without a plan it was named, and exists."""
 
     file: Path
     plan: Plan | None
 
     @property
     def is_there(self) -> bool:
-        """Whether there is one."""
+        """Whether the file exists."""
         return os.path.lexists(self.file)
 
 
 def named_place(config: Path) -> UpPlace:
-    """Return the place of a file that was named. Raises `ConfigurationError`."""
+    """Return the place of a named file. Raises `ConfigurationError`."""
     file = config.absolute()
     if not os.path.exists(file):
         raise ConfigurationError(f"there is no {file}", "accredit up URL makes one, for the server at this URL")
@@ -68,7 +68,7 @@ def named_place(config: Path) -> UpPlace:
 
 
 def found_place(plan: Plan) -> UpPlace:
-    """Return the place of the file in a folder, where there may be none. Raises `ConfigurationError`."""
+    """Return the place of a folder's file, which need not exist. Raises `ConfigurationError`."""
     folder = plan.folder.absolute()
     check_own_folder(folder, _FOLDER_REMEDY)
     file = folder / DEFAULT_FILE
@@ -87,12 +87,12 @@ def _check_file(file: Path) -> None:
 
 
 def is_known(file: Path, environ: Mapping[str, str]) -> bool:
-    """Return whether a file is one that `up` has made, or was told to use. Raises `ConfigurationError`."""
+    """Return whether `up` has made this file, or was told to use it. Raises `ConfigurationError`."""
     return os.path.realpath(file) in known_files(environ)
 
 
 def remember(file: Path, environ: Mapping[str, str]) -> None:
-    """Remember that a file is this person's. Raises `ConfigurationError`."""
+    """Remember a file as this person's own. Raises `ConfigurationError`."""
     known, path = known_files(environ), os.path.realpath(file)
     try:
         path.encode()
@@ -104,7 +104,7 @@ def remember(file: Path, environ: Mapping[str, str]) -> None:
 
 
 def check_meant(place: UpPlace, environ: Mapping[str, str]) -> None:
-    """Check that a file that was found is this person's, and of the server that is named (rules 3 and 4). Raises
+    """Check that a file that was found is this person's, and has the named server (rules 3 and 4). Raises
     `ConfigurationError`."""
     file, plan = place
     if plan is None:
@@ -127,7 +127,7 @@ def check_meant(place: UpPlace, environ: Mapping[str, str]) -> None:
 
 
 def _is_of(loaded: Loaded, plan: Plan) -> bool:
-    """Apply rule 4."""
+    """Return whether the configuration has the named server (rule 4)."""
     tables: list[Upstream] = [loaded.config.upstream, *loaded.config.servers.by_name.values()]
     wanted = plan.upstream
     if not isinstance(wanted, HttpUpstream):
@@ -141,7 +141,7 @@ def _is_of(loaded: Loaded, plan: Plan) -> bool:
 
 
 def known_files(environ: Mapping[str, str]) -> list[str]:
-    """Return the paths of the files that are this person's. Raises `ConfigurationError`."""
+    """Return the paths of the person's own configurations. Raises `ConfigurationError`."""
     file = config_folder(environ) / KNOWN
     if not os.path.lexists(file):
         return []
@@ -153,6 +153,6 @@ def known_files(environ: Mapping[str, str]) -> list[str]:
 
 
 def server_of(plan: Plan) -> str:
-    """Return what people know a server by."""
+    """Return a server's URL or command, for people."""
     upstream = plan.upstream
     return shown(upstream.url) if isinstance(upstream, HttpUpstream) else one_line(" ".join(upstream.command))

@@ -1,4 +1,4 @@
-"""What `accredit up` would do, for `--dry-run`: looks at files and processes, asks no server, and changes nothing."""
+"""Plans `accredit up --dry-run`: looks at files and processes, contacts no server, and changes nothing."""
 
 import os
 import shlex
@@ -23,7 +23,7 @@ from accredit.keys.places import config_folder, desk_sockets
 
 
 class _Step(NamedTuple):
-    """What is to be done, by which command; one that is `done` is only named."""
+    """What would be done, and its command. If `done`, it is only mentioned."""
 
     what: str
     command: str = ""
@@ -31,7 +31,7 @@ class _Step(NamedTuple):
 
 
 def print_plan(place: UpPlace, *, as_json: bool) -> int:
-    """Print each step; return the exit code. Raises `ConfigurationError` where `up` would, as far as is seen here."""
+    """Print each step; return the exit code. Raises `ConfigurationError` as `up` would, as far as can be known."""
     steps = [*_files(place), *_processes(place), *_hosts(place)]
     if as_json:
         print_json({"steps": [{**step._asdict(), "command": step.command or None} for step in steps]})

@@ -1,12 +1,13 @@
-"""Gateway and desk as two processes in the foreground, which end together. I/O: processes, signals.
+"""Runs gateway and desk as two processes in the foreground, which end together. I/O: processes, signals.
 
-1. The gateway has a process group of its own: a Ctrl-C in the terminal reaches it once, through this process, since a
-   second signal would end it at once. The desk stays in the terminal's group, else it could ask for no passphrase; to
-   it a second signal is nothing new.
-2. SIGINT, SIGTERM or SIGHUP (unless that is ignored, as by `nohup`) ends both, and waits for them. A second one ends
-   them at once, unless it comes with the first (whoever started this may hand on what the terminal sends to all); so
-   does the end of the gateway's own time.
-3. One that ends by itself ends the other, and is named. A desk that finds another one running is not needed.
+1. The gateway has its own process group, so that a Ctrl-C in the terminal reaches it once, through this process: a
+   second signal would kill it. The desk stays in the terminal's group, to ask for passphrases; it ignores a second
+   signal.
+2. SIGINT, SIGTERM or SIGHUP (unless ignored, as by `nohup`) ends both, and waits for them. A second signal kills them,
+   unless it comes with the first (a parent may forward what the terminal sends to all); so does the gateway's own
+   deadline.
+3. If one ends by itself the other is ended, and the first is named. A desk that finds another one running is not
+   missed.
 4. Neither outlives this process, however that ends (on Linux).
 """
 
@@ -32,8 +33,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Part:
-    """One of the two: its name, its words after `accredit`, and how to see whether it is there; `is_needed` says
-    whether it may be missing once it has ended before that."""
+    """One of the two: its name, its words after `accredit`, and a check that it is ready; `is_needed` tells whether it
+    is missed if it ends before that."""
 
     def __init__(
         self,
@@ -54,11 +55,11 @@ class Part:
 
     @property
     def pid(self) -> int:
-        """Its process; 0 if it has none."""
+        """The process id; 0 without a process."""
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
-        """Start it. Raises `ConfigurationError`."""
+        """Start the process. Raises `ConfigurationError`."""
         parent, libc = os.getpid(), ctypes.CDLL(None)
 
         def before_it_runs() -> None:
@@ -82,20 +83,19 @@ class Part:
         return self._process.poll() if self._process is not None else 0
 
     def send(self, number: int) -> None:
-        """Send it a signal, if it runs."""
+        """Send a signal to the process, if it runs."""
         if self._process is not None:
             self._process.send_signal(number)
 
 
 def run_together(parts: Sequence[Part], ending_seconds: float, on_start: Callable[[], None]) -> int:
-    """Run all until they are told to stop, or one ends; return the exit code. `on_start` is called once all are there,
-    and not if they never are."""
+    """Run all until told to stop, or until one ends; return the exit code. `on_start` is called once all are ready."""
     with _Signals() as signals:
         return _Together(list(parts), ending_seconds, on_start, signals).run()
 
 
 class _Signals:
-    """Waits for signals, of which none is lost: while it is entered they are written into a pipe."""
+    """Waits for signals without losing any: while entered, they are written to a pipe."""
 
     def __enter__(self) -> Self:
         self._reading, self._writing = os.pipe()
@@ -107,7 +107,7 @@ class _Signals:
         return self
 
     def wait(self, seconds: float) -> set[int]:
-        """Return the signals that came within this time; it ends with the first."""
+        """Wait for a signal, at most `seconds`; return those that came."""
         select.select([self._reading], [], [], seconds)
         with contextlib.suppress(BlockingIOError):
             return set(os.read(self._reading, 64))
@@ -124,7 +124,7 @@ class _Signals:
 
 
 def _only_wake(number: int, frame: FrameType | None) -> None:
-    """Have a signal do nothing but wake who waits for it."""
+    """Do nothing: the signal only wakes the waiting thread."""
 
 
 class _Together:
@@ -173,7 +173,7 @@ class _Together:
                 self._fail(f"the {slow} has not begun within {UP_START_SECONDS:.0f} s")
 
     def _lost(self, part: Part) -> None:
-        """Deal with one that ended by itself (rule 3)."""
+        """End the other process if one ended by itself (rule 3)."""
         if not part.is_seen and not part.is_needed():
             return
         code = part.ended() or 0

@@ -1,4 +1,4 @@
-"""What `accredit verify` runs: judges a proof as a gateway would, and says at which step it failed."""
+"""Implements `accredit verify`: judges a proof as a gateway would, and names the step that failed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,7 +44,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """The verdict. `notes` say what was assumed, and what helps to understand a refusal."""
+    """The verdict. `notes` state assumptions, and help to understand a refusal."""
 
     result: VerifyResult
     steps: list[Step]
@@ -52,7 +52,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 def verify_file(question: Question, *, as_json: bool) -> int:
-    """Judge a proof and print why; return the exit code. Raises `ConfigurationError`."""
+    """Judge a proof and print the steps; return the exit code. Raises `ConfigurationError`."""
     roots = {key.id: key for key in map(load_root, question.roots)}
     data = read_file(question.bundle, MAX_STATEMENT_BYTES).data
     try:
@@ -71,7 +71,7 @@ def verify_file(question: Question, *, as_json: bool) -> int:
 
 
 def _refuse_delegation(path: Path, data: bytes) -> None:
-    """Raise `ConfigurationError` for files that are easily taken for proofs: delegations."""
+    """Raise `ConfigurationError` for a delegation, which is easily confused with a proof."""
     try:
         DelegationFile.decode(data)
     except WireError:
@@ -110,8 +110,7 @@ def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]
 
 
 def _revoked(question: Question, bundle: ProofBundle, roots: Mapping[str, KeyFile]) -> frozenset[str]:
-    """Return the ids on all lists. Each list must be signed by a root or an issuer of the chain: theirs are the keys at
-    hand."""
+    """Return the ids on all lists, each of which must be signed by a root or an issuer of the chain."""
     issuers: dict[str, HybridPublicKey] = {
         derive_id(cert.issuer_pub_key): cert.issuer_pub_key for cert in bundle.delegations
     }

@@ -1,7 +1,7 @@
-"""Which scopes may exist if no catalog is at hand. No I/O.
+"""Judges scopes without a catalog. No I/O.
 
-A gateway's vocabulary is the canonical one, the scopes of MCP itself, and those that its catalog names. A command has
-no catalog, so a scope that some catalog could name is accepted, and the user is told.
+A gateway's vocabulary is the canonical one, MCP's own scopes, and those in its catalog. A command has no catalog, so
+any scope that a catalog could name is accepted, with a warning.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from accredit.ratify.scopes import CANONICAL_SCOPES, WILDCARDS, unknown_scope
 def catalog_scopes(scopes: Iterable[str]) -> frozenset[str]:
     """Return those among `scopes` that are valid only if a catalog names them.
 
-    A deployment's scopes are concrete, so none has an asterisk; `x-...:` and `urn:` are reserved.
+    They are concrete, without asterisks; `x-...:` and `urn:` are reserved.
     """
     return frozenset(
         scope for scope in scopes if unknown_scope((scope,), MCP_SCOPES) is not None and OWN_SCOPE.fullmatch(scope)
@@ -28,7 +28,7 @@ def impossible_scope(scopes: Iterable[str]) -> str | None:
 
 
 def canonical_neighbour(scope: str) -> str | None:
-    """Return a scope that may have been meant, with the same last words or a similar spelling, or None."""
+    """Return a similar known scope (same last words, or similar spelling), or None."""
     known = sorted(CANONICAL_SCOPES | WILDCARDS.keys())
     ending = [each for each in known if each.endswith(f":{scope}")]
     return next(iter(ending or get_close_matches(scope, known, n=1, cutoff=0.8)), None)

@@ -1,8 +1,7 @@
-"""Times, scopes, constraints, and calls in a log, in words. No I/O.
+"""Times, scopes, constraints, and logged calls in words. No I/O.
 
-Times are unix seconds; `now` is the time at which the words are read. A name in a log was chosen by a server or an
-agent: it is printed as a string in printable ASCII, escaped as in JSON and cut. Whatever it is, it ends no line,
-steers no terminal and looks like no other name.
+Times are unix seconds; `now` is the reader's time. Servers and agents chose the names in a log, so they are printed as
+escaped JSON strings in ASCII, cut to a length: they can't end a line, control the terminal, or imitate other names.
 """
 
 import json
@@ -25,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def timestamp(at: int) -> str:
-    """Return a time in RFC 3339, UTC; outside the years that it can write, the number."""
+    """Return a time in RFC 3339, UTC; a year beyond that as the number."""
     try:
         return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
     except OverflowError:
@@ -33,7 +32,7 @@ def timestamp(at: int) -> str:
 
 
 def relative(at: int, now: int) -> str:
-    """Return a time in relation to `now`: `in 6 days`, `3 hours ago`, `now`; whole units of the largest kind."""
+    """Return a time relative to `now` (`in 6 days`, `3 hours ago`, `now`), in whole units of the largest kind."""
     distance = abs(at - now)
     unit = next((unit for unit, size in UNITS.items() if distance >= size), None)
     if unit is None:
@@ -57,7 +56,7 @@ def begins(cert: DelegationCert, now: int) -> str:
 
 
 def verdict(result: VerifyResult) -> str:
-    """Return why a proof does not verify: its status, and the reason without the status that it begins with."""
+    """Return why a proof does not verify: its status, and the reason without that prefix."""
     status = f"{result.identity_status}: "
     reason = result.error_reason.removeprefix(status)
     if reason.startswith("cert "):
@@ -81,7 +80,7 @@ def escaped(text: str) -> str:
 
 
 def shown_target(target: str) -> str:
-    """Return a target's name as it is shown."""
+    """Return a target's name, escaped and cut."""
     text = json_ascii(target[:MAX_SAID_CHARS])
     return text if len(target) <= MAX_SAID_CHARS else f"{text}..."
 
@@ -92,12 +91,12 @@ def calls(number: int) -> str:
 
 
 def left_out(left: "Left") -> str:
-    """Return what is said of entries that do not verify: a name in the store is whatever somebody wrote there."""
+    """Return the note on records that do not verify. Their names may be anything, so they are escaped."""
     where = f"the first at {shown_target(left.place)}: {escaped(left.reason)}"
     return f"left out, as it does not verify: {several(left.entries, 'record')} ({where}); see accredit log verify"
 
 
 def counted(tally: "Tally") -> str:
-    """Return how many calls there were, and when."""
+    """Return the number of calls, and when they were."""
     when = tally.first if tally.first == tally.last else f"{tally.first} to {tally.last}"
     return f"{calls(tally.calls)}, {when}"

@@ -1,2 +1,1 @@
-"""What a server offers, found by asking as hosts of all kinds would: over HTTP, of a child process, or in memory.
-I/O."""
+"""Lists what a server offers, asked as different hosts would: over HTTP, from a child process, or in memory. I/O."""

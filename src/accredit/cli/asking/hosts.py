@@ -1,7 +1,7 @@
-"""The hosts that a server is asked as: one that can do everything, and one that can do nothing. No I/O.
+"""The hosts that a server is asked as: one with all capabilities, and one with none. No I/O.
 
-Servers may offer more to clients that can do more (a tool that asks the user needs a client that can be asked), so one
-request is not enough. The declared capabilities replace the SDK's own, which has no types for some of them.
+Servers may offer more to more capable clients (a tool that asks the user needs elicitation), so one request is not
+enough. The declared capabilities replace the SDK's, which has no types for some of them.
 
 Sources: 2025-11-25 and 2026-07-28, schema, `ClientCapabilities`; the extensions are SEP-2663 and SEP-1865.
 """
@@ -19,7 +19,7 @@ from accredit.jsonrpc.methods import META_CAPABILITIES
 from accredit.jsonrpc.result_types import TASKS_EXTENSION
 
 Capabilities = Mapping[str, Any]
-"""What a client declares: the members of `ClientCapabilities`, as on the wire."""
+"""A client's `ClientCapabilities`, as on the wire."""
 
 NOTHING: Capabilities = {}
 
@@ -41,18 +41,18 @@ EVERYTHING: Capabilities = {
 
 @asynccontextmanager
 async def declaring(transport: Transport, capabilities: Capabilities) -> AsyncGenerator[tuple[Any, Any]]:
-    """Wrap a transport so that its client declares exactly these capabilities, whatever it declares itself."""
+    """Wrap a transport so that its client declares exactly these capabilities."""
     async with transport as (read, write):
         yield read, _Declaring(write, capabilities)
 
 
 async def no_roots(context: ClientRequestContext) -> ListRootsResult:
-    """Answer a server that asks for roots because it was told that there may be some."""
+    """Answer a server's request for roots with none."""
     return ListRootsResult(roots=[])
 
 
 class _Declaring:
-    """A stream of what a client sends."""
+    """A client's outgoing stream that replaces the declared capabilities."""
 
     def __init__(self, stream: Any, capabilities: Capabilities) -> None:
         self._stream = stream

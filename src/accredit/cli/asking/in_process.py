@@ -1,6 +1,6 @@
-"""A gateway in this process as a transport of an HTTP client, with real streams and no socket. No I/O.
+"""A gateway in this process as an HTTP client's transport, with real streams but no socket. No I/O.
 
-(httpx2's own transport for applications returns a body only when it is complete, which a long-lived stream never is.)
+(httpx2's own transport for applications returns only complete bodies, which a long-lived stream never has.)
 """
 
 import asyncio
@@ -16,14 +16,13 @@ from accredit.gateway.app import Gateway
 
 
 class InProcess(httpx2.AsyncBaseTransport):
-    """Passes requests to an application, each in a task of its own that ends when its answer is closed."""
+    """Passes requests to an application, each in a task that ends when its response is closed."""
 
     def __init__(self, app: Gateway) -> None:
         self._app = app
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the head of the answer, with its body as it comes. Raises `httpx2.RequestError` if there is no
-        answer."""
+        """Return the response's head, with a streaming body. Raises `httpx2.RequestError` if there is none."""
         body = await request.aread()
         head: asyncio.Future[tuple[int, list[tuple[bytes, bytes]]]] = asyncio.get_running_loop().create_future()
         gone = asyncio.Event()
@@ -86,7 +85,7 @@ class _Body(httpx2.AsyncByteStream):
 
 
 async def _end(task: asyncio.Task[None], gone: asyncio.Event) -> None:
-    """Tell the application that its client is gone, and wait for it to end."""
+    """Tell the application that its client has disconnected, and wait for it to end."""
     gone.set()
     await asyncio.wait({task})
 

@@ -1,12 +1,12 @@
-"""A look at a URL before its server is asked: whether it is the right one, and which HTTP transport it speaks.
+"""Probes a URL before its server is asked: whether it is the right one, and which HTTP transport it speaks.
 
-1. A redirect within the same origin gives the right URL; one that leads elsewhere is reported, and not followed.
-2. A server that requires authorization (401, 403), and one whose certificate is not trusted, are reported as such.
-3. A URL that ends in `/sse`, and a server that accepts no POST, are tried for HTTP+SSE (2024-11-05), here and beside
-   it.
+1. A redirect within the same origin gives the right URL; any other is reported, and not followed.
+2. Servers that require authorization (401, 403) or have an untrusted certificate are reported as such.
+3. A URL that ends in `/sse`, and a server that accepts no POST, are tried for HTTP+SSE (2024-11-05), at the URL and
+   beside it.
 
-Sends one request that no server acts on, `ping` without a session, and `GET` where rule 3 applies. Network I/O. Every
-failure is a `ConfigurationError`, and quotes no query, which may hold a key.
+Sends one request without effect, `ping` without a session, and `GET` where rule 3 applies. Network I/O. Every failure
+is a `ConfigurationError`, and quotes no query, which may hold a key.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ _PING = b'{"jsonrpc":"2.0","id":"accredit-setup","method":"ping"}'
 _POST: RawHeaders = [(b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream")]
 _GET: RawHeaders = [(b"accept", b"text/event-stream")]
 _TAKES_NO_POST = frozenset({404, 405})
-"""How a server of HTTP+SSE answers a POST (2025-11-25, transports, "Backwards Compatibility"; its 400 may also come
-from a newer server that wants a session)."""
+"""How a server of HTTP+SSE answers a POST (2025-11-25, transports, "Backwards Compatibility"). Not 400, which a newer
+server without a session may send, too."""
 
 
 class Door(NamedTuple):
-    """Where a server is, and whether it speaks HTTP+SSE (2024-11-05) there."""
+    """A server's endpoint, and whether it speaks HTTP+SSE (2024-11-05) there."""
 
     upstream: HttpUpstream | StdioUpstream
     sse: bool = False
 
 
 async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float, place: str = "upstream") -> Door:
-    """Find the server's door, with `seconds` for each step. Unless `follow`, a redirect is an error. `place` is where
-    the configuration has the server."""
+    """Find the server's endpoint, with `seconds` for each step. Unless `follow`, a redirect is an error. `place` is
+    the server's table in the configuration."""
     for _ in range(MAX_SETUP_REDIRECTS):
         try:
             door = await _look(upstream, seconds)
@@ -64,7 +64,7 @@ async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float, place: 
 
 
 async def wants_sign_in(upstream: HttpUpstream, seconds: float) -> bool:
-    """Return whether a server answers 401 to whoever brings no more than this. One that can't be asked does not."""
+    """Return whether a server answers 401 to these headers. An unreachable server doesn't."""
     client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=seconds)
     try:
         async with asyncio.timeout(seconds):
@@ -78,8 +78,8 @@ async def wants_sign_in(upstream: HttpUpstream, seconds: float) -> bool:
 
 
 async def authenticated(upstream: HttpUpstream, place: str = "upstream") -> HttpUpstream:
-    """Return an upstream with the token that its `auth` gets it, as one more header. `place` is where the configuration
-    has the server. Raises `ConfigurationError`."""
+    """Return an upstream with the token from its `auth` as one more header. `place` is the server's table in the
+    configuration. Raises `ConfigurationError`."""
     auth = upstream.auth
     if auth is None:
         return upstream
@@ -120,7 +120,7 @@ def _next(url: str, target: str, place: str, *, follow: bool) -> str:
 
 
 async def _look(upstream: HttpUpstream, seconds: float) -> Door | str:
-    """Return the door, or the URL that a redirect leads to."""
+    """Return the endpoint, or the URL of a redirect."""
     streams = urlsplit(upstream.url).path.rstrip("/").endswith("/sse")
     client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=seconds)
     try:
@@ -141,7 +141,7 @@ async def _look(upstream: HttpUpstream, seconds: float) -> Door | str:
 
 
 async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> Door:
-    """Look for the stream of a server that accepts no POST where a gateway looks for it (rule 3)."""
+    """Look for the stream of a server that accepts no POST, where a gateway would (rule 3)."""
     beside = urljoin(upstream.url, "sse")
     for url in (upstream.url, beside):
         answer = await client.send("GET", _GET, target=_path_of(url))
@@ -160,7 +160,7 @@ async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> Door:
 
 
 async def _announces(answer: Answer) -> bool:
-    """Return whether an answer is a stream of HTTP+SSE: its first event says where to send messages."""
+    """Return whether a response is a stream of HTTP+SSE: its first event names the endpoint for messages."""
     media_type = answer_type(answer.header(b"content-type"))
     if answer.status != 200 or media_type.name != EVENTS_TYPE:
         return False
@@ -184,7 +184,7 @@ def _leads(url: str, answer: Answer) -> str:
 
 
 def _check_admitted(answer: Answer) -> None:
-    """Check rule 2."""
+    """Raise a helpful error if the server requires authorization (rule 2)."""
     if answer.status == 401:
         raise ConfigurationError(
             "the server wants authorization (HTTP 401)",

@@ -1,7 +1,7 @@
-"""What a server lists, read from a session of the official SDK: its tools, resources, templates and prompts.
+"""Lists a server's tools, resources, templates and prompts, in a session of the official SDK.
 
-Tools are read to their end, or the list is refused: each needs a scope. Resources, templates and prompts have scopes
-that cover all of a kind, so that as many as a person would read are enough.
+The list of tools must be complete, as each needs a scope. Resources, templates and prompts have scopes for the whole
+kind, so a readable number of examples is enough.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,10 +26,10 @@ from accredit.pins import Definition, Definitions
 
 
 class Offer(NamedTuple):
-    """What a server offers, and the name that it gives itself ("" for none).
+    """What a server offers, and its own name ("" for none).
 
-    `only_some` names the tools that it lists only for some hosts, by their capabilities, `two_faced` those whose
-    definitions differ by them. `definitions` are the tools as they came, where that was seen, and the instructions.
+    `only_some` names tools that only some hosts are shown, by their capabilities, `two_faced` those whose definitions
+    differ between hosts. `definitions` holds the tools exactly as sent, where known, and the instructions.
     """
 
     server: str
@@ -43,8 +43,7 @@ class Offer(NamedTuple):
 
 
 class Connected(NamedTuple):
-    """A session with a server, and the name that this gives itself; `tools` fills with its tools as they came, where
-    that is seen."""
+    """A session with a server, and the server's own name; `tools` collects its tools exactly as sent, if possible."""
 
     server: str
     session: ClientSession
@@ -55,8 +54,7 @@ _Listing = Callable[..., Awaitable[Any]]
 
 
 async def offer_of(connected: Connected) -> Offer:
-    """Return everything that one session is offered. Raises `ConfigurationError` for tools that could not be told
-    apart."""
+    """Return everything that one session is offered. Raises `ConfigurationError` for ambiguous tools."""
     session, seen = connected.session, connected.tools
     said = session.server_capabilities or ServerCapabilities()
     offer = Offer(
@@ -70,7 +68,7 @@ async def offer_of(connected: Connected) -> Offer:
 
 
 def together(offers: Sequence[Offer]) -> Offer:
-    """Return what a server offers to hosts that differ: whatever any of them is offered."""
+    """Merge what a server offers to different hosts."""
     tools = {tool.name: tool for offer in reversed(offers) for tool in offer.tools}
     everywhere = frozenset(tools).intersection(*({tool.name for tool in offer.tools} for offer in offers))
     ordered = dict.fromkeys(tool.name for offer in offers for tool in offer.tools)
@@ -106,7 +104,7 @@ async def _tools(session: ClientSession, *, said: bool) -> tuple[Tool, ...]:
 
 
 async def _some(ask: _Listing, member: str, *, said: bool) -> tuple[Any, ...]:
-    """Return the first pages of a list; nothing if the server does not say that it has one, or has none after all."""
+    """Return the first pages of a list; empty if the server does not declare it, or has none after all."""
     found: list[Any] = []
     cursor: str | None = None
     for _ in range(MAX_LIST_PAGES if said else 0):

@@ -1,4 +1,4 @@
-"""A server that is a Python object, asked in memory: whoever imports it trusts it. I/O: the import."""
+"""Asks a server that is a Python object, in memory. Importing it means trusting it. I/O: the import."""
 
 import contextlib
 import importlib
@@ -20,13 +20,13 @@ from accredit.errors import ConfigurationError
 
 @contextlib.asynccontextmanager
 async def in_memory(server: object, place: str, capabilities: Capabilities) -> AsyncGenerator[Connected]:
-    """Open a session with a server object, as a host of these capabilities. Raises `ConfigurationError` for another
-    object."""
+    """Open a session with a server object, as a host with these capabilities. Raises `ConfigurationError` for other
+    objects."""
     if isinstance(server, MCPServer | Server):
         transport = sdk.in_memory(cast("MCPServer | Server[Any]", server))
         connection: Any = Client(declaring(transport, capabilities), list_roots_callback=no_roots)
     elif any(kind.__module__.partition(".")[0] == "fastmcp" for kind in type(server).__mro__):
-        # Its own client can't be given capabilities, only handlers, from which it derives them.
+        # Its own client takes no capabilities, only handlers, and derives them from those.
         able: dict[str, Any] = {"roots": [], "sampling_handler": _never, "elicitation_handler": _never}
         connection = importlib.import_module("fastmcp").Client(server, **(able if capabilities else {}))
     else:
@@ -38,7 +38,7 @@ async def in_memory(server: object, place: str, capabilities: Capabilities) -> A
 
 
 async def _never(*_asked: object) -> ErrorData:
-    """Refuse whatever a server wants of a host that only reads lists."""
+    """Refuse any request of the server: this host only reads lists."""
     return ErrorData(code=INVALID_REQUEST, message="nobody is here to answer")
 
 
@@ -47,7 +47,7 @@ def imported(place: str) -> object:
     name, _, path = place.partition(":")
     sys.path.insert(0, "")
     try:
-        # What it prints while it is imported is not our output.
+        # What the module prints on import is not our output.
         with contextlib.redirect_stdout(sys.stderr):
             named: object = importlib.import_module(name)
         for step in path.split("."):

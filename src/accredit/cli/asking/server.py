@@ -1,13 +1,11 @@
-"""Asks an MCP server what it offers, as the official SDK's client. I/O: HTTP, a child process, or neither.
+"""Asks an MCP server what it offers, with the official SDK's client. I/O: HTTP, a child process, or neither.
 
-A server behind a URL or a command is asked through a gateway of our own in this process, so that what it sends is
-bounded and validated as it will be later, and a child is started and ended as `serve` would. It is asked twice, as
-hosts that differ (`hosts`): what any of them is offered counts.
+A server behind a URL or a command is asked through a gateway in this process, so that its messages are bounded and
+validated as later, and a child is started and ended as by `serve`. It is asked twice, as different hosts (`hosts`),
+and the results are merged. A URL is probed first (`knocking`).
 
-A URL is looked at first (`knocking`).
-
-Every failure is a `ConfigurationError`, and what a child wrote to stderr is shown before it; a server that is slow to
-answer is waited for, and stderr says so. What tools say of themselves is not looked at here.
+Every failure is a `ConfigurationError`, preceded by what a child wrote to stderr. A slow server is waited for, with a
+note on stderr. Not judged here: what tools say of themselves.
 """
 
 import asyncio
@@ -49,7 +47,7 @@ from accredit.limits import (
 from accredit.pins import ListReader
 
 _ENDPOINT, _STREAM = "http://127.0.0.1/mcp", "http://127.0.0.1/sse"
-"""What the gateway in this process is called, for both of HTTP's transports. No socket is opened for it."""
+"""The in-process gateway's URLs, for both HTTP transports. No socket is opened."""
 
 _TRY_URL = "see whether it runs, what it logs, and whether the URL has its path, such as /mcp"
 _TRY_COMMAND = "run the command by hand and see what it says: it has to speak MCP on stdin and stdout, and nothing else"
@@ -66,10 +64,9 @@ _Upstream = HttpUpstream | StdioUpstream
 def ask_upstream(
     upstream: _Upstream, *, follow: bool = False, seconds: float | None = None, place: str = "upstream"
 ) -> tuple[Offer, _Upstream]:
-    """Return what a server offers to a gateway in front of it, and where it is: with `follow` redirects may lead to
-    another URL.
+    """Return what a server offers to a gateway in front of it, and its URL, which redirects may change with `follow`.
 
-    `seconds` are for all of it; `place` is where the configuration has the server. Raises `ConfigurationError`.
+    `seconds` is the total timeout; `place` is the server's table in the configuration. Raises `ConfigurationError`.
     """
     _quiet()
     with Progress("asking the server what it offers"):
@@ -77,8 +74,8 @@ def ask_upstream(
 
 
 def ask_configured(loaded: Loaded, reach: Reach) -> Offer:
-    """Return what the server of a configuration, or of a view of one, offers. Raises `ConfigurationError`, which says
-    which of several it is about."""
+    """Return the offer of a configuration's server, or of one view's. Raises `ConfigurationError`, naming the server
+    if there are several."""
     (asked,) = ask_each([loaded], reach).values()
     if isinstance(asked, ConfigurationError):
         raise asked
@@ -86,8 +83,7 @@ def ask_configured(loaded: Loaded, reach: Reach) -> Offer:
 
 
 def ask_each(servers: Iterable[Loaded], reach: Reach) -> dict[str, Offer | ConfigurationError]:
-    """Return what each server of a configuration offers, by its name, or why it does not say; some are asked at one
-    time."""
+    """Return each server's offer or error, by name; several are asked concurrently."""
     _quiet()
     views = list(servers)
     what = "asking the server what it offers" if len(views) == 1 else f"asking {len(views)} servers what they offer"
@@ -118,7 +114,7 @@ async def _ask_each(
 
 
 def ask_object(place: str) -> Offer:
-    """Import `module:name` and return what that server object offers. Raises `ConfigurationError`."""
+    """Import `module:name` and return that server object's offer. Raises `ConfigurationError`."""
     server = imported(place)
     with Progress("asking the server what it offers"):
         asked = _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, SERVER_LISTS_SECONDS)
@@ -169,7 +165,7 @@ async def _offer(connect: _Connect, seconds: float, name: str) -> Offer:
         async with deadline:
             return await _offer_to_all(connect)
     except Exception:
-        # What the SDK raises while it is torn down must not hide why.
+        # What the SDK raises during teardown must not hide the cause.
         if deadline.expired():
             raise TimeoutError from None
         task = asyncio.current_task()
@@ -181,7 +177,7 @@ async def _offer(connect: _Connect, seconds: float, name: str) -> Offer:
 
 
 async def _offer_to_all(connect: _Connect) -> Offer:
-    """Return what any host is offered. If every host is refused, raise what the first one met."""
+    """Merge what each host is offered. If every host is refused, raise the first one's error."""
     offers: list[Offer] = []
     refused: list[Exception] = []
     for capabilities in (EVERYTHING, NOTHING):
@@ -214,7 +210,7 @@ def _fault(error: BaseException, remedy: str, seconds: float) -> ConfigurationEr
 
 
 def first_of(error: BaseException) -> BaseException:
-    """Return the first error in a group, which the SDK's task groups make of every error."""
+    """Return the first error in a group: the SDK's task groups wrap every error."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
@@ -238,7 +234,7 @@ async def _through_gateway(door: Door, capabilities: Capabilities) -> AsyncGener
         async with client_of() as http:
             streams = sse_client(_STREAM, httpx_client_factory=cast("Any", client_of))
             inner = streams if door.sse else streamable_http_client(_ENDPOINT, http_client=http)
-            # HTTP+SSE is one revision, which knows nothing of `server/discover`.
+            # HTTP+SSE is an old revision without `server/discover`.
             mode = "legacy" if door.sse else "auto"
             async with Client(declaring(inner, capabilities), list_roots_callback=no_roots, mode=mode) as client:
                 name = client.server_info.name if client.server_info is not None else ""
@@ -252,8 +248,8 @@ _overhearing: ContextVar["_Overheard | None"] = ContextVar("accredit_overhearing
 
 
 class _Overheard(logging.Handler):
-    """Keeps what the gateway logs of a child's stderr while it is entered, whatever else is logged: of the child that
-    this task and those that it begins have started."""
+    """While entered, keeps what the gateway logs of a child's stderr, whatever the log level: of the child that this
+    task, or a task begun by it, has started."""
 
     _entered: ClassVar[int] = 0
 
@@ -266,7 +262,7 @@ class _Overheard(logging.Handler):
         self._pid: object = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line of the child's."""
+        """Keep a line from the child."""
         if _overhearing.get() is not self:
             return
         if record.getMessage() == "upstream_stderr":
@@ -279,7 +275,7 @@ class _Overheard(logging.Handler):
             logging.getLogger().handle(record)
 
     def tell(self) -> None:
-        """Show the last lines that were kept, on stderr."""
+        """Print the last kept lines to stderr."""
         for line in self._lines:
             tell(f"{self._name}: {line}")
 

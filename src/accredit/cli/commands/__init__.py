@@ -1,1 +1,1 @@
-"""The commands as the command line shows them: one small module each. Loaded for `--help`."""
+"""The commands' signatures and help texts, one small module each. Loaded for `--help`."""

@@ -1,4 +1,4 @@
-"""`accredit add`: one more server into a configuration."""
+"""`accredit add`: adds a server to a configuration."""
 
 # ruff: noqa: PLC0415 - what asks a server is loaded when it runs: `accredit --help` is quick without it
 
@@ -26,10 +26,10 @@ def add(
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Puts one more server into a configuration, with a scope for each of its tools, and pins what they say.
+    """Adds a server to a configuration, with a scope for each of its tools, and pins their definitions.
 
-    What accredit.toml holds stays as it is, comments and all: the new tables come behind it. With --name-existing its
-    one server of [upstream] becomes [servers.NAME]. Scopes are proposed as `accredit init` does.
+    The text of accredit.toml is kept, comments and all: the new tables are appended. With --name-existing, its one
+    server of [upstream] becomes [servers.NAME]. Scopes are proposed as by `accredit init`.
 
     Examples:
 

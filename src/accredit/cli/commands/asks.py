@@ -1,4 +1,4 @@
-"""`accredit asked`, `approve` and `deny`: what agents ask, and the answer, in a terminal."""
+"""`accredit asked`, `approve` and `deny`: answer agents' asks in a terminal."""
 
 # ruff: noqa: PLC0415 - what signs is loaded when it runs: `accredit --help` is quick without it
 
@@ -34,8 +34,8 @@ def approve(
 ) -> int:
     """Shows what an agent asks you for, and signs it if you say so. Needs a terminal.
 
-    It shows what the page shows. The key is opened in this process, so the passphrase is always asked for; the desk
-    only passes the certificate on.
+    It shows what the desk's page shows. The key is unlocked in this process, so it always asks for the passphrase; the
+    desk only passes the certificate on.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""`accredit call`: a tool, called from a shell."""
+"""`accredit call`: calls a tool from a shell."""
 
 # ruff: noqa: PLC0415 - what calls is loaded when it runs: `accredit --help` is quick without it
 
@@ -50,21 +50,21 @@ def call(
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Calls a tool and prints what it says. Exit code 1: it was refused, or the tool says that it failed.
+    """Calls a tool and prints its result. Exit code 1: the call was refused, or the tool reports an error.
 
-    An argument is a text, a number, true or false, or JSON, as the tool's input schema has it. Several of the same name
-    are a list. With --json the whole result is printed, structured content and all.
+    An argument is a text, a number, true or false, or JSON, as the tool's input schema says. Repeating a name makes a
+    list. With --json the whole result is printed, including structured content.
 
-    With --config the server is reached through the configuration's own gate, in this process: the same proofs, limits
-    and records as with `accredit serve` and `accredit wrap`, and a command is started for this one call.
+    With --config, this process is the configuration's own gateway for the call: the same proofs, limits and records as
+    with `accredit serve` and `accredit wrap`. If the server is a command, it is started for this one call.
 
     Examples:
 
-    accredit call send_email --arg to=ada@example.org --arg subject=Hello --url http://127.0.0.1:8484/mcp
-    --key agent.key --delegation delegation.json
+    accredit call send_email --arg to=ada@example.org --arg subject=Hello --url http://127.0.0.1:8484/mcp --key
+    agent.key --delegation delegation.json
 
-    accredit call search --arg word=number --config accredit.toml --server mail --key agent.key
-    --delegation delegation.json
+    accredit call search --arg word=number --config accredit.toml --server mail --key agent.key --delegation
+    delegation.json
     """
     from accredit.cli.actions.call import Request, call_tool
 

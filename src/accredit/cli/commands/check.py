@@ -1,4 +1,4 @@
-"""`accredit check`: for continuous integration, whether every tool has a scope."""
+"""`accredit check`: tells, in continuous integration, whether every tool has a scope."""
 
 # ruff: noqa: PLC0415 - what asks a server is loaded when it runs: `accredit --help` is quick without it
 
@@ -40,11 +40,10 @@ def check(
 ) -> int:
     """Tells whether every tool of a server has a scope; exit code 1 lists those that have not.
 
-    With a configuration its upstream is asked, or each of its servers, or the one of this NAME, and the tools have to
-    be those of the catalog:
-    each has an entry, no other scope than the server says, and no entry is left over. Where accredit.lock is beside it,
-    each tool has to be as it is pinned there. A URL, a command or an object is asked for itself: each tool has to say
-    which scope it needs.
+    With a configuration, asks its server(s), or only NAME, and compares the tools with the catalog: each needs an
+    entry, with the scope that the server advertises, if any, and no entry may be left over. If accredit.lock is beside
+    the configuration, each tool must equal its pin there. With a URL, a command or an object, each tool must advertise
+    its scope.
 
     Examples:
 

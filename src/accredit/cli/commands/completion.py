@@ -1,4 +1,4 @@
-"""`accredit completion`: what a shell needs to complete command lines."""
+"""`accredit completion`: completion scripts for shells."""
 
 # ruff: noqa: PLC0415 - what completes is loaded when it runs: `accredit --help` is quick without it
 
@@ -13,10 +13,10 @@ def completion(
     ctx: typer.Context,
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> int:
-    """Prints what a shell needs to complete command lines of accredit with the tab key.
+    """Prints a shell's script for completing accredit's command lines with the tab key.
 
-    Commands, options, files, hosts, and the servers of the configuration that is found. With words behind -- it prints
-    what may stand in the place of the last, as the shell asks for it.
+    It completes commands, options, files, hosts, and the configuration's servers. With words after --, it prints
+    candidates for the last one, which is how the script asks.
 
     Examples:
 

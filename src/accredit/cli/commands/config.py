@@ -1,4 +1,4 @@
-"""`accredit config check|show|schema`: what the configuration is, without starting anything."""
+"""`accredit config check|show|schema`: examines the configuration without starting anything."""
 
 # ruff: noqa: PLC0415 - the schema is loaded when it is asked for: `accredit --help` is quick without it
 
@@ -31,7 +31,7 @@ config_app = typer.Typer(help="Checks and prints the configuration.", epilog="Ex
 
 @config_app.command()
 def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Validates the configuration and what it names on this machine; starts nothing. attest.signer signs a trial.
+    """Validates the configuration and the files that it names; starts nothing. attest.signer signs a trial.
 
     Example:
 
@@ -80,8 +80,7 @@ def _notes(parts: dict[str, object], loaded: "Loaded") -> "Iterator[str]":
 
 
 def _examined(loaded: "Loaded") -> dict[str, object]:
-    """Check everything that `serve` would check before it starts, and return what was found. Raises
-    `ConfigurationError`."""
+    """Check all that `serve` would check before it starts, and return the findings. Raises `ConfigurationError`."""
     from accredit.app import assemble
     from accredit.config import (
         build_all_settings,
@@ -162,8 +161,7 @@ def show(
 
 
 def _lines(row: "Shown") -> "Iterator[tuple[str, object, str]]":
-    """Yield what is shown of a row, and where it comes from: of a server each key, and each entry of its catalog, as
-    for the only one."""
+    """Yield a row's name, value and origin; for a server, one for each key and each catalog entry."""
     from accredit.config.schema import SECTIONS, Server
 
     place, origin = f"{row.section}.{row.key}", f"{row.origin} {row.source}" if row.source else row.origin
@@ -181,7 +179,7 @@ def _lines(row: "Shown") -> "Iterator[tuple[str, object, str]]":
 
 
 def _identified(row: "Shown", loaded: "Loaded") -> "Shown":
-    """Return a row with the gateway's id filled in from its key, if it has one: proofs are made for that id."""
+    """Fill in the gateway's id from its key, if it has one: proofs are made for that id."""
     from accredit.config import gateway_id, own_key_file
 
     key = own_key_file(loaded)

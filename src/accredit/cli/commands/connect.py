@@ -1,4 +1,4 @@
-"""`accredit connect`: the agent's side, for hosts that know nothing of proofs."""
+"""`accredit connect`: the agent's side, for hosts that don't support proofs."""
 
 # ruff: noqa: PLC0415 - what connects is loaded when it runs: `accredit --help` is quick without it
 
@@ -52,8 +52,8 @@ def connect(
 ) -> int:
     """Attaches proofs and the token for a host, as a stdio server that the host starts.
 
-    Tools that no delegation covers are hidden. A refused call says what would allow it. Where a desk runs, a person is
-    asked for it.
+    Tools that no delegation covers are hidden. The error of a refused call says what would allow it. Where a desk
+    runs, the person is asked to allow it.
 
     Examples:
 
@@ -61,8 +61,8 @@ def connect(
 
     accredit connect http://127.0.0.1:8484/mcp --server mail --key agent.key --delegation delegation.json
 
-    {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp",
-    "--key", "agent.key", "--delegation", "delegation.json"]}}}
+    {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp", "--key",
+    "agent.key", "--delegation", "delegation.json"]}}}
     """
     from accredit.cli.actions.connect import start_connect
 

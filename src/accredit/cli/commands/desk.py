@@ -1,4 +1,4 @@
-"""`accredit desk`: the process that holds the person's key, and `accredit desk open|unlock|lock`."""
+"""`accredit desk`: the process that holds the person's key; and `accredit desk open|unlock|lock`."""
 
 # ruff: noqa: PLC0415 - what serves is loaded when it runs: `accredit --help` is quick without it
 
@@ -38,9 +38,9 @@ def desk(
 ) -> int:
     """Holds your key, shows what agents ask you for, and signs what you allow.
 
-    It prints one line, a link to its page on 127.0.0.1 that works once and for a minute. Your key stays in this
-    process; the passphrase is asked for in this terminal, or by pinentry. With --passphrase-file the desk answers that
-    by itself, until `accredit desk lock`.
+    It prints one line: a link to its page on 127.0.0.1, which works once, within a minute. Your key stays in this
+    process; it asks for the passphrase in this terminal, or by pinentry. With --passphrase-file it unlocks the key
+    without asking, until `accredit desk lock`.
 
     Examples:
 
@@ -67,7 +67,7 @@ def desk(
 
 @desk_app.command("open")
 def open_(as_json: JsonOption = False) -> int:
-    """Opens the page of the desk that runs: in the browser, else its link appears in the desk's terminal.
+    """Opens the running desk's page in the browser; else its link appears in the desk's terminal.
 
     Example:
 
@@ -80,7 +80,7 @@ def open_(as_json: JsonOption = False) -> int:
 
 @desk_app.command()
 def unlock(passphrase_file: PassphraseFileOption = None, as_json: JsonOption = False) -> int:
-    """Unlocks the key of the desk that runs, for a while: asks for its passphrase here.
+    """Unlocks the running desk's key for a while; asks for its passphrase here.
 
     Example:
 
@@ -93,7 +93,7 @@ def unlock(passphrase_file: PassphraseFileOption = None, as_json: JsonOption = F
 
 @desk_app.command()
 def lock(as_json: JsonOption = False) -> int:
-    """Has the desk that runs forget the key, and the passphrase.
+    """Makes the running desk forget the unlocked key and the passphrase.
 
     Example:
 

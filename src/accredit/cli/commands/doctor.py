@@ -1,4 +1,4 @@
-"""`accredit doctor`: what is wrong, and the command that mends it."""
+"""`accredit doctor`: finds problems, and the commands that fix them."""
 
 # ruff: noqa: PLC0415 - what looks is loaded when it runs: `accredit --help` is quick without it
 
@@ -31,13 +31,14 @@ def doctor(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Says what is wrong with keys, configuration, store, gateway, clock, desk, hosts and versions, and what mends it.
+    """Finds problems of keys, configuration, store, gateway, clock, desk, hosts and versions, and says what fixes
+    them.
 
-    It looks at all of it at one time, within some seconds, and changes nothing. Where a command mends something, that
-    is printed to be copied. The exit code is 1 if something is bad; a desk that does not run is not.
+    It takes some seconds, and changes nothing. If a command fixes a problem, it is printed for copying. The exit code
+    is 1 if something is bad; a desk that does not run is not.
 
-    With --production it goes through the checklist of docs/how-to/run-in-production.md, for one configuration: each
-    line is ok, or not, with the setting or command that mends it, or can't be told from here, which is no yes.
+    With --production it goes through the checklist of docs/how-to/run-in-production.md, for one configuration. Each
+    line is ok; or not, with the setting or command that fixes it; or unknown, which does not count as passed.
 
     Examples:
 

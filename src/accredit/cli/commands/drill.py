@@ -1,4 +1,4 @@
-"""`accredit drill`: one's own gateway, called as nobody should call it."""
+"""`accredit drill`: tests that your own gateway refuses what it must."""
 
 # ruff: noqa: PLC0415 - what calls is loaded when it runs: `accredit --help` is quick without it
 
@@ -47,9 +47,9 @@ def drill(
 ) -> int:
     """Makes the calls that your running gateway must refuse, and some that it must allow. Exit code 1: one was wrong.
 
-    All of them call the tool accredit.drill, which the gateway answers itself: no server hears of one. The issuer signs
-    delegations for that tool, which end within minutes, to keys that are never written anywhere. The log has each call.
-    Of several servers all are tried, or the one that --server names.
+    All call the tool accredit.drill, which the gateway answers itself: no server is called. The issuer signs
+    delegations for that tool, which expire within minutes, to keys that are never stored. The log records each call.
+    All servers are tried, or the one that --server names.
 
     Examples:
 

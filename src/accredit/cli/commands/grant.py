@@ -101,8 +101,9 @@ def grant(
 ) -> int:
     """Signs a delegation: what an agent may do, under which conditions, and until when.
 
-    With --config or --url a scope is looked up for each --tool (of several servers SERVER__TOOL), and one that nothing
-    there asks for is refused. All constraints must hold. With identity:delegate an agent passes a part on (--parent).
+    With --config or --url, each --tool's scope is looked up (with several servers, SERVER__TOOL), and a --scope that
+    nothing there needs is refused. All constraints must hold. With identity:delegate, an agent passes on a part
+    (--parent).
 
     Examples:
 

@@ -16,7 +16,7 @@ names_app = typer.Typer(
 
 @grants_app.command("list")
 def list_(as_json: JsonOption = False) -> int:
-    """Lists the certificates that you have signed at the desk, the latest first. The desk need not run.
+    """Lists the certificates that you have signed at the desk, newest first. The desk need not run.
 
     Example:
 
@@ -49,7 +49,7 @@ def set_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What you call it; an empty one takes the name away.")],
     as_json: JsonOption = False,
 ) -> int:
-    """Gives a key or a gateway a name of yours, by which the desk shows it.
+    """Gives a key or a gateway your own name for it, which the desk then shows.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""`accredit init`: from a running server to a ready configuration."""
+"""`accredit init`: makes a configuration from a running server."""
 
 # ruff: noqa: PLC0415 - what asks a server is loaded when it runs: `accredit --help` is quick without it
 
@@ -29,12 +29,11 @@ def init(
     timeout: TimeoutOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Asks an MCP server what it offers and writes a configuration in which each tool has a scope.
+    """Asks an MCP server what it offers, and writes a configuration in which each tool has a scope.
 
-    Writes accredit.toml, gateway.key, gateway.key.pub and accredit.lock, and never replaces a file (identity.key is
-    made later, by a gateway with upstream.identity = "jwt"). Tools that say that they only read share the scope
-    mcp:tool; each other one has its own, and is sensitive unless it says that it destroys nothing. `accredit add` puts
-    more servers into the file.
+    Writes accredit.toml, gateway.key, gateway.key.pub and accredit.lock, and never replaces a file (a gateway with
+    upstream.identity = "jwt" makes identity.key later). Read-only tools share the scope mcp:tool; each other tool has
+    its own, which is sensitive unless the tool says that it destroys nothing. `accredit add` adds more servers.
 
     Examples:
 

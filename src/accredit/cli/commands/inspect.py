@@ -1,4 +1,4 @@
-"""`accredit inspect`: what a file holds, in words."""
+"""`accredit inspect`: describes a file."""
 
 # ruff: noqa: PLC0415 - cryptography is loaded when it runs: `accredit --help` is quick without it
 
@@ -30,9 +30,9 @@ def inspect(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Says in words what a file holds, and whether its signatures are good (exit code 1 if one is not).
+    """Describes what a file holds, and verifies its signatures (exit code 1 if one is bad).
 
-    That a root is to be trusted, and that nothing was revoked, is for `accredit verify` to say.
+    Use `accredit verify` to check that the root is trusted, and that nothing was revoked.
 
     Examples:
 

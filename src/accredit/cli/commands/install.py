@@ -1,4 +1,4 @@
-"""`accredit install` and `uninstall`: entries in the configuration files of hosts."""
+"""`accredit install` and `uninstall`: entries in hosts' configuration files."""
 
 # ruff: noqa: PLC0415 - what edits files is loaded when it runs: `accredit --help` is quick without it
 
@@ -57,12 +57,12 @@ def install(
 ) -> int:
     """Puts `accredit connect` into a host's configuration, as a server that it starts.
 
-    Only that entry changes; what the file held is kept beside it. The agent's key and delegation are named, if they are
-    in `~/.config/accredit`; nothing that is written is secret.
+    Only that entry changes; a backup of the file is kept beside it. The entry names the agent's key and delegation, if
+    they are in `~/.config/accredit`; it holds no secret.
 
-    With --adopt the host's own servers become servers of the configuration, which is made if it is not there, and the
-    gateway stands between: nothing is refused at first, and everything is on record. Their credentials go into files
-    that only you can read.
+    With --adopt, the host's own servers are moved into the configuration, which is made if it doesn't exist, and the
+    gateway stands between: at first it refuses nothing, but records everything. Credentials go into files that only
+    you can read.
 
     Examples:
 
@@ -117,10 +117,10 @@ def uninstall(
     yes: _Yes = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Takes an entry of `accredit install` out of a host's configuration.
+    """Removes an entry of `accredit install` from a host's configuration.
 
-    All else in the file stays; a file that was made for the entry goes. With --restore the whole file is put back as it
-    was before, and what others changed in it since then is lost.
+    The rest of the file stays; a file that was made for the entry is deleted. With --restore, the whole file is
+    restored as it was before, and later changes by others are lost.
 
     Examples:
 

@@ -40,10 +40,10 @@ def new(
     force: ReplaceKeyOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Makes a key: PATH, which only you can read and nobody else must have, and PATH.pub, which is for everybody.
+    """Makes a key: PATH, the secret half, which only you can read, and PATH.pub, which is for everybody.
 
-    A human's key is encrypted with a passphrase, which you type in the terminal; without a terminal, and without
-    --passphrase-file, it is not, and a warning says so.
+    A human's key is encrypted with a passphrase, typed in the terminal or read from --passphrase-file. Without both it
+    is not encrypted, and a warning says so.
 
     Example:
 
@@ -61,7 +61,7 @@ def show(
     public: Annotated[bool, typer.Option("--public", help="Print the public half, as its file has it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Shows whose key it is and the id that belongs to it; never what has to stay secret.
+    """Shows whose key it is, and its id; never its secret.
 
     Examples:
 

@@ -90,14 +90,14 @@ def list_calls(
     root: _RootOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Lists calls, the newest first; with -f the newest last, and then each call as it ends.
+    """Lists calls, newest first; with -f newest last, and then each call as it ends.
 
-    Decisions: allow, deny; challenge where the client was asked for a proof over a challenge first. Statuses: ok,
-    tool_error, error, input_required, task, upstream_invalid, timeout, cancelled, unknown; open for a call that has
-    none yet. With --json, each call is a JSON object on a line. A call of which a record does not verify is shown
-    as BAD, by the keys that are named, or the configuration's own; with --store and no --key nothing is verified. Who
-    allowed a call is told by the certificates that were kept, and by the roots: any other is called by the key's id. On
-    a terminal ids are cut short: wherever one is asked for, its beginning will do.
+    Decisions: allow, deny; challenge if the client first had to prove itself over a challenge. Statuses: ok,
+    tool_error, error, input_required, task, upstream_invalid, timeout, cancelled, unknown; open for a call without an
+    outcome. With --json, each call is a JSON object on a line. A call is shown as BAD if one of its records does not
+    verify with the named keys, or the configuration's; with --store and no --key nothing is verified. The person who
+    allowed a call is found by the stored certificates and the roots; an unknown one is shown by the key's id. On a
+    terminal ids are shortened: every command accepts a prefix of an id.
 
     Examples:
 
@@ -144,10 +144,10 @@ def show(
     root: _RootOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Shows all that is recorded of a call, and whether its signatures are good (exit code 1 if one is not).
+    """Shows all records of a call, and whether their signatures are good (exit code 1 if one is not).
 
-    Of an allowed call it says who allowed it, by the certificates that were kept and the roots. Records are verified
-    with the keys that are named, or the configuration's own; with --store and no --key they are not.
+    It says who allowed the call, by the stored certificates and the roots. Records are verified with the named keys,
+    or the configuration's; with --store and no --key they are not.
 
     Example:
 
@@ -197,13 +197,13 @@ def verify(
 ) -> int:
     """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
 
-    Of each allowed call it judges what was kept: that a person allowed it, by the certificates, and that the agent
-    signed it, by the proof; of one (`log export --call ID --bundle`) it says so. With --root that is by a key of yours,
-    and with --require-proofs no call is taken on the gateway's word.
+    For each allowed call it checks the stored evidence: that a person allowed it, by the certificates, and that the
+    agent signed it, by the proof; for a single call (`log export --call ID --bundle`) it prints them. With --root,
+    that person's key must be yours; with --require-proofs, no call is accepted on the gateway's word.
 
-    That records are missing at the end can only be seen with a checkpoint that was kept elsewhere. Without --key the
-    configuration's own keys are trusted: attest.key_file's, or that of gateway.key beside the configuration, and
-    attest.signer's. With --store, ./accredit.toml is not looked for.
+    Only a checkpoint that was kept elsewhere reveals that records are missing at the end. Without --key the
+    configuration's keys are trusted: attest.key_file's, or that of gateway.key beside the configuration, and
+    attest.signer's. With --store, ./accredit.toml is not read.
 
     Examples:
 
@@ -239,7 +239,7 @@ def export(
     ] = False,
     _json: JsonAnywayOption = False,
 ) -> int:
-    """Writes the log as DSSE envelopes, one a line; or all that there is of a call as one object.
+    """Writes the log as DSSE envelopes, one a line; or everything about one call as one object.
 
     Examples:
 
@@ -277,10 +277,10 @@ def follow(
     config: ConfigOption = None,
     _json: JsonAnywayOption = False,
 ) -> int:
-    """Sends the log on to a sink, from its first record on, and what comes, until SIGTERM or Ctrl-C.
+    """Sends the log to a sink: all existing records, then new ones, until SIGTERM or Ctrl-C.
 
-    Each entry at least once, those of a chain in their order: a new start goes on where the sink was. A sink that
-    fails is tried again; calls never wait for it. jsonl lines are what `log export` writes; otlp needs
+    Delivers each entry at least once, in order within a chain; a restart resumes at the sink's position. A failed
+    delivery is retried; calls never wait for it. jsonl lines are those of `log export`; otlp needs
     accredit[telemetry], and /v1/logs is appended to the URL.
 
     Examples:
@@ -302,7 +302,7 @@ def follow(
 def checkpoint(
     store: _StoreOption = None, config: ConfigOption = None, out: _OutOption = None, _json: JsonAnywayOption = False
 ) -> int:
-    """Writes each writer's latest checkpoint, one a line. Keep it where nobody can change it along with the log.
+    """Writes each writer's latest checkpoint, one a line. Keep it where nobody who can change the log can change it.
 
     Example:
 
@@ -327,9 +327,10 @@ def prune(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Replaces old records by their digests and a signed note: the log still verifies, and what they said is gone.
+    """Replaces old records by their digests and a signed note: the log still verifies, but their content is gone.
 
-    Exit code 1 if it is still in the file's write-ahead log, as somebody reads an older state: prune again then.
+    Exit code 1 if the content is still in the file's write-ahead log, because somebody is reading it: prune again
+    later.
 
     Example:
 

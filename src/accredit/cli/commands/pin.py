@@ -1,4 +1,4 @@
-"""`accredit pin`: approves what a server says of its tools."""
+"""`accredit pin`: approves a server's tool definitions."""
 
 # ruff: noqa: PLC0415 - what asks a server is loaded when it runs: `accredit --help` is quick without it
 
@@ -30,10 +30,9 @@ def pin(
 ) -> int:
     """Shows how a server's tools differ from those in accredit.lock, and writes them there once you approve.
 
-    What is shown is what a model would read: characters that don't show are written as their code points, and names
-    that look like others are marked. Without a yes, nothing is written, and the exit code is 1. A gateway reads the
-    lock at its start, and at a reload. What is pinned of a server that the configuration does not have (any more) is
-    taken out by that server's name.
+    It shows what a model would read: invisible characters appear as code points, and look-alike names are marked.
+    Without approval nothing is written, and the exit code is 1. A gateway reads the lock when it starts or reloads. To
+    remove the pins of a server that the configuration no longer has, give its name.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`accredit replay`: which recorded calls another configuration would decide otherwise."""
+"""`accredit replay`: finds recorded calls that another configuration would decide differently."""
 
 # ruff: noqa: PLC0415 - what reads the log is loaded when it runs: `accredit --help` is quick without it
 
@@ -24,11 +24,11 @@ _ConfigOption = Annotated[
 def replay(
     config: _ConfigOption, since: SinceOption = None, key: KeysOption = None, as_json: JsonOption = False
 ) -> int:
-    """Decides recorded calls by another configuration; exit code 1 if it would decide any otherwise.
+    """Decides recorded calls by another configuration; exit code 1 if it would decide any differently.
 
-    What the log does not hold is not guessed: it says of how many calls it can't tell, and why. Arguments, for example,
-    are digests there, unless they are recorded in full. Revocations, uses and the ages of challenges are not looked at.
-    Records that do not verify are left out: the keys that count are those that are named, or the configuration's own.
+    If the log lacks what a decision needs, the call is counted as undecided, with the reason: arguments, for example,
+    are only digests unless recorded in full. Revocations, uses and the ages of challenges are ignored. Records that do
+    not verify with the named keys, or the configuration's, are left out.
 
     Examples:
 

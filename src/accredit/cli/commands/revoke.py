@@ -1,4 +1,4 @@
-"""`accredit revoke`: an issuer takes a certificate back."""
+"""`accredit revoke`: an issuer revokes a certificate."""
 
 # ruff: noqa: PLC0415 - what signs is loaded when it runs: `accredit --help` is quick without it
 
@@ -49,11 +49,11 @@ def revoke(
 ) -> int:
     """Adds a certificate to its issuer's signed revocation list.
 
-    It counts where a gateway reads the list: in its store, or in a file that its configuration names in
-    proofs.revocation.files. With --store, of an id that some call came with the beginning will do (8 characters): what
-    it belongs to is shown, and you are asked.
+    It takes effect where a gateway reads the list: in its store, or in a file that its configuration names in
+    proofs.revocation.files. With --store, the first 8 characters of the id are enough if a call has used the
+    certificate: it is shown, and you are asked.
 
-    A gateway does not start while a list that it names is not there: --empty makes a first one.
+    A gateway does not start if a list that it names is missing: --empty makes a first one.
 
     Example:
 

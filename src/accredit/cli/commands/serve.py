@@ -36,10 +36,11 @@ def serve(
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "json",
 ) -> int:
-    """Stands in front of an MCP server: no malformed frame gets through and, if so configured, no call without a proof.
+    """Stands in front of an MCP server: no malformed frame gets through and, if so configured, no call without a
+    proof.
 
-    The server is a URL or, after --, a stdio server's command. Clients connect to the address
-    that is printed, http://127.0.0.1:8484/mcp where nothing else is said.
+    The server is a URL or, after --, a stdio server's command. Clients connect to the address that is printed, by
+    default http://127.0.0.1:8484/mcp.
 
     Examples:
 

@@ -20,9 +20,9 @@ _StoreOption = Annotated[
 
 @store_app.command()
 def migrate(store: _StoreOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:
-    """Makes the tables that are missing, and the roles accredit_gateway and accredit_admin; repeats nothing.
+    """Creates missing tables, and the roles accredit_gateway and accredit_admin; safe to repeat.
 
-    Where this user may not make roles or give rights, the SQL for somebody who may is printed.
+    If this user may not create roles or grant rights, the SQL for an administrator is printed.
 
     Example:
 
@@ -35,7 +35,7 @@ def migrate(store: _StoreOption = None, config: ConfigOption = None, as_json: Js
 
 @store_app.command()
 def status(store: _StoreOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:
-    """Says whether the tables are those that this version knows: exit code 0, else 1.
+    """Tells whether the tables fit this version: exit code 0, else 1.
 
     Example:
 
@@ -48,7 +48,8 @@ def status(store: _StoreOption = None, config: ConfigOption = None, as_json: Jso
 
 @store_app.command()
 def restored(store: _StoreOption = None, config: ConfigOption = None, as_json: JsonOption = False) -> int:
-    """After a backup was restored: proofs are refused for five minutes, as what was spent since is good again.
+    """To run after restoring a backup: refuses proofs for five minutes, as those used since the backup are valid
+    again.
 
     Example:
 

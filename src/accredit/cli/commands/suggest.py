@@ -1,4 +1,4 @@
-"""`accredit suggest`: the least catalog and grants that would have let recorded calls pass."""
+"""`accredit suggest`: the smallest catalog and grants that would have allowed recorded calls."""
 
 # ruff: noqa: PLC0415 - what reads the log is loaded when it runs: `accredit --help` is quick without it
 
@@ -8,12 +8,12 @@ from accredit.cli.options import ConfigOption, JsonOption, KeysOption, SinceOpti
 def suggest(
     since: SinceOption = None, config: ConfigOption = None, key: KeysOption = None, as_json: JsonOption = False
 ) -> int:
-    """Prints the tables and grants that would have let the recorded calls pass, and what stays refused.
+    """Prints the tables and grants that would have allowed the recorded calls, and what stays refused.
 
-    The tables are TOML for the configuration, the grants commands for whoever signs; the names of key files are
-    placeholders. Each says what it would have let pass. Nothing is proposed that was not used, nor for calls that
-    nobody signed, or that were refused. Records that do not verify are left out: the keys that count are those that are
-    named, or the configuration's own. Read it before you apply it: it says what agents did, not what they should do.
+    Tables are TOML for the configuration; grants are commands for the signer, with placeholders for key files. Each
+    says which calls it would have allowed. Nothing unused is proposed, nor anything for calls that nobody signed, or
+    that were refused for other reasons. Records that do not verify with the named keys, or the configuration's, are
+    left out. Read it before you apply it: it shows what agents did, not what they should do.
 
     Examples:
 

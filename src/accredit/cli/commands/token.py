@@ -123,7 +123,7 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Verifies a token as a gateway would, and says what it holds: exit code 0 if it is good, 1 if not.
+    """Verifies a token as a gateway would, and describes it: exit code 0 if it is valid, else 1.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`accredit up`: from nothing to a server that is protected."""
+"""`accredit up`: from nothing to a protected server."""
 
 # ruff: noqa: PLC0415 - what asks and signs is loaded when it runs: `accredit --help` is quick without it
 
@@ -62,9 +62,10 @@ def up(
 ) -> int:
     """Protects an MCP server: a configuration, keys, a first delegation, then gateway and desk until Ctrl-C.
 
-    It takes the steps of `init`, `keys new`, `grant` (for 30 days, what only reads), `serve` and `desk`, and offers the
-    hosts that it finds (`install`). What is there is kept: it may be run again at any time, and goes on where an
-    earlier run has ended. The configuration is ./accredit.toml; keys and delegation are in ~/.config/accredit.
+    It takes the steps of `init`, `keys new`, `grant` (for 30 days, read-only tools), `serve` and `desk`, and offers an
+    entry to the hosts that it finds (`install`). Existing files are kept, so it can be run again at any time, and
+    resumes where an earlier run ended. The configuration is ./accredit.toml; keys and delegation are in
+    ~/.config/accredit.
 
     Examples:
 

@@ -52,10 +52,11 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Walks the steps of the verification and says where it failed: exit code 0 if all hold, 1 if one does not.
+    """Takes each step of the verification and says where it failed: exit code 0 if all hold, 1 if one does not.
 
     Whether a challenge was spent only its gateway can know. Facts: amount, currency, resource_id, requested_path, lat,
-    lon, alt_m, speed_mps. A constraint on certain calls (dev.accredit.call) is held against --params and --gateway-id.
+    lon, alt_m, speed_mps. A constraint on certain calls (dev.accredit.call) is compared with --params and
+    --gateway-id.
 
     Examples:
 

@@ -16,7 +16,7 @@ def wrap(
     log_level: LogLevelOption = "info",
     log_format: LogFormatOption = "json",
 ) -> int:
-    """The same gate as a stdio server, to be named in a host's `mcpServers`.
+    """Runs the gateway as a stdio server, to be named in a host's `mcpServers`.
 
     Examples:
 

@@ -1,9 +1,8 @@
-"""What `accredit doctor` runs: looks at what there is, and says what is wrong, and which command mends it.
+"""Implements `accredit doctor`: finds problems, and names the command that fixes each.
 
-`findings` is what a look gives, `surroundings` what all of them look at; a file for each subject: `keys`, `setup`
-(the configuration and its store), `gateways` (and clocks), `desks`, `entries` (in hosts' files) and `versions`;
-`examine` runs them all at one time.
+A file for each subject: `keys`, `setup` (the configuration and its store), `gateways` (and clocks), `desks`, `entries`
+(in hosts' files) and `versions`. `examine` runs them concurrently over the shared `surroundings`; they yield
+`findings`.
 
-Nothing is changed, no secret is printed, no program that a file names is run, and no server is asked but gateways, for
-their health.
+Changes nothing, prints no secret, runs no program that a file names, and contacts no server but gateways, for health.
 """

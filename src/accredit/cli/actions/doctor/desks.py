@@ -1,4 +1,4 @@
-"""The desk: whether one runs, and whether one could. None that runs is no fault. I/O: files, a socket."""
+"""Checks whether a desk runs, or could run. That none runs is no fault. I/O: files, a socket."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from accredit.keys.places import desk_socket, desk_sockets
 
 
 def look_at_desk(at: Surroundings) -> Iterator[Finding]:
-    """Yield what is found."""
+    """Yield findings about the desk."""
     try:
         settings = read_settings(at.environ)
     except ConfigurationError as error:

@@ -1,6 +1,5 @@
-"""The entries in hosts' files: as they were installed, leading to gateways that answer, with keys and delegations that
-count. I/O: files; asks the gateways that entries of one's own files name, and none that a project's file does.
-"""
+"""Checks the entries in hosts' files: unchanged since installation, with a gateway that answers, and valid keys and
+delegations. I/O: files; contacts gateways that the user's own files name, never those of a project's file."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from accredit.keys.places import state_folder
 
 
 class _Entry(NamedTuple):
-    """An entry of ours: the host's file that it is in, how it is, and its words, or those that were installed."""
+    """One of our entries: its host, state, and words (as installed, if the file has others)."""
 
     host: HostState
     state: EntryState
@@ -32,18 +31,18 @@ class _Entry(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Where it leads; "" if it does not say."""
+        """The gateway's URL; "" if the entry has none."""
         at = self.words.index("connect") + 1 if "connect" in self.words else len(self.words)
         url = self.words[at] if at < len(self.words) else ""
         return url if url.startswith(("http://", "https://")) else ""
 
     def files(self, option: str) -> list[Path]:
-        """Return the files that an option names."""
+        """Return the values of an option that names files."""
         found = [value for name, value in zip(self.words, self.words[1:], strict=False) if name == option]
         return [Path(value) for value in found]
 
     def command(self, verb: str) -> str:
-        """Return the command that writes it anew, or takes it out."""
+        """Return the command that reinstalls or removes the entry."""
         where = ["--project"] if self.is_of_project else []
         url = ["--url", self.url] if verb == "install" else []
         if verb == "install" and not self.url:
@@ -54,7 +53,7 @@ class _Entry(NamedTuple):
 
 
 def look_at_entries(at: Surroundings) -> Iterator[Finding]:
-    """Yield what is found."""
+    """Yield findings about entries in hosts' files."""
     states = host_states(at.environ, at.here)
     used = {each.file for each in installed(state_folder(at.environ))}
     for state in states:
@@ -113,14 +112,14 @@ def _faults(at: Surroundings, entry: _Entry, silent: dict[str, str]) -> Iterator
 
 
 def _silent(found: list[_Entry]) -> dict[str, str]:
-    """Return why no gateway answers at the URLs of one's own files at which none does."""
+    """Return why gateways don't answer, by URL, for entries in the user's own files."""
     urls = {each.url: "" for each in found if each.url and not each.is_of_project}
     problems = {each.address: each.problem for each in ask_gateways(urls) if each.problem}
     return {url: why for url in urls for address, why in problems.items() if url.startswith(f"{address}/")}
 
 
 def _configured_at(at: Surroundings, url: str) -> Path | None:
-    """Return one's own configuration whose gateway is at a URL."""
+    """Return the user's own configuration for the gateway at a URL."""
     own = [at.file] if at.is_own and at.file is not None else []
     for file in dict.fromkeys((*own, *at.known)):
         try:

@@ -1,9 +1,8 @@
-"""Runs all looks at one time, and prints what they find. I/O: threads, stdout.
+"""Runs all checks concurrently, and prints their findings. I/O: threads, stdout.
 
-1. A look that takes more than `DOCTOR_SECONDS` is not waited for: that is a finding, and whatever it waits for ends
-   with this process.
-2. One that fails, or for which there is no room for a thread, says so; the others go on.
-3. The exit code is 1 if something is bad.
+1. A check that takes longer than `DOCTOR_SECONDS` is abandoned with a finding; its thread ends with the process.
+2. A check that fails, or gets no thread, yields a finding; the others go on.
+3. The exit code is 1 if any finding is bad.
 """
 
 import os
@@ -43,7 +42,7 @@ _MARKS = {"good": ("ok  ", GOOD), "note": ("note", ""), "bad": ("BAD ", BAD)}
 
 
 def diagnose(config: Path | None, environ: Mapping[str, str] = os.environ, *, as_json: bool) -> int:
-    """Look at everything, and print it; return the exit code. Raises `ConfigurationError`."""
+    """Run all checks, and print the findings; return the exit code. Raises `ConfigurationError`."""
     at = surroundings(config, environ)
     with Progress("looking"):
         found = findings_of(at, LOOKS)
@@ -65,7 +64,7 @@ def diagnose(config: Path | None, environ: Mapping[str, str] = os.environ, *, as
 
 
 def findings_of(at: Surroundings, looks: Mapping[Subject, _Look], seconds: float = DOCTOR_SECONDS) -> list[Finding]:
-    """Return what all looks find, in the order of their subjects, each finding once."""
+    """Return the findings of all checks, ordered by subject, without duplicates."""
     told: queue.SimpleQueue[tuple[Subject, list[Finding]]] = queue.SimpleQueue()
     for subject, look in looks.items():
         thread = threading.Thread(target=_take, args=(subject, look, at, told), daemon=True)

@@ -1,7 +1,7 @@
-"""What a look finds. No I/O.
+"""Findings of `accredit doctor`. No I/O.
 
-Its texts may come from files and gateways of others: they are bounded here, and escaped where they are shown. A command
-is meant to be copied into a shell: words are quoted, and one that would not show as it is makes no command.
+Texts may come from others' files and gateways: their length is bounded here, and they are escaped when shown. Commands
+are meant to be pasted into a shell, so words are quoted; one that can't be shown as it is yields no command.
 """
 
 import shlex
@@ -14,16 +14,15 @@ from accredit.limits import MAX_FINDING_CHARS
 
 Subject = Literal["clock", "keys", "configuration", "store", "gateway", "desk", "hosts", "versions"]
 SUBJECTS: tuple[Subject, ...] = ("keys", "configuration", "store", "gateway", "clock", "desk", "hosts", "versions")
-"""In the order in which they are told."""
+"""The order in which findings are printed."""
 
 
 MIGRATE = "as the database's administrator: accredit store migrate --store postgresql://ADMIN@HOST/DATABASE"
-"""What makes tables. The user of `store.url` may not, where it is the gateway's own."""
+"""Creates the tables. The gateway's own database user may lack that right."""
 
 
 class Finding(Struct, frozen=True):
-    """What was found: `good`, worth a `note`, or `bad`; what to do about it, and a command line that does that, if one
-    does."""
+    """Something `good`, worth a `note`, or `bad`; what to do about it, and a command that does it, if there is one."""
 
     subject: Subject
     level: Literal["good", "note", "bad"]
@@ -33,33 +32,33 @@ class Finding(Struct, frozen=True):
 
 
 def good(subject: Subject, what: str) -> Finding:
-    """Return that something is as it should be."""
+    """Return a finding that something is fine."""
     return Finding(subject, "good", _bounded(what))
 
 
 def note(subject: Subject, what: str, remedy: str = "", command: str = "") -> Finding:
-    """Return something to know."""
+    """Return a finding worth knowing."""
     return Finding(subject, "note", _bounded(what), _bounded(remedy), command)
 
 
 def bad(subject: Subject, what: str, remedy: str, command: str = "") -> Finding:
-    """Return something that is wrong."""
+    """Return a finding of a problem."""
     return Finding(subject, "bad", _bounded(what), _bounded(remedy), command)
 
 
 def faulty(subject: Subject, error: ConfigurationError) -> Finding:
-    """Return what an error says."""
+    """Return an error as a finding."""
     return bad(subject, error.what, error.remedy)
 
 
 def command_line(*words: str) -> str:
-    """Return words as a command line; "" if one would not show as it is."""
+    """Return words as a shell line; "" if it can't be shown safely."""
     line = shlex.join(words)
     return line if line.isascii() and line.isprintable() and len(line) <= MAX_FINDING_CHARS else ""
 
 
 def into_file(file: str, *words: str) -> str:
-    """Return a command line that writes what these words print into a file; "" as above."""
+    """Return `WORDS > FILE` as a shell line; "" if it can't be shown safely."""
     line, name = command_line(*words), command_line(file)
     return f"{line} > {name}" if line and name else ""
 

@@ -1,6 +1,7 @@
-"""Gateways, and by how much clocks differ. I/O: the network, as `console.gateways` asks: bounded, without credentials.
+"""Checks gateways and the difference of their clocks. I/O: the network, as in `console.gateways`: bounded, no
+credentials.
 
-Asked are the gateway of one's own configuration, if it is of this machine, and those that one's agents have met.
+Asks the gateway of the user's own configuration, if it is on this machine, and those that the user's agents have met.
 """
 
 import asyncio
@@ -18,13 +19,13 @@ from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import CLOCK_DIFFERENCE_SECONDS
 
 _STILL_GOOD = {"key_sets", "reload", "instructions", "schema"}
-"""Parts with which a gateway goes on by what it knew before (`gateway.front.health`)."""
+"""Health parts whose failure leaves the gateway working with its last known state (`gateway.front.health`)."""
 _REVOCATIONS = "revocations"
-"""It goes on by these, too, but only while it runs."""
+"""Also works with its last known state, but only until a restart."""
 
 
 def look_at_gateways(at: Surroundings) -> Iterator[Finding]:
-    """Yield what is found, also of clocks."""
+    """Yield findings about gateways and clocks."""
     own = ""
     if at.loaded is not None and at.file is not None:
         own = url_here(at.loaded.config.gateway)
@@ -53,7 +54,7 @@ def look_at_gateways(at: Surroundings) -> Iterator[Finding]:
 
 
 def ask_gateways(known: Mapping[str, str]) -> list[GatewayHealth]:
-    """Return what gateways say of themselves, by their URLs."""
+    """Ask gateways for their health, by URL."""
     return asyncio.run(Gateways(lambda: known).ask())
 
 

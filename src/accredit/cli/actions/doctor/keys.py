@@ -1,4 +1,4 @@
-"""The person's folder: who may write there, each key and its mode, and whether delegations count. I/O: files."""
+"""Checks the person's folder: permissions, key files and their modes, and delegations. I/O: files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ _OTHERS = 0o077
 
 
 def look_at_keys(at: Surroundings) -> Iterator[Finding]:
-    """Yield what is found."""
+    """Yield findings about keys and delegations."""
     folder = at.folder
     if not folder.is_dir():
         yield note("keys", f"there are no keys in {folder}", "`accredit up URL` makes them")
@@ -39,7 +39,7 @@ def look_at_keys(at: Surroundings) -> Iterator[Finding]:
 
 
 def look_at_key(path: Path) -> Iterator[Finding]:
-    """Yield what is wrong with a private key and its public half."""
+    """Yield problems of a private key and its public half."""
     try:
         mode = path.stat().st_mode
         if mode & _OTHERS:
@@ -92,7 +92,7 @@ def _person(at: Surroundings) -> Iterator[Finding]:
 
 
 def look_at_grant(at: Surroundings, key: Path, grant: Path) -> Iterator[Finding]:
-    """Yield whether a delegation counts for an agent."""
+    """Yield whether a delegation is valid for an agent."""
     file = at.file if at.is_own and at.loaded is not None else None
     observes = at.loaded is not None and at.loaded.config.proofs.mode != "required"
     command = grant_command(file, at.person_key, key, grant, observes=observes)

@@ -1,7 +1,7 @@
-"""The configuration and its store: whose they are, and whether a gateway would take them. I/O: files; a database only
-for a configuration that is the person's own.
+"""Checks the configuration and its store: owners, permissions, and whether a gateway would accept them. I/O: files; a
+database only if the configuration is the person's own.
 
-A store's file is opened so that nothing beside it is made, and only its beginning is checked.
+A store's file is opened without creating anything beside it, and checked only as far as time allows.
 """
 
 import os
@@ -30,7 +30,7 @@ _STEPS_BETWEEN_LOOKS = 10_000
 
 
 def look_at_configuration(at: Surroundings) -> Iterator[Finding]:
-    """Yield what is found."""
+    """Yield findings about the configuration."""
     if at.file is None:
         yield note("configuration", "there is none here", "`accredit up URL` makes one; --config FILE names another")
         return
@@ -59,14 +59,15 @@ def look_at_configuration(at: Surroundings) -> Iterator[Finding]:
 
 
 def _check_lists(loaded: Loaded, proofs: ProofSettings | None) -> None:
-    """Look whether each revocation list that is named as a file is there, and good. Raises `ConfigurationError`."""
+    """Check that each named revocation list file exists and is valid. Raises `ConfigurationError`."""
     if proofs is not None and proofs.judged:
         nowhere = InMemory()
         revocation_lists(loaded, proofs, nowhere, open_store(nowhere), None)
 
 
 def _command(at: Surroundings, loaded: Loaded) -> str:
-    """Return what makes the only root's file that is missing, of the person's own key."""
+    """Return the command that restores the only root's missing public key from the person's own key; "" if that can't
+    help."""
     public = at.person_key.with_name(f"{at.person_key.name}.pub")
     roots = loaded.config.proofs.roots
     if at.file is None or len(roots) != 1 or not public.is_file() or "/" in roots[0].public_key_file:
@@ -76,7 +77,7 @@ def _command(at: Surroundings, loaded: Loaded) -> str:
 
 
 def look_at_store(at: Surroundings) -> Iterator[Finding]:
-    """Yield what is found."""
+    """Yield findings about the store."""
     if at.loaded is None or at.file is None:
         return
     try:
@@ -119,8 +120,8 @@ def _sqlite(path: Path) -> Iterator[Finding]:
 
 
 def _version(path: Path) -> int:
-    """Return the version of the file's tables, once it has been checked for as long as is good. Raises
-    `sqlite3.Error`, and `StoreUnavailable`."""
+    """Check the file for at most `DOCTOR_STORE_SECONDS`; return the version of its tables. Raises `sqlite3.Error` and
+    `StoreUnavailable`."""
     late_at = time.monotonic() + DOCTOR_STORE_SECONDS
     with reading_only(path) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -137,8 +138,8 @@ def _version(path: Path) -> int:
 
 @contextmanager
 def reading_only(path: Path) -> Generator[sqlite3.Connection]:
-    """Open a store's file so that nothing is made beside it, for as long as is good. Raises `sqlite3.Error`, and
-    `StoreUnavailable` for what is no file."""
+    """Open a store's file, creating nothing beside it, for at most `DOCTOR_STORE_SECONDS`. Raises `sqlite3.Error`, and
+    `StoreUnavailable` for anything but a regular file."""
     check_regular(path)
     late_at = time.monotonic() + DOCTOR_STORE_SECONDS
     how = "immutable=1" if is_still(path) else "mode=ro"
@@ -151,8 +152,7 @@ def reading_only(path: Path) -> Generator[sqlite3.Connection]:
 
 
 def is_still(path: Path) -> bool:
-    """Return whether nobody writes in a store's file: without a log beside it nothing is to be made there, as a reader
-    otherwise would."""
+    """Return whether nobody writes to a store's file (it has no WAL). It can then be read without creating a WAL."""
     return not path.with_name(f"{path.name}-wal").exists()
 
 

@@ -1,8 +1,8 @@
-"""What all looks share: the person's folder, and the configuration that is found. I/O: files.
+"""What all checks share: the person's folder, and the configuration. I/O: files.
 
-A configuration that only lies in the current folder may be somebody else's: it is read, and what it names is looked at,
-but nobody is asked over the network for its sake. It counts as the person's own if it was named, or if `accredit up`
-knows it.
+A configuration merely found in the current folder may be somebody else's: it is read, and so are its files, but
+nothing that it names is contacted over the network. It is the person's own if it was named, or if `accredit up` knows
+it.
 """
 
 import os
@@ -22,8 +22,8 @@ from accredit.ratify import HybridPublicKey
 
 
 class Surroundings(NamedTuple):
-    """The environment, the current folder, the person's own, and the configuration: its file, what it says or why it
-    says nothing, and whether it is the person's own. `known` are all that `accredit up` knows."""
+    """The environment, the current and the person's folder, and the configuration: its file, content or problem, and
+    whether it is the person's own. `known` lists all that `accredit up` knows."""
 
     environ: Mapping[str, str]
     here: Path
@@ -36,7 +36,7 @@ class Surroundings(NamedTuple):
 
     @property
     def person_key(self) -> Path:
-        """Where the person's key is, or would be."""
+        """The path of the person's key, existing or not."""
         try:
             return find_key(read_settings(self.environ))
         except ConfigurationError:
@@ -44,7 +44,7 @@ class Surroundings(NamedTuple):
 
     @property
     def roots(self) -> frozenset[HybridPublicKey] | None:
-        """The roots of one's own configuration, as far as they can be read; None if there are none to go by."""
+        """The readable roots of the person's own configuration; None if it has none to judge by."""
         if self.loaded is None or not self.is_own or self.loaded.config.proofs.mode == "off":
             return None
         folder = folder_of(self.loaded, ("proofs", "roots"))
@@ -58,7 +58,7 @@ class Surroundings(NamedTuple):
 
 
 def surroundings(config: Path | None, environ: Mapping[str, str]) -> Surroundings:
-    """Return what is there. Raises `ConfigurationError` for a configuration that is named and not there."""
+    """Find the configuration, and read it. Raises `ConfigurationError` if the named one doesn't exist."""
     named = config or (Path(environ["ACCREDIT_CONFIG"]) if environ.get("ACCREDIT_CONFIG") else None)
     if named is not None and not os.path.exists(named):
         raise ConfigurationError(f"there is no {named}", "name a configuration that is there: --config FILE")

@@ -1,4 +1,4 @@
-"""Which accredit this is, on which Python, and which one a host's entry starts. I/O: looks at files."""
+"""The versions of this accredit, its Python, and the accredit that a host's entry starts. I/O: looks at files."""
 
 import os
 import platform
@@ -15,13 +15,13 @@ _METADATA = "lib/python3*/site-packages/accredit-*.dist-info"
 
 
 def look_at_versions(at: Surroundings) -> Iterator[Finding]:
-    """Yield what is found."""
+    """Yield the versions."""
     yield good("versions", f"accredit {told_version()}, Python {platform.python_version()}, {sys.executable}")
 
 
 def other_version(program: str) -> str | None:
-    """Return the version of the accredit that a command starts, by what is installed beside it; None if it is this one,
-    or can't be told."""
+    """Return the version of the accredit that a command starts, by its installed metadata; None if it is this one, or
+    unknown."""
     environment = Path(os.path.realpath(program)).parent.parent
     if environment == Path(sys.prefix) or not Path(program).is_absolute():
         return None

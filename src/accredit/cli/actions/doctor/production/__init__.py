@@ -1,9 +1,7 @@
-"""What `accredit doctor --production` runs: the checklist of docs/how-to/run-in-production.md.
+"""Implements `accredit doctor --production`: the checklist of docs/how-to/run-in-production.md.
 
-`files`, `stored` and `running` find out `facts`: what is known, or why it is not. `configured` and `there` hold the
-lines of the checklist, each a function of these facts alone. `checklist` runs them in order, and prints their
-`results`.
+`files`, `stored` and `running` gather `facts`: values, or why they are unknown. `configured` and `there` hold the
+checks, each a function of these facts alone. `checklist` runs them in order, and prints their `results`.
 
-Nothing is changed, no secret is printed, no program is run, and nobody is asked but the configuration's own store and
-the gateway of this machine.
+Changes nothing, prints no secret, runs no program, and contacts only the configured store and this machine's gateway.
 """

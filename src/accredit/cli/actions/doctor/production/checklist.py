@@ -1,10 +1,9 @@
-"""The checklist: gathers the facts, judges each line by them, and prints the results in order. I/O: threads, stdout.
+"""Gathers the facts, judges each check by them, and prints the results in order. I/O: threads, stdout.
 
-1. All facts are looked for at the same time, for at most `DOCTOR_SECONDS`: a line whose facts did not come in time is
-   unknown.
-2. The exit code is 0 if every line holds that was not left out by name, and 1 if one does not, or is unknown.
-3. A configuration that can't be read has no lines: that is an error (exit code 2). So is one that only lies in the
-   current folder, and may be somebody else's (`surroundings`): what it names would be asked.
+1. Facts are gathered concurrently, for at most `DOCTOR_SECONDS`; a check whose facts are late is unknown.
+2. The exit code is 0 if every check passes that was not skipped by name, and 1 if one fails or is unknown.
+3. A configuration that can't be read is an error (exit code 2). So is one merely found in the current folder, which
+   may be somebody else's (`surroundings`): its store and gateway would be contacted.
 """
 
 import os
@@ -44,14 +43,14 @@ LINES: Mapping[str, _Line] = {
         *(there.ready, there.user, there.descriptors, configured.stopping, configured.metrics),
     )
 }
-"""By their ids."""
+"""Checks by id."""
 _MARKS = {"ok": ("ok  ", GOOD), "no": ("NO  ", BAD), "unknown": ("?   ", ""), "left out": ("--  ", QUIET)}
 
 
 def go_through(
     config: Path | None, left_out: Sequence[str], environ: Mapping[str, str] = os.environ, *, as_json: bool
 ) -> int:
-    """Judge every line, and print it; return the exit code. Raises `ConfigurationError`."""
+    """Run all checks, and print the results; return the exit code. Raises `ConfigurationError`."""
     for each in left_out:
         if each not in LINES:
             raise ConfigurationError(f"--except {each}: there is no such line", f"name one of {', '.join(LINES)}")
@@ -83,7 +82,7 @@ def go_through(
 
 
 def facts_of(loaded: Loaded, environ: Mapping[str, str]) -> Facts:
-    """Find out all that the lines go by."""
+    """Gather the facts for all checks."""
     store = _store(loaded)
     looks: dict[str, Callable[[], Any]] = {
         "settings": lambda: _settings(loaded, environ),
@@ -131,7 +130,7 @@ def _settings(loaded: Loaded, environ: Mapping[str, str]) -> Found[Sequence[Gate
 
 
 def found_by(looks: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Any]:
-    """Return what each look finds, or `Unknown` (rule 1)."""
+    """Run the look-ups concurrently; return each result, or `Unknown` (rule 1)."""
     told: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
     for name, look in looks.items():
         thread = threading.Thread(target=_take, args=(name, look, told), daemon=True)

@@ -1,6 +1,6 @@
-"""Lines of the checklist that depend on the configuration and its files. No I/O.
+"""Checks of the configuration and its files. No I/O.
 
-Each is a function of the facts, and its name is that of the line: `production.NAME`.
+Each is a function of the facts, and named as its line of the checklist: `production.NAME`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,13 +19,12 @@ from accredit.stores import InMemory, PostgresDatabase
 
 _DAY = 86_400
 _ENCRYPTED = ("require", "verify-ca", "verify-full")
-"""The values of `sslmode` with which nothing goes to a database as it is: the others let whoever is between them
-choose."""
+"""Values of `sslmode` that guarantee encryption; with the others, an attacker on the path can turn it off."""
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 
 
 def configuration(facts: Facts) -> Result:
-    """The configuration is one that a gateway takes on this machine, with all files that it names."""
+    """A gateway would accept the configuration on this machine, with all files that it names."""
     if isinstance(facts.settings, Unknown):
         command = command_line("accredit", "config", "check", "--config", str(facts.loaded.file))
         return no(facts.settings.why, "mend that first: what follows from it is not known", command)
@@ -33,12 +32,12 @@ def configuration(facts: Facts) -> Result:
 
 
 def files(facts: Facts) -> Result:
-    """What decides who may do what can be written by nobody but the gateway's user and root."""
+    """Only the gateway's user and root can write the files that decide who may do what."""
     return _rights(facts, "who writes there decides", secret=False)
 
 
 def keys(facts: Facts) -> Result:
-    """Secrets can be read and replaced by nobody else, and the keys that allow calls are elsewhere."""
+    """Nobody else can read or replace secrets, and keys that allow calls are not on this machine."""
     return _rights(facts, "take that away, and think of it as known to whoever could get at it", secret=True)
 
 
@@ -58,8 +57,7 @@ def _rights(facts: Facts, remedy: str, *, secret: bool) -> Result:
 
 
 def tls(facts: Facts) -> Result:
-    """What passes is encrypted: the endpoint has a certificate that is good for a while, or this machine alone reaches
-    it."""
+    """Traffic is encrypted: the certificate does not expire soon, or only this machine can connect."""
     gateway, until = facts.loaded.config.gateway, facts.certificate_until
     if isinstance(until, Unknown):
         return no(until.why, "give a PEM certificate chain in gateway.tls_cert_file")
@@ -80,7 +78,7 @@ def tls(facts: Facts) -> Result:
 
 
 def outgoing(facts: Facts) -> Result:
-    """What the gateway itself connects to, or sends clients to, is reached over TLS, or is on this machine."""
+    """Outgoing connections and advertised URLs use TLS, or stay on this machine."""
     servers = _servers(facts)
     if isinstance(servers, Unknown):
         return unknown(servers)
@@ -93,7 +91,7 @@ def outgoing(facts: Facts) -> Result:
 
 
 def _servers(facts: Facts) -> Found[Sequence[Loaded]]:
-    """Return what the configuration says of each server, whether or not a gateway takes all of it."""
+    """Return the configuration of each server, even if a gateway would reject some of it."""
     try:
         return views(facts.loaded)
     except ConfigurationError as error:
@@ -101,7 +99,7 @@ def _servers(facts: Facts) -> Found[Sequence[Loaded]]:
 
 
 def _plain(facts: Facts, servers: Sequence[Loaded]) -> Iterator[str]:
-    """Yield what is reached over plain http, or what may be without TLS. No URL is quoted: a key may be in it."""
+    """Yield what is reached over plain http or optional TLS. URLs are not quoted: they may contain a key."""
     config = facts.loaded.config
     urls: list[tuple[str, str | None]] = [("telemetry.endpoint", config.telemetry.endpoint)]
     for each in servers:
@@ -129,8 +127,7 @@ def _is_plain(url: str) -> bool:
 
 
 def hosts(facts: Facts) -> Result:
-    """The names by which clients come are named, so that no page of somebody else's can make a browser come by
-    another; and no page that came over plain http may."""
+    """`allowed_hosts` names the hosts that clients use (against DNS rebinding), and no allowed origin is plain http."""
     gateway = facts.loaded.config.gateway
     plain = next((each for each in gateway.allowed_origins if _is_plain(each)), None)
     if plain is not None:
@@ -142,7 +139,7 @@ def hosts(facts: Facts) -> Result:
 
 
 def admin(facts: Facts) -> Result:
-    """What is measured is told to nobody but those who are to read it."""
+    """Only those who should read metrics can reach them."""
     found = facts.loaded.config.admin
     if found.port is None:
         return ok("there is no listener for metrics")
@@ -154,7 +151,7 @@ def admin(facts: Facts) -> Result:
 
 
 def proofs(facts: Facts) -> Result:
-    """No call without a proof, and each proof is bound to its very call."""
+    """Every call needs a proof, and each proof is bound to its call."""
     found = facts.loaded.config.proofs
     if found.mode != "required":
         return no(f'proofs.mode is "{found.mode}": calls pass without a proof', 'set proofs.mode = "required"')
@@ -174,7 +171,7 @@ def proofs(facts: Facts) -> Result:
 
 
 def scopes(facts: Facts) -> Result:
-    """Tools are told apart: a delegation for one is not a delegation for all, and what does harm asks for more."""
+    """Tools have different scopes, so a delegation for one does not cover all; harmful ones are marked sensitive."""
     servers = _servers(facts)
     if isinstance(servers, Unknown):
         return unknown(servers)
@@ -189,7 +186,7 @@ def scopes(facts: Facts) -> Result:
 
 
 def definitions(facts: Facts) -> Result:
-    """Each server is held to the definitions of its tools that somebody has read."""
+    """Each server's tool definitions are pinned to what somebody has reviewed."""
     if isinstance(facts.settings, Unknown):
         return unknown(facts.settings)
     pinned = list(zip(facts.settings, views(facts.loaded), strict=False))  # without what is merged of them
@@ -215,7 +212,7 @@ def definitions(facts: Facts) -> Result:
 
 
 def answers(facts: Facts) -> Result:
-    """What is not valid is refused, in both directions."""
+    """Invalid messages are refused in both directions."""
     if facts.loaded.config.validation.responses != "enforce":
         return no("answers that are not valid are forwarded as they are", 'set validation.responses = "enforce"')
     unread = [each for each in facts.loaded.config.gateway.passthrough if not each.startswith(_OPEN_TO_ALL)]
@@ -229,11 +226,11 @@ def answers(facts: Facts) -> Result:
 
 
 _OPEN_TO_ALL = "/.well-known/"
-"""Under it lies what anybody may read (RFC 8615)."""
+"""Public by definition (RFC 8615)."""
 
 
 def tokens(facts: Facts) -> Result:
-    """Where bearer tokens are used, all need one, and the first is not given out over the network."""
+    """If bearer tokens are used, every call needs one, and the bootstrap token is not offered over the network."""
     found = facts.loaded.config.tokens
     if found.mode == "off":
         return ok("none are asked for: who calls is known by proofs")
@@ -245,7 +242,7 @@ def tokens(facts: Facts) -> Result:
 
 
 def revocation(facts: Facts) -> Result:
-    """A delegation can be taken back, and the lists that are there are good."""
+    """Delegations can be revoked, and the existing revocation lists are valid."""
     if isinstance(facts.store, Unknown):
         return unknown(facts.store)
     if isinstance(facts.lists, Unknown):
@@ -265,7 +262,7 @@ _FILE_STORE = 'set store.url = "sqlite:///accredit.db"'
 
 
 def quotas(facts: Facts) -> Result:
-    """There is an end to what one caller may do, however much they were allowed."""
+    """A caller's use is limited, whatever was delegated."""
     if isinstance(facts.settings, Unknown):
         return unknown(facts.settings)
     tables = facts.loaded.config.quotas.by_number.values()
@@ -283,7 +280,7 @@ def quotas(facts: Facts) -> Result:
 
 
 def records(facts: Facts) -> Result:
-    """Each call is on the disk, signed, before it goes on."""
+    """Each call is on disk, signed, before it is forwarded."""
     mode = facts.loaded.config.attest.mode
     if mode == "durable":
         return ok("each call is on the disk before it goes on")
@@ -292,7 +289,7 @@ def records(facts: Facts) -> Result:
 
 
 def evidence(facts: Facts) -> Result:
-    """Who allowed a call, and who signed it, is shown by what is on record, and does not rest on the gateway's word."""
+    """Records prove who allowed and who signed a call, without trusting the gateway."""
     config = facts.loaded.config
     if config.attest.mode == "off":
         return no("nothing is recorded that would show anything", 'set attest.mode = "durable"')
@@ -308,7 +305,7 @@ def evidence(facts: Facts) -> Result:
 
 
 def sealing(facts: Facts) -> Result:
-    """Sessions and people's answers outlive a restart, and any gateway goes on with them."""
+    """Sessions and people's answers survive a restart, and any gateway can continue them."""
     config = facts.loaded.config
     if config.cluster.keys_file is not None or config.rounds.keys_file is not None:
         return ok("keys are in a file")
@@ -317,7 +314,7 @@ def sealing(facts: Facts) -> Result:
 
 
 def store(facts: Facts) -> Result:
-    """What was spent is remembered after a restart, by all that share the port or the name."""
+    """Used proofs are remembered across restarts, by all gateways that share the port or the name."""
     if isinstance(facts.store, Unknown):
         return no(facts.store.why, "mend store.url")
     if isinstance(facts.store, InMemory):
@@ -331,7 +328,7 @@ def store(facts: Facts) -> Result:
 
 
 def stopping(facts: Facts) -> Result:
-    """Whoever stops it waits until it has ended by itself, and a balancer sees it going before."""
+    """Shutdown may take as long as it needs, and a load balancer is told before."""
     gateway = facts.loaded.config.gateway
     needed = gateway.drain_seconds + gateway.grace_seconds + 2
     if isinstance(facts.store, PostgresDatabase) and gateway.drain_seconds == 0:
@@ -345,7 +342,7 @@ def stopping(facts: Facts) -> Result:
 
 
 def metrics(facts: Facts) -> Result:
-    """Somebody is told what it does: there are metrics to be alerted by."""
+    """There are metrics to alert on."""
     config = facts.loaded.config
     if config.admin.port is None and config.telemetry.endpoint is None:
         return no("nothing is measured", "set admin.port, or telemetry.endpoint; deploy/prometheus has the alerts")

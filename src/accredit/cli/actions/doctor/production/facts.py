@@ -1,6 +1,5 @@
-"""What the checklist goes by: what was found out of a configuration and the place where it runs, or why it was not. No
-I/O.
-"""
+"""The facts that the checks judge: values found in a configuration and its environment, or why they are unknown. No
+I/O."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ T = TypeVar("T")
 
 
 class Unknown(NamedTuple):
-    """Why something could not be found out."""
+    """Why a fact is unknown."""
 
     why: str
 
@@ -24,8 +23,8 @@ Found = T | Unknown
 
 
 class FileFound(NamedTuple):
-    """A file that the configuration names: what it is, whether it is a secret, and what is wrong with its rights ("" if
-    nothing), with the command that mends it; `is_there` is whether there is such a file at all."""
+    """A file that the configuration names: its role, whether it is secret, and the fault of its permissions ("" if
+    none) with the command that fixes it. `is_there`: whether it exists."""
 
     what: str
     path: Path
@@ -34,38 +33,37 @@ class FileFound(NamedTuple):
     command: str = ""
     is_there: bool = True
     is_others: bool = False
-    """Whether the fault is only that somebody else than who asks owns it."""
+    """Whether the only fault is that it has another owner."""
 
 
 class SinkFound(NamedTuple):
-    """Whom the log is sent on to, and when the first entry was made that it does not have (unix seconds; None if it has
-    all)."""
+    """A sink of the log, and the time of the first entry that it lacks (unix seconds; None if it has all)."""
 
     name: str
     waiting_since: int | None
 
 
 class LogFound(NamedTuple):
-    """What a log says: to whom it is sent on."""
+    """The log's sinks."""
 
     sinks: tuple[SinkFound, ...]
 
 
 class FileStore(NamedTuple):
-    """An SQLite file: its schema's version (None if there is no file yet)."""
+    """An SQLite file's schema version; None if there is no file yet."""
 
     schema: int | None
 
 
 class Room(NamedTuple):
-    """Bytes of the file system that the store is on."""
+    """Free and total bytes of the store's file system."""
 
     free: int
     size: int
 
 
 class Process(NamedTuple):
-    """A process of the gateway: its user, and how many descriptors it may have."""
+    """A process of the gateway: its user, and its limit of descriptors."""
 
     pid: int
     user: int
@@ -73,14 +71,14 @@ class Process(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What the gateway says at /readyz: its status and its parts."""
+    """The status and parts that the gateway reports at /readyz."""
 
     status: str
     parts: Mapping[str, bool]
 
 
 class Facts(NamedTuple):
-    """All of it."""
+    """All facts."""
 
     loaded: Loaded
     now: int
@@ -89,7 +87,7 @@ class Facts(NamedTuple):
     store: Found[StoreUrl]
     files: Found[Sequence[FileFound]]
     certificate_until: Found[int | None]
-    """When the endpoint's certificate ends (unix seconds); None without one."""
+    """Expiry of the endpoint's certificate (unix seconds); None without one."""
     lists: Found[tuple[int, int]]
     """Revocation lists in force, and certificates in them."""
     database: Found[DatabaseCondition | None]
@@ -97,10 +95,10 @@ class Facts(NamedTuple):
     room: Found[Room]
     log: Found[LogFound]
     drilled: Found[int | None]
-    """When the last drill was recorded (unix seconds)."""
+    """Time of the last recorded drill (unix seconds)."""
     is_synchronised: Found[bool]
-    """Whether the kernel says that the clock is kept in step."""
+    """Whether the kernel reports a synchronized clock."""
     health: Found[Health]
     processes: Found[Sequence[Process]]
     listens_outside: Found[bool]
-    """Whether something listens on the gateway's port at an address that is not this machine's alone."""
+    """Whether the gateway's port is open on an address that others can reach."""

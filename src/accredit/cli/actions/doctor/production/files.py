@@ -1,13 +1,12 @@
-"""What the files of a configuration are like. I/O: looks at files, and reads the endpoint's certificate.
+"""Checks the files that a configuration names. I/O: looks at files, and reads the endpoint's certificate.
 
-1. What nobody else may write: what decides who may do what, and secrets, by which sessions and records are believed.
-   What nobody else may read: secrets. Only their rights are looked at, not what is in them. A header or a variable
-   whose value stands in the configuration may be one, so the configuration is one then; so it is where a URL or a
-   command may hold one (`hosts.credentials`).
-2. What is no regular file is a fault: whoever opens a pipe waits.
+1. Nobody else may write files that decide who may do what, or secrets, which make sessions and records credible.
+   Nobody else may read secrets. Only permissions are checked, not contents. The configuration counts as a secret if it
+   holds values of headers or variables, or a URL or command that may contain one (`hosts.credentials`).
+2. Anything but a regular file is a fault: opening a pipe would block.
 3. Links are followed, as the gateway follows them.
-4. A private key that lies beside a public one that decides is a fault, whoever may read it: it is named as by
-   `accredit keys new`, without the `.pub`.
+4. A private key beside a trusted public one is a fault, whatever its mode. It is found by its name, as `accredit keys
+   new` names it: without the `.pub`.
 """
 
 import ctypes
@@ -35,11 +34,11 @@ _OF_ANOTHER = "is another user's"
 _UNSYNCHRONISED = 5
 """`TIME_ERROR` of adjtimex(2)."""
 _TIMEX_BYTES = 512
-"""More than `struct timex` has anywhere. Of zeros it asks, and sets nothing."""
+"""Larger than `struct timex` anywhere. All zeros means: read only."""
 
 
 def files_found(loaded: Loaded, store: Found[StoreUrl]) -> list[FileFound]:
-    """Return all files that a configuration names, and itself."""
+    """Return the configuration and all files that it names."""
     return [
         *(_found(what, path, is_secret=False) for what, path in _plain_files(loaded)),
         *(_found(what, path, is_secret=True) for what, path in _secret_files(loaded, store)),
@@ -58,7 +57,7 @@ def _beside(what: str, path: Path) -> FileFound:
 
 
 def _folder_of_store(store: Found[StoreUrl]) -> Iterator[FileFound]:
-    """Yield the folder in which a store's file is still to be made."""
+    """Yield a fault of the folder in which the store's file will be made."""
     if not isinstance(store, SqliteFile) or os.path.lexists(store.path):
         return
     fault = fault_of_folder(store.path.parent)
@@ -143,7 +142,7 @@ def _of_upstreams(loaded: Loaded) -> Iterator[tuple[str, Path]]:
 
 
 def _held(loaded: Loaded) -> Iterator[str]:
-    """Yield what stands in the file itself and is, or may hold, a credential."""
+    """Yield settings in the file itself that are, or may hold, a credential."""
     config = loaded.config
     named = {("telemetry", "endpoint"): [config.telemetry.endpoint]}
     named["tokens", "issuers"] = [issuer.jwks_url for issuer in config.tokens.issuers]
@@ -201,8 +200,8 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def certificate_until(loaded: Loaded) -> Found[int | None]:
-    """Return when the first of the certificates in the endpoint's chain to end does (unix seconds); None without any.
-    One that has not begun is no certificate yet."""
+    """Return when the first certificate in the endpoint's chain expires (unix seconds); None if there is none. One
+    that is not valid yet is `Unknown`."""
     from cryptography.x509 import load_pem_x509_certificates  # noqa: PLC0415 - only for this look
 
     name = loaded.config.gateway.tls_cert_file
@@ -221,7 +220,7 @@ def certificate_until(loaded: Loaded) -> Found[int | None]:
 
 
 def is_synchronised() -> Found[bool]:
-    """Return whether the kernel says that something keeps its clock in step."""
+    """Return whether the kernel reports a synchronized clock."""
     try:
         state = ctypes.CDLL(None, use_errno=True).ntp_adjtime(ctypes.create_string_buffer(_TIMEX_BYTES))
     except (OSError, AttributeError):

@@ -1,7 +1,7 @@
-"""What a line of the checklist comes to. No I/O.
+"""The result of a check. No I/O.
 
-`ok`; `no`, with the setting or the command that mends it; `unknown`, where it can't be found out from here, with the
-reason: that is no yes. Its texts are bounded and escaped as findings are.
+`ok`; `no`, with the setting or command that fixes it; or `unknown`, with the reason, which does not count as passed.
+Texts are bounded and escaped as those of findings are.
 """
 
 from typing import Literal
@@ -16,7 +16,7 @@ State = Literal["ok", "no", "unknown"]
 
 
 class Result(Struct, frozen=True):
-    """What was found, what to do about it, and a command line that does that, if one does."""
+    """What was found, what to do about it, and a command that does it, if there is one."""
 
     state: State
     what: str
@@ -25,17 +25,17 @@ class Result(Struct, frozen=True):
 
 
 def ok(what: str) -> Result:
-    """Return that a line holds."""
+    """Return that a check passed."""
     return Result("ok", _bounded(what))
 
 
 def no(what: str, remedy: str, command: str = "") -> Result:
-    """Return that a line does not hold."""
+    """Return that a check failed."""
     return Result("no", _bounded(what), _bounded(remedy), command)
 
 
 def unknown(why: str | Unknown, remedy: str = "") -> Result:
-    """Return that nobody can tell from here."""
+    """Return that the answer can't be known from here."""
     return Result("unknown", _bounded(why.why if isinstance(why, Unknown) else why), _bounded(remedy))
 
 

@@ -1,11 +1,10 @@
-"""The gateway of this machine, if it runs: what it says of itself, and which processes it is. I/O: a connection to
-where the configuration has it listen, /proc.
+"""Asks the gateway on this machine for its health, and finds its processes. I/O: one connection to the configured
+address, /proc.
 
-1. Asked is the address that the configuration names, with a `Host` that it allows, without a credential; an answer is
-   read up to a bound.
-2. With TLS whoever answers has the configuration's own certificate: no other counts, whatever name is in it.
-3. Its processes are those that have a socket that listens there. Those of another user can't be seen, but by root.
-4. Where something listens on its port counts, whoever's it is: a command line says more than the configuration.
+1. Connects to the configured address, with an allowed `Host` and no credential; the size of the answer is bounded.
+2. With TLS, only the configuration's own certificate is accepted, whatever names are in it.
+3. Its processes are those with a socket listening there. Only root can see other users' processes.
+4. Any listener on the port counts, whoever owns it: command-line options may override the configuration.
 """
 
 import os
@@ -29,8 +28,7 @@ from accredit.limits import HEALTH_SECONDS, MAX_HEALTH_BYTES, MAX_LOOKED_AT_DESC
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is asked there
 _LISTENS = "0A"
 _LOOPBACK = re.compile("[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F")
-"""127.0.0.0/8, ::1, and the first in IPv6: words of 32 bits, each with its last byte first, on the machines that there
-are."""
+"""127.0.0.0/8, ::1, and the former mapped to IPv6, as 32-bit little-endian words."""
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 _LIMIT = re.compile(r"^Max open files\s+(\d+|unlimited)\s", re.MULTILINE)
 _USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)
@@ -39,7 +37,7 @@ _NOT_RUNNING = "no gateway runs here that could be asked"
 
 
 def health_found(config: Config) -> Found[Health]:
-    """Return what the gateway says at /readyz."""
+    """Return what the gateway reports at /readyz."""
     gateway = config.gateway
     if gateway.port == 0:
         return Unknown("gateway.port is 0: nobody knows where it listens")
@@ -69,7 +67,7 @@ def health_found(config: Config) -> Found[Health]:
 def _secured(plain: socket.socket, certificate: Path) -> ssl.SSLSocket:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    # The very certificate counts, whoever signed it, and no other that its signer has made.
+    # Trust exactly this certificate, not others by the same issuer.
     first = read_file(certificate, MAX_PEM_CHAIN_BYTES).data.decode("ascii", "replace").partition("-----END")
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=f"{first[0]}-----END CERTIFICATE-----\n")
@@ -92,7 +90,7 @@ def _health(status: int, body: bytes) -> Found[Health]:
 
 
 def processes_found(config: Config) -> Found[Sequence[Process]]:
-    """Return the processes that listen where the gateway is to."""
+    """Return the processes that listen on the gateway's port."""
     if not Path("/proc/self/fd").is_dir():
         return Unknown("this system does not show which process listens where")
     inodes = {inode for _, inode in _listening(config.gateway.port)}
@@ -103,14 +101,14 @@ def processes_found(config: Config) -> Found[Sequence[Process]]:
 
 
 def listens_outside(config: Config) -> Found[bool]:
-    """Return whether something listens on the gateway's port where others reach it."""
+    """Return whether the gateway's port is open on an address that others can reach."""
     if not Path("/proc/net/tcp").is_file():
         return Unknown("this system does not show what listens where")
     return any(_LOOPBACK.fullmatch(address) is None for address, _ in _listening(config.gateway.port))
 
 
 def _listening(port: int) -> Iterator[tuple[str, str]]:
-    """Yield the addresses that listen on a port, as the kernel writes them, and their sockets."""
+    """Yield the listening addresses of a port, in the kernel's notation, with their inodes."""
     for table in ("tcp", "tcp6"):
         try:
             lines = Path("/proc/net", table).read_text("ascii").splitlines()[1:]

@@ -1,8 +1,8 @@
-"""What is in the store of a configuration. I/O: a file, or a database; nothing is changed, nor made beside it.
+"""Reads the configured store. I/O: a file or a database; nothing is changed or created.
 
-Each look ends after some seconds, with a reason. A drill counts if the record of it verifies, and a call of it was
-allowed, and not only observed: whoever is refused can have any tool's name recorded. How far a sink has come is said by
-the store alone, which is not signed.
+Each look-up ends after some seconds, with a reason. A drill counts if its record verifies and one of its calls was
+allowed while enforcing: anybody can get a refused call with any tool's name recorded. A sink's position is the store's
+word: it is not signed.
 """
 
 import os
@@ -42,7 +42,7 @@ _NO_FILE = "the store's file is not there yet: the gateway makes it when it star
 
 
 def database_found(store: StoreUrl) -> Found[DatabaseCondition | None]:
-    """Return how a database is; None if the store is none."""
+    """Return a database's condition; None if the store is a file or in memory."""
     if not isinstance(store, PostgresDatabase):
         return None
     try:
@@ -52,7 +52,7 @@ def database_found(store: StoreUrl) -> Found[DatabaseCondition | None]:
 
 
 def file_found(store: StoreUrl) -> Found[FileStore | None]:
-    """Return how a store's file is; None if the store is none."""
+    """Return a store file's schema; None if the store is not a file."""
     if not isinstance(store, SqliteFile):
         return None
     if not os.path.lexists(store.path):
@@ -65,7 +65,7 @@ def file_found(store: StoreUrl) -> Found[FileStore | None]:
 
 
 def room_found(store: StoreUrl) -> Found[Room]:
-    """Return what is free where the store's file is."""
+    """Return the free space where the store's file is."""
     if isinstance(store, InMemory):
         return Unknown("a store in memory needs none")
     if isinstance(store, PostgresDatabase):
@@ -78,20 +78,20 @@ def room_found(store: StoreUrl) -> Found[Room]:
 
 
 class _Stored:
-    """The lists in a store, which are read once (`stores.revocation.RemoteLists`)."""
+    """Revocation lists from a store, read once (a `stores.revocation.RemoteLists`)."""
 
     def __init__(self, name: str, lists: Sequence[bytes]) -> None:
         self.name = name
         self._lists = lists
 
     async def fetch(self) -> None:
-        """Nothing is new."""
+        """Do nothing: the lists never change."""
 
     def fetch_once(self) -> None:
-        """Nothing is new."""
+        """Do nothing: the lists never change."""
 
     def stamp(self) -> object:
-        """Return what there is."""
+        """Return the lists' digests."""
         return [sha256(each).digest() for each in self._lists]
 
     def read(self) -> Sequence[bytes]:
@@ -100,7 +100,7 @@ class _Stored:
 
 
 def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
-    """Return how many revocation lists are in force, and how many certificates are in them; each is verified."""
+    """Verify the revocation lists; return how many there are, and how many certificates they revoke."""
     named = loaded.config.proofs.revocation
     folder = folder_of(loaded, ("proofs", "revocation"))
     roots = folder_of(loaded, ("proofs", "roots"))
@@ -132,17 +132,17 @@ def _stored(store: LogStore) -> Sequence[bytes]:
 
 
 def log_found(store: StoreUrl) -> Found[LogFound]:
-    """Return whether a log has entries, and how far its sinks are."""
+    """Return how far the log's sinks are."""
     return _read(store, _sinks)
 
 
 def drill_found(store: StoreUrl, prover: Found[Prover]) -> Found[int | None]:
-    """Return when the last drill was recorded (unix seconds); None if none was."""
+    """Return the time of the last recorded drill (unix seconds); None if there is none."""
     return prover if isinstance(prover, Unknown) else _read(store, lambda log: _drilled(log, prover))
 
 
 def prover_found(loaded: Loaded) -> Found[Prover]:
-    """Return what tells which records are a configuration's own gateway's."""
+    """Return what verifies that records are this gateway's own."""
     try:
         keys = own_keys(loaded)
     except ConfigurationError as error:
@@ -151,7 +151,7 @@ def prover_found(loaded: Loaded) -> Found[Prover]:
 
 
 def seconds_of(text: str) -> int:
-    """Return the unix seconds of a time in a record."""
+    """Convert a record's time to unix seconds."""
     return int(datetime.fromisoformat(text).timestamp())
 
 

@@ -1,6 +1,6 @@
-"""Lines of the checklist that depend on where the gateway runs: on its store, its log, its processes. No I/O.
+"""Checks of the gateway's environment: its store, its log, its processes. No I/O.
 
-Each is a function of the facts, and its name is that of the line: `production.NAME`.
+Each is a function of the facts, and named as its line of the checklist: `production.NAME`.
 """
 
 from accredit.cli.actions.doctor.findings import MIGRATE, command_line
@@ -23,7 +23,7 @@ _FILE = "the store is a file of this machine"
 
 
 def schema(facts: Facts) -> Result:
-    """The tables are those that this accredit knows."""
+    """The tables have the schema version of this accredit."""
     if isinstance(facts.database, Unknown):
         return unknown(facts.database)
     if facts.database is not None:
@@ -44,7 +44,7 @@ def schema(facts: Facts) -> Result:
 
 
 def synchronous(facts: Facts) -> Result:
-    """What was confirmed is kept, also when the disk or the primary is lost."""
+    """Confirmed writes survive the loss of a disk or of the primary."""
     if not isinstance(facts.store, PostgresDatabase):
         return _elsewhere(facts, f"{_FILE}, with its disk: a backup is what is left without that")
     if isinstance(facts.database, Unknown) or facts.database is None:
@@ -60,7 +60,7 @@ def synchronous(facts: Facts) -> Result:
 
 
 def _elsewhere(facts: Facts, what: str) -> Result:
-    """Return what is so where the store is no database."""
+    """Return the result for a store that is not a database."""
     if isinstance(facts.store, Unknown):
         return unknown(facts.store)
     if isinstance(facts.store, InMemory):
@@ -69,7 +69,7 @@ def _elsewhere(facts: Facts, what: str) -> Result:
 
 
 def role(facts: Facts) -> Result:
-    """The gateway's user can add to the log, and can't change what is in it."""
+    """The gateway's database user can append to the log, but not change it."""
     if isinstance(facts.database, Unknown):
         return unknown(facts.database)
     if facts.database is None:
@@ -81,7 +81,7 @@ def role(facts: Facts) -> Result:
 
 
 def clock(facts: Facts) -> Result:
-    """The clock is kept in step, and the database's agrees."""
+    """The clock is synchronized, and agrees with the database's."""
     if facts.database is not None and not isinstance(facts.database, Unknown):
         off = facts.database.clock_off
         if off > CLOCK_SKEW_WARN_SECONDS:
@@ -97,7 +97,7 @@ _KEEP_TIME = ("run chrony or systemd-timesyncd on every machine", "timedatectl s
 
 
 def room(facts: Facts) -> Result:
-    """There is room for records: where there is none, calls are refused."""
+    """There is disk space for records: without it, calls are refused."""
     if isinstance(facts.room, Unknown):
         return unknown(facts.room) if isinstance(facts.store, SqliteFile | Unknown) else ok(facts.room.why)
     free, size = facts.room
@@ -110,8 +110,7 @@ def room(facts: Facts) -> Result:
 
 
 def shipping(facts: Facts) -> Result:
-    """The log goes on to another place, and is nearly all there: who has the store can cut off no more than the
-    rest."""
+    """The log is copied to another place, nearly up to date: an attacker on the store can only cut off the rest."""
     if isinstance(facts.log, Unknown):
         return unknown(facts.log)
     following = ("accredit", "log", "follow", "--sink", "NAME", "--format", "jsonl", "--to", "FILE")
@@ -131,7 +130,7 @@ def shipping(facts: Facts) -> Result:
 
 
 def drill(facts: Facts) -> Result:
-    """Somebody has lately tried whether the calls that must be refused are."""
+    """A recent drill checked that calls that must be refused are."""
     if isinstance(facts.drilled, Unknown):
         return unknown(facts.drilled)
     drilling = command_line("accredit", "drill", "--issuer", "KEY", "--config", str(facts.loaded.file))
@@ -146,7 +145,7 @@ def drill(facts: Facts) -> Result:
 
 
 def ready(facts: Facts) -> Result:
-    """The gateway runs, goes by what the configuration says, and all its parts are well."""
+    """The gateway runs with the current configuration, and all its parts are well."""
     if isinstance(facts.health, Unknown):
         return unknown(facts.health)
     parts = facts.health.parts.items()
@@ -168,7 +167,7 @@ def user(facts: Facts) -> Result:
 
 
 def descriptors(facts: Facts) -> Result:
-    """It may open as many files as its clients need connections."""
+    """The limit of open files fits the number of clients."""
     if isinstance(facts.processes, Unknown):
         return unknown(facts.processes)
     least = min(each.descriptors for each in facts.processes)
