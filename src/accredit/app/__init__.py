@@ -1,4 +1,4 @@
-"""Puts the gateway together and on the network: who answers its questions, the socket, the server and its workers."""
+"""Assembles the gateway and puts it on the network: the adapters, the socket, the server and its workers."""
 
 from accredit.app.assemble import Ports, assemble
 from accredit.app.configured import Configured, Start, configured, first_ports, next_ports, warn_of_observing

@@ -1,14 +1,13 @@
-"""The admin listener: `/metrics`, `/healthz` and `/readyz`, for whoever runs the gateway. Runs in the event loop.
+"""The admin listener: `/metrics`, `/healthz` and `/readyz`, for the operator. Runs in the event loop.
 
-Whoever reaches it reads it: there is no other secret in it than what is called here, and how often. First failure wins:
+It requires no credential; all that it reveals is what is called here, and how often. First failure wins:
 
 1. its connections have the bounds of all clients' (`edge`), and there are few;
-2. `Host` is an address, or one of the names that the configuration has: a page of a rebound name sends that name. Nor
-   may a page of another origin ask: 403;
+2. `Host` must be an address or a configured name, against DNS rebinding, and other origins are refused: 403;
 3. the path is one of the three (404), and the method GET or HEAD (405).
 
-Any worker answers for all of them (`telemetry.board`). To write the metrics is work for a thread, and one at a time; in
-proportion to what that took, they are shown again as they are.
+Any worker answers for all of them (`telemetry.board`). Metrics are rendered in a thread, one scrape at a time, and
+cached for a while in proportion to what that took.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ METRICS = "/metrics"
 
 
 class AdminApp:
-    """The application, for `gateway`. `host` is where it listens."""
+    """The ASGI application for `gateway`. `host` is the address that it listens on."""
 
     def __init__(self, gateway: Gateway, board: Board, host: str) -> None:
         self._gateway = gateway
@@ -108,12 +107,12 @@ class AdminListener:
             self._server = await asyncio.get_running_loop().create_server(self._protocol, sock=self._listener)
 
     def take(self, tls: ssl.SSLContext | None) -> None:
-        """Do the next handshake with this."""
+        """Use this context for the next handshakes."""
         if isinstance(self._server, TlsListener) and tls is not None:
             self._server.tls = tls
 
     def close(self) -> None:
-        """Accept no more, and drop what is open."""
+        """Stop accepting, and abort open connections."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._state.connections):

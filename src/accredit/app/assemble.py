@@ -1,8 +1,8 @@
-"""Makes the adapters that answer the ports of a decision. Reads revocation lists and key files, and has a signer of
-records sign once, in a process of its own.
+"""Makes the adapters for the ports of a decision. Reads revocation lists and key files, and has a signer of records
+sign once, in its own process.
 
-Nothing that threads or processes can't share is open afterwards: the adapters may be taken across a fork, and each
-worker opens its own files and connections at first use.
+Leaves nothing open that threads or processes can't share: the adapters survive a fork, and each worker opens its own
+files and connections on first use.
 """
 
 import logging
@@ -55,7 +55,7 @@ def _access_tokens(grant: AccessGrant) -> AccessTokens:
 
 
 class Ports(NamedTuple):
-    """The adapters, by port; None if nothing needs one. Whoever serves with them closes all but the revocations."""
+    """The adapters, by port; None if not needed. The caller closes all but the revocations."""
 
     store: ProofStore | None = None
     revocations: Revocations | None = None
@@ -74,13 +74,13 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
 
 
 def renewed(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
-    """Return what a configuration names that was read anew: what is open of the store and the log stays, revocation
-    lists and key sets know what they knew. Raises `ConfigurationError`."""
+    """Return adapters for a reloaded configuration: the store and the log stay open, revocation lists and key sets
+    keep what they know. Raises `ConfigurationError`."""
     return _deciding(ports, loaded, proofs)
 
 
 async def refresh(ports: Ports) -> None:
-    """Fetch what is known from elsewhere anew: key sets."""
+    """Fetch remote key sets again."""
     if ports.key_sets is None:
         return
     from accredit.net import IssuerKeys  # noqa: PLC0415 - see `_key_sets`
@@ -90,7 +90,7 @@ async def refresh(ports: Ports) -> None:
 
 
 def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
-    """Return `ports` with what answers the questions of decisions. What they have remembered stays, needed or not."""
+    """Return `ports` with the adapters for decisions. Existing ones are kept with their memory, needed or not."""
     _load_libraries(loaded, proofs)
     tokens, judged = loaded.config.tokens.mode, proofs is not None and proofs.judged
     key_sets, revocations = _key_sets(loaded, ports.key_sets) if tokens != "off" else None, ports.revocations
@@ -109,7 +109,7 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Por
 
 
 def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
-    """Load what calls will need: the first does not wait for it then, and workers share what their parent loaded."""
+    """Load what calls will need: so the first call does not wait, and workers share their parent's memory."""
     if proofs is not None and proofs.judged:
         load("cryptography.hazmat.primitives.asymmetric.mldsa")
     servers = (loaded.config.upstream, *loaded.config.servers.by_name.values())
@@ -152,8 +152,8 @@ def _records(loaded: Loaded) -> Records | None:
 
 
 def _log_executor(place: LogPlace, signer: LogSigner) -> LogExecutor:
-    """Return who writes the log. The gateway's own key signs in a process beside this one, as that costs CPU. Another
-    signer works in a thread of this process: it mostly waits."""
+    """Return the executor that writes the log. The gateway's own key signs in a separate process, as that costs CPU;
+    another signer works in a thread, as it mostly waits."""
     if signer.records is None:
         return LogProcess(place, signer, on_replaced=_report_replaced)
     return FileThread(place, signer) if isinstance(place, FileLog) else DatabaseThread(place, signer)
@@ -162,7 +162,7 @@ def _log_executor(place: LogPlace, signer: LogSigner) -> LogExecutor:
 def revocation_lists(
     loaded: Loaded, proofs: ProofSettings, store: StoreUrl, opened: ProofStore, before: Revocations | None
 ) -> Revocations:
-    """Return the revocation lists that a configuration names, read; `before` is who had them until now. Raises
+    """Read the revocation lists that a configuration names; `before` is the previous adapter. Raises
     `ConfigurationError`."""
     named = loaded.config.proofs.revocation
     folder = folder_of(loaded, ("proofs", "revocation"))

@@ -1,8 +1,8 @@
-"""One reading of the configuration, from its files to all that a gateway goes by. Reads files, once (`keys.reading`).
+"""One reading of the configuration, from its files to all of a gateway's settings. Reads files, once (`keys.reading`).
 
-The process that is told to reload reads and checks (`checked`); every process that serves builds the same from what was
-read there (`configured`), whatever the files hold by then. What `accredit serve` was started with holds for every
-reading: the file's name, the command line, and the environment.
+The process that reloads reads and checks (`checked`); every process that serves builds its settings from those same
+bytes (`configured`), even if the files have changed. The file's name, the command line and the environment stay as
+they were when `accredit serve` was started.
 """
 
 import logging
@@ -43,7 +43,7 @@ _logger = logging.getLogger("accredit.app")
 
 @dataclass(frozen=True)
 class Start:
-    """What a gateway was started with. `own` are keys for sealing where no file has any: they live as long as the
+    """What a gateway was started with. `own` are sealing keys for when no file has any; they last as long as the
     gateway."""
 
     file: Path | None
@@ -55,12 +55,12 @@ class Start:
     own: KeyRing = field(default_factory=lambda: RoundsSettings().ring, repr=False)
 
     def terminal_gone(self) -> bool:
-        """Return whether the terminal that this process was started on has gone: SIGHUP says that, too."""
+        """Return whether the terminal that started this process is gone: then SIGHUP means that, not a reload."""
         return bool(self.terminals) and not any(map(os.isatty, self.terminals))
 
 
 class Configured(NamedTuple):
-    """What a gateway goes by. `files` are those that it was read from."""
+    """A gateway's settings, and the `files` that they were read from."""
 
     files: ReadFiles
     loaded: Loaded
@@ -70,13 +70,12 @@ class Configured(NamedTuple):
 
     @property
     def ending(self) -> Ending:
-        """How long the end may take."""
+        """How long shutdown may take."""
         return Ending(self.loaded.config.gateway.drain_seconds, self.loaded.config.gateway.grace_seconds)
 
 
 class Change(NamedTuple):
-    """A configuration that may take the place of another one: its encoded files. `told` names what differs, without
-    values."""
+    """A configuration that may replace the current one: its encoded files. `told` names what differs."""
 
     files: bytes
     told: str
@@ -97,7 +96,7 @@ def configured(start: Start, files: ReadFiles) -> Configured:
 
 
 def warn_of_observing(servers: Sequence[GatewaySettings]) -> None:
-    """Log that proofs are only observed, where that is so."""
+    """Log a warning if proofs are only observed."""
     if not servers[0].observes:
         return
     what = "proofs are only observed: no call is refused for want of authority"
@@ -108,7 +107,7 @@ def warn_of_observing(servers: Sequence[GatewaySettings]) -> None:
 
 
 def first_ports(now: Configured) -> Ports:
-    """Return the adapters of a gateway that starts. Raises `ConfigurationError`."""
+    """Return the adapters of a starting gateway. Raises `ConfigurationError`."""
     with reading(now.files):
         ports = assemble(now.loaded, now.servers[0].proofs)
         if isinstance(ports.revocations, RevocationLists):
@@ -117,14 +116,14 @@ def first_ports(now: Configured) -> Ports:
 
 
 def next_ports(now: Configured, ports: Ports) -> Ports:
-    """Return the adapters of one that goes on: what they remember stays. Raises `ConfigurationError`."""
+    """Return the adapters after a reload, which keep what they remember. Raises `ConfigurationError`."""
     with reading(now.files):
         return renewed(ports, now.loaded, now.servers[0].proofs)
 
 
 def checked(start: Start, before: ReadFiles) -> Change:
-    """Read a configuration anew and check it, as far as one process can for others. `before` are the files of the one
-    that it is to replace. Raises `ConfigurationError`."""
+    """Read the configuration again and check it, as far as one process can for others. `before` has the current
+    configuration's files. Raises `ConfigurationError`."""
     if start.file is None:
         raise ConfigurationError(
             "this gateway was started without a configuration file: there is nothing to read again",

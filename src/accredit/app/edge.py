@@ -1,24 +1,23 @@
-"""The server's HTTP/1.1 protocol with the bounds that it lacks. Runs in the event loop.
+"""uvicorn's HTTP/1.1 protocol with the bounds that it lacks. Runs in the event loop.
 
-uvicorn waits for a request's head as long and reads it as far as a peer likes, takes the trailers of a chunked body for
-headers, and queues as many requests as a peer sends before it reads an answer. Here:
+uvicorn reads a request's head without limits of time or size, takes the trailers of a chunked body for headers, and
+queues any number of pipelined requests. Here:
 
-1. a connection has `REQUEST_HEAD_SECONDS` from its beginning, or from the first byte after an answer, to the end
-   of the next request's head and the first byte of its body; where there are too many connections, those that wait
-   longest for a request make room (rule 8);
-2. bytes that are no body's and end no head (the head, trailers, chunk extensions) are bounded by
-   `MAX_REQUEST_HEAD_BYTES` at a time, a head's fields by `MAX_HEADERS`, and requests that wait for the answer to an
-   earlier one of their connection by `MAX_PIPELINED_REQUESTS`;
-3. a head that could be read in two ways is refused: another version than 1.0 and 1.1, a transfer coding other than
-   `chunked`, any in HTTP/1.0 (RFC 9112 section 6.1), a target that names another host than `Host` (section 3.2.2);
+1. a connection has `REQUEST_HEAD_SECONDS`, from its beginning or from the first byte after a response, until the next
+   request's head and the first byte of its body; when there are too many connections, those that have waited longest
+   make room (rule 8);
+2. bytes outside bodies (head, trailers, chunk extensions) are bounded by `MAX_REQUEST_HEAD_BYTES` at a time, fields by
+   `MAX_HEADERS`, and pipelined requests by `MAX_PIPELINED_REQUESTS`;
+3. an ambiguous head is refused: a version other than 1.0 and 1.1, a transfer coding other than `chunked`, any coding
+   in HTTP/1.0 (RFC 9112 section 6.1), a target whose host is not `Host` (section 3.2.2);
 4. trailers are read and dropped;
-5. an offer of another protocol (`Upgrade`) is passed over, and the request answered in this one (RFC 9110 section 7.8);
-6. a client of HTTP/1.0 gets no chunks: an answer without a length ends with the connection (RFC 9112 section 6.1);
-7. what is no request gets an answer only where nobody could take that for the answer to an earlier one;
-8. where there are as many connections as there may be (`listener.client_connections`), the one that rests for longest
-   (nothing is asked, or no byte of its body has come) makes room for the next; where none rests, that gets a 503.
+5. `Upgrade` is ignored, and the request answered in HTTP/1.1 (RFC 9110 section 7.8);
+6. a client of HTTP/1.0 gets no chunks: a response without a length ends with the connection (RFC 9112 section 6.1);
+7. an invalid request is answered only if that can't be mistaken for the response to an earlier one;
+8. at the limit of connections (`listener.client_connections`), the one that has been idle longest (no request, or no
+   byte of its body has come) makes room for the next; if none is idle, the next gets a 503.
 
-And an answer's head and body leave in one write (`one_write`).
+A response's head and body leave in one write (`one_write`).
 """
 
 import asyncio
@@ -47,11 +46,11 @@ _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nConnection: clo
 
 
 _resting: WeakKeyDictionary[ServerState, "OrderedDict[EdgeProtocol, None]"] = WeakKeyDictionary()
-"""A server's connections that rest, the longest first."""
+"""A server's idle connections, the longest idle first."""
 
 
 class _Refused(Exception):
-    """Stops the parser where it is: what a callback raises ends as an `HttpParserError`."""
+    """Stops the parser: an exception in a callback ends as an `HttpParserError`."""
 
 
 class EdgeProtocol(HttpToolsProtocol):
@@ -85,7 +84,7 @@ class EdgeProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, then look at how far that got it."""
+        """Feed the parser, then check its progress."""
         self._unset_keepalive_if_required()
         self._without_progress += len(data)
         try:
@@ -100,7 +99,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self._start_clock()
 
     def send_400_response(self, msg: str) -> None:
-        """Close, and say why where that answers the request that is coming."""
+        """Close; send a 400 first if that answers the current request."""
         self.logger.warning(msg)
         cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn's annotation forgets the beginning
         coming = cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started)
@@ -128,7 +127,7 @@ class EdgeProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """A request's head is whole: what else comes as headers is no longer the request's."""
+        """The head is complete: later fields are trailers."""
         if self._resuming:
             return
         self._without_progress = self._head_bytes = 0
@@ -141,7 +140,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self.cycle.send = _without_chunks(self.cycle)  # pyright: ignore[reportAttributeAccessIssue]
 
     def on_body(self, body: bytes) -> None:
-        """Bytes of a body: from here on the application sees to their pace, unless it has answered already."""
+        """Part of a body: from here on the application sets the pace, unless it has already responded."""
         self._without_progress = 0
         if self._is_answering():
             self._has_come()
@@ -156,12 +155,12 @@ class EdgeProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def answer_last(self) -> None:
-        """Make the answer to the last request that has come the last one of this connection."""
+        """Close the connection after the response to the last request received."""
         if self._is_answering():
             self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
-        """An answer is given: the next request's turn, or rest. uvicorn's own sets a timer for each rest."""
+        """A response is complete: start the next request, or idle. uvicorn's own method sets a timer each time."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -176,7 +175,7 @@ class EdgeProtocol(HttpToolsProtocol):
                 self.timeout_keep_alive_task = self.loop.call_at(self._rest_ends, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection on which nothing was asked for so long. One timer serves all rests of a connection."""
+        """Close a connection that has been idle too long. One timer serves all its idle periods."""
         self.timeout_keep_alive_task = None
         if self._rest_ends is None or self.transport.is_closing():
             return  # the next rest sets it anew
@@ -199,7 +198,7 @@ class EdgeProtocol(HttpToolsProtocol):
                 return
 
     def _pass_over(self) -> None:
-        """The parser has stopped behind a head with an offer: another one goes on with the body."""
+        """Ignore an `Upgrade`: the parser stopped after the head, so a new one reads the body."""
         self.parser = HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
         framing = [b"%b: %b\r\n" % pair for pair in self.scope["headers"] if pair[0] in _FRAMING]
@@ -238,7 +237,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self._resting.pop(self, None)
 
     def _begin_whole(self) -> None:
-        """A request has come whole, after a rest: its head needs no clock, and the connection rests no more."""
+        """A whole request came after idling: stop the head's clock."""
         self._rest_ends = None
         if self._head_timer is not None:
             self._stop_clock()
@@ -248,7 +247,7 @@ class EdgeProtocol(HttpToolsProtocol):
         return client_connections()
 
     def _make_room(self) -> None:
-        """Rule 8."""
+        """Abort the longest idle connection, or refuse the new one with a 503 (rule 8)."""
         if self._resting:
             self._resting.popitem(last=False)[0].transport.abort()
         else:
@@ -265,7 +264,7 @@ class EdgeProtocol(HttpToolsProtocol):
 
 
 def _without_chunks(cycle: RequestResponseCycle) -> Callable[[Any], Awaitable[None]]:
-    """The cycle's `send`, for a client that knows no chunks."""
+    """Return the cycle's `send` for a client that doesn't support chunks."""
     unmeasured = False
 
     async def send(message: Any) -> None:

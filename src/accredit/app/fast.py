@@ -1,18 +1,17 @@
-"""The fast road through the server's protocol: a plain POST on the MCP path goes straight to the gateway. Runs in the
+"""The fast path through uvicorn's protocol: a plain POST to the MCP path goes straight to the gateway. Runs in the
 event loop.
 
-Everything that uvicorn's protocol and `edge` do about connections, heads, bounds and pipelining stays; both roads are
-one queue of requests, read by one parser. What is different of a plain POST (`_is_plain`):
+The rules of `edge` hold unchanged; both paths share one parser and one queue of requests. For a plain POST
+(`_is_plain`):
 
-1. it begins when the bytes that it came in are read, not at the loop's next step, and needs no task of asyncio's
-   (`gateway.eager`);
-2. a whole answer is one write;
-3. a connection remembers the last head that came in one piece with its body and nothing else. The same bytes again, but
-   for the digits of its Content-Length, with a body of just that length, are the same head: it is not parsed again;
-4. a client that goes away is noticed by the connection's end, not by a task that waits for it. The call still has the
-   moment that it has on the other road.
+1. it starts as soon as its bytes are read, not at the loop's next step, and without an asyncio task (`gateway.eager`);
+2. a whole response is one write;
+3. a connection remembers the last head that came in one piece with its body and nothing else. The same bytes again,
+   but for the digits of Content-Length, with a body of just that length, are not parsed again;
+4. a disconnected client is noticed by the connection's end, not by a waiting task. The call has the same grace as on
+   the other path.
 
-An application that is not a gateway itself, as where one is mounted in another, knows one road only.
+An application that is not a gateway itself, such as one that mounts a gateway, always takes the other path.
 """
 
 import asyncio
@@ -35,14 +34,13 @@ _NOT_PLAIN = frozenset({b"expect", b"upgrade"})
 
 
 class _Head(NamedTuple):
-    """A request's head as it came, what was made of it (but for its Content-Length), and who answers: what is known of
-    it is known by these settings."""
+    """A request's head as bytes, and as parsed (without Content-Length), with the routes for which it was parsed."""
 
     text: HeadText
     head: RequestHead
     routes: Routes
     cycle: dict[str, Any]
-    """What uvicorn's cycle for it is made of."""
+    """The attributes of uvicorn's cycle for it."""
 
 
 class FastProtocol(EdgeProtocol):
@@ -56,13 +54,13 @@ class FastProtocol(EdgeProtocol):
         self._gateway = gateway if fits else None
         self._known: _Head | None = None
         self._at_boundary = True
-        """Whether the next byte begins another request: the parser has read whole ones only, or nothing."""
+        """Whether the next byte begins a request."""
         self._reading = False
         self._begun = 0
-        """Requests that have begun in the bytes that are being read."""
+        """Requests begun in the bytes being read."""
         self._to_start: EagerTask | None = None
         self._post: PlainPost | None = None
-        """The last plain POST that has begun."""
+        """The last plain POST."""
         self.address = ""
         self._context = Context()
 
@@ -80,7 +78,7 @@ class FastProtocol(EdgeProtocol):
             self._post.lost()
 
     def data_received(self, data: bytes) -> None:
-        """A head that is known, with its body; else what the parser makes of it."""
+        """Repeat a known head with its new body, or feed the parser."""
         known = self._known
         if known is not None and self._gateway is not None and known.routes is not self._gateway.routes:
             known = self._known = None  # there was a reload
@@ -138,7 +136,7 @@ class FastProtocol(EdgeProtocol):
             self._remember(data)
 
     def _remember(self, data: bytes) -> None:
-        """Rule 3, for one plain POST that is whole."""
+        """Remember the head of one whole plain POST (rule 3)."""
         cycle = self.cycle
         size = len(data) - len(cycle.body)
         lengths = [value for name, value in cycle.scope["headers"] if name in _FRAMING]
@@ -152,7 +150,7 @@ class FastProtocol(EdgeProtocol):
             self._known = _Head(text, head, self._gateway.routes, self._whole_cycle(cast(Scope, cycle.scope)))
 
     def _repeat(self, known: _Head, body: bytes) -> None:
-        """What the parser does about a plain POST that is whole, of one whose head is known."""
+        """Do what the parser would for a whole plain POST with a known head."""
         self._begin_whole()
         self.cycle = cycle = RequestResponseCycle.__new__(RequestResponseCycle)
         cycle.__dict__ |= known.cycle
@@ -161,8 +159,8 @@ class FastProtocol(EdgeProtocol):
         self._start(PlainPost(self, cycle, known.routes, known.head, body))
 
     def _whole_cycle(self, scope: Scope) -> dict[str, Any]:
-        """What a cycle is made of whose request has come whole. To make it anew for each would cost more than all else
-        here. Its event is shared: nobody waits for more of a request that is whole."""
+        """Return the attributes of a cycle whose request is complete: making a cycle for each would cost more than the
+        rest. Its event is shared, as nobody waits for more of the request."""
         cycle = RequestResponseCycle(
             scope=cast(Any, scope),
             transport=self.transport,

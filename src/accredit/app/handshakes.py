@@ -1,8 +1,8 @@
 """Accepts connections and does their TLS handshakes, bounded in time and number. Runs in the event loop.
 
-Whoever connects and does not go on with the handshake holds a file descriptor before anything is known of them, and
-asyncio's own server waits a minute, for any number of them. Here a handshake has `TLS_HANDSHAKE_SECONDS`, and if more
-than `listener.client_handshakes` are under way, one is dropped for the next: the oldest of the address that has most.
+A client that connects and then stalls holds a file descriptor while still unknown; asyncio's own server waits a
+minute, for any number of them. Here a handshake has `TLS_HANDSHAKE_SECONDS`, and beyond `listener.client_handshakes`,
+the oldest of the address that has most is dropped.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from accredit.limits import ACCEPT_RETRY_SECONDS, ACCEPTS_A_TURN, TLS_CLOSE_SECO
 
 
 class TlsListener:
-    """Gives each connection a `protocol` of its own once its handshake is done. Ends as an asyncio server does."""
+    """Creates a `protocol` for each connection after its handshake. Closes as an asyncio server does."""
 
     def __init__(self, listener: socket.socket, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._listener = listener
         self.tls = tls
-        """What the next handshake is done with."""
+        """For the next handshakes."""
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
         self._under_way: dict[asyncio.Task[None], str] = {}  # each with its client's address; the oldest first
@@ -31,7 +31,7 @@ class TlsListener:
         self._listen()
 
     def close(self) -> None:
-        """Accept nothing more, and drop connections whose handshake is not done."""
+        """Stop accepting, and drop unfinished handshakes."""
         self._loop.remove_reader(self._listener)
         if self._pause is not None:
             self._pause.cancel()
@@ -39,7 +39,7 @@ class TlsListener:
             self._give_up(task)
 
     async def wait_closed(self) -> None:
-        """Wait until no handshake is under way any more."""
+        """Wait until all handshakes have ended."""
         if self._given_up:
             await asyncio.wait(self._given_up)
 

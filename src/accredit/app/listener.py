@@ -1,6 +1,6 @@
-"""Opening the listening socket before anything else starts, so that an occupied port is a clean error.
+"""Opens the listening socket before anything else starts, so that an occupied port is a clean error.
 
-And raising the limits for the connections that it will accept.
+Also raises the limits for the connections that it will accept.
 """
 
 import errno
@@ -14,8 +14,8 @@ from accredit.limits import LISTEN_BACKLOG, MAX_CLIENT_CONNECTIONS, MAX_DESCRIPT
 
 
 def open_listener(host: str, port: int, section: str = "gateway") -> socket.socket:
-    """Return a socket that listens on `host` (an address or a name; IPv4 is preferred), as a section of the
-    configuration says. Raises `ConfigurationError`."""
+    """Return a socket that listens on `host` (an address or a name; IPv4 is preferred). `section` is for errors.
+    Raises `ConfigurationError`."""
     host = host.removeprefix("[").removesuffix("]")
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -45,8 +45,7 @@ def allow_descriptors() -> None:
 
 
 def client_connections() -> int:
-    """Return the maximum number of clients' connections: half of the descriptors, as the upstream side needs some,
-    too."""
+    """Return the limit of client connections: half of the descriptors, as upstreams need some, too."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CLIENT_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CLIENT_CONNECTIONS, soft // 2)
 

@@ -1,7 +1,7 @@
-"""A transport that puts what is written in one step of the event loop into one write. Runs in the event loop.
+"""A transport that joins what is written in one step of the event loop into one write. Runs in the event loop.
 
-uvicorn writes an answer's head and its body one after the other. Each write is a system call and wakes the client up:
-together they cost a fifth of a small call.
+uvicorn writes a response's head and body separately. Each write is a system call and wakes the client: together they
+cost a fifth of a small call.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ else:
 
 
 class OneWriteTransport(Base):
-    """Delegates to `transport`; `write` waits for the end of this step, or for `ONE_WRITE_BYTES`."""
+    """Delegates to `transport`; buffers writes until the end of this step, or up to `ONE_WRITE_BYTES`."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -36,7 +36,7 @@ class OneWriteTransport(Base):
             self._flush()
 
     def close(self) -> None:
-        """Send what is held, and close; cut off a peer that does not read it in `CLIENT_STALL_SECONDS`."""
+        """Flush and close; abort after `CLIENT_STALL_SECONDS` if the peer doesn't read."""
         self._flush()
         self._transport.close()
         if self._transport.get_write_buffer_size():

@@ -1,12 +1,12 @@
-"""`accredit.pid` beside the configuration: which process serves it, and what came of its reloads. I/O: that file.
+"""`accredit.pid` beside the configuration: the process that serves it, and the result of its reloads. I/O: that file.
 
-Its first line is the process's id; the second says, as JSON, which configuration is served, on which machine and in
-which of its namespaces that id counts, and how the last reload went. It is locked while that process lives, and by it
-alone: an id in a file that nobody has locked is anybody's. It stays when the process ends, with nothing in it.
+The first line is the process id. The second, as JSON, names the configuration, the machine and namespace in which that
+id counts, and the last reload's result. Only that process holds the lock on the file, while it lives: the id in an
+unlocked file may be anybody's. The file stays when the process ends, but empty.
 
-Where others may write into the folder, they may have made the file. So a gateway takes only one that is its own user's,
-under this one name: it may be a link to another file, which would be written over. And whoever is told an id believes
-it only of a process that is the user's whose file it is.
+Others may be able to write to the folder. So a gateway only uses a file of its own user with a single name (it might
+be a hard link to another file, which would be overwritten), and a reader only trusts an id if that process belongs to
+the file's owner.
 """
 
 import contextlib
@@ -27,12 +27,11 @@ from accredit.limits import MAX_PID_FILE_BYTES, PID_FILE_PAUSE_SECONDS, PID_FILE
 
 PID_FILE = "accredit.pid"
 _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""No link that leads elsewhere, and nothing that waits."""
+"""No link is followed, and opening never blocks."""
 
 
 class Reloads(Struct, frozen=True):
-    """What a gateway says of its reloads: how many have `begun` and are `done`, and of the last that is, what was
-    changed, or why it was refused."""
+    """A gateway's reloads: how many have `begun` and are `done`, and what the last changed, or why it was refused."""
 
     configuration: str
     place: str
@@ -44,7 +43,7 @@ class Reloads(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What the file says: the id of the process that has it locked. `owner` is the id of the user whose file it is."""
+    """The file's content: the id of the process that holds the lock. `owner` is the file's user id."""
 
     pid: int
     reloads: Reloads
@@ -52,7 +51,7 @@ class Found(Struct, frozen=True):
 
     @property
     def is_its_owners(self) -> bool:
-        """Whether the process is of the user whose file it is."""
+        """Whether the process belongs to the file's owner."""
         try:
             status = Path(f"/proc/{self.pid}/status").read_text()
         except OSError:
@@ -61,7 +60,7 @@ class Found(Struct, frozen=True):
 
 
 class PidFile:
-    """The file, locked. Processes that are forked from this one have to let it go (`leave`)."""
+    """The locked file. Forked children must release it (`leave`)."""
 
     def __init__(self, descriptor: int, configuration: str) -> None:
         self._descriptor = descriptor
@@ -70,7 +69,7 @@ class PidFile:
 
     @classmethod
     def lock(cls, configuration: Path) -> Self:
-        """Return the file beside a configuration, made and locked. Raises `ConfigurationError`."""
+        """Create and lock the file beside a configuration. Raises `ConfigurationError`."""
         path = configuration.parent / PID_FILE
         remedy = f"send SIGHUP to process {os.getpid()} instead, or see to {path} and start the gateway anew"
         try:
@@ -95,7 +94,7 @@ class PidFile:
         raise ConfigurationError(f"another gateway has {path}, and `accredit reload` reaches that one", remedy)
 
     def tell(self, reloads: Reloads) -> None:
-        """Write how the reloads go."""
+        """Write the state of reloads."""
         self.reloads = reloads
         text = b"%d\n%b\n" % (os.getpid(), msgspec.json.encode(reloads))
         with contextlib.suppress(OSError):  # a full disk keeps nobody from reloading
@@ -103,7 +102,7 @@ class PidFile:
             os.ftruncate(self._descriptor, len(text))
 
     def leave(self) -> None:
-        """Be none who holds the lock: another process does."""
+        """Close the file in a forked child, without unlocking it."""
         os.close(self._descriptor)
 
     def end(self) -> None:
@@ -114,7 +113,7 @@ class PidFile:
 
 
 def find(folder: Path) -> Found | None:
-    """Return what the file of a folder says, or None where no process has it locked. Raises `ConfigurationError`."""
+    """Return the content of a folder's file, or None if no process has it locked. Raises `ConfigurationError`."""
     path = folder / PID_FILE
     try:
         with open(path, "rb", opener=_open) as file:
@@ -136,9 +135,8 @@ def find(folder: Path) -> Found | None:
 
 
 def serving(configuration: Path) -> Found | None:
-    """Return what the gateway of this user says that serves a configuration; None where none does. Raises
-    `ConfigurationError`, also where another configuration of that folder is served, or whoever says so may be somebody
-    else."""
+    """Return the state of this user's gateway for a configuration; None if none runs. Raises `ConfigurationError`,
+    also if the gateway serves another configuration in that folder, or can't be trusted."""
     for folder in dict.fromkeys((configuration.parent, Path(os.path.realpath(configuration)).parent)):
         found = find(folder)
         if found is None:
@@ -166,7 +164,7 @@ def is_same(configuration: str, file: Path) -> bool:
 
 
 def place() -> str:
-    """Return what names the machine, since its last start, and the namespace in which this process has its id."""
+    """Return a name of this boot of the machine and of the namespace of this process's id."""
     try:
         booted = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{booted} {os.stat('/proc/self/ns/pid').st_ino}"

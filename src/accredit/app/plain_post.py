@@ -1,9 +1,9 @@
-"""The exchange of the fast road (`fast`): one of the ASGI road, with short cuts where nothing has to wait. Runs in the
+"""The exchange of the fast path (`fast`): an `AsgiExchange` with short cuts where nothing has to wait. Runs in the
 event loop.
 
-It takes its body from the server, gives it a whole answer in one write, and is told of a client that has gone. What has
-to wait (a body that comes in pieces, a client that is slow to read, a large answer) takes the ways of `AsgiExchange`,
-over the same connection. So does what ends without an answer, as uvicorn has it end.
+It takes its body from the server, writes a whole response at once, and is told when the client disconnects. What has
+to wait (a body in pieces, a slow client, a large response) goes the way of `AsgiExchange`, over the same connection;
+so does an exchange without a response, which uvicorn ends.
 """
 
 import re
@@ -23,14 +23,14 @@ _field = b"%b: %b\r\n".__mod__
 
 
 class _Connection(Protocol):
-    """The client's connection, as far as an exchange needs to know it."""
+    """The client's connection, as far as an exchange needs it."""
 
     address: str
     loop: Any
 
 
 class PlainPost(AsgiExchange):
-    """One plain POST, over uvicorn's cycle. `body` is its body, where the whole of it has come already."""
+    """One plain POST, over uvicorn's cycle. `body` is set if all of it has come already."""
 
     __slots__ = ("_connection", "_cycle", "_looks", "_lost", "_routes", "_watches", "_whole")
 
@@ -53,7 +53,7 @@ class PlainPost(AsgiExchange):
         self._gone = self._lost = self._looks = self._watches = False
 
     async def answer(self) -> None:
-        """Have it answered."""
+        """Serve the request."""
         problem: BaseException | None = None
         try:
             await self._routes.serve(self)
@@ -64,27 +64,26 @@ class PlainPost(AsgiExchange):
         self._cycle.on_response = _nothing
 
     def lost(self) -> None:
-        """Note that the connection has ended. uvicorn tells only the last request of it, which may wait for its
-        turn."""
+        """Note that the connection has ended. uvicorn only tells the last request, which may still be queued."""
         self._lost = self._cycle.disconnected = True
         if self._watches:
             self._connection.loop.call_later(DISCONNECT_WATCH_SECONDS, self._interrupt)
 
     def look_later(self) -> None:
-        """Read on after a moment, once, where others wait for their turn: else its client's end would go unnoticed."""
+        """Resume reading once, after a moment, though requests are queued: else a disconnect would go unnoticed."""
         if self._watches and not self._looks:
             self._looks = True
             self._connection.loop.call_later(DISCONNECT_WATCH_SECONDS, self._look)
 
     async def write(self, chunk: bytes) -> None:
-        """Send a piece, and wait while the client is slow to read, but not for ever. Raises `ClientGone`."""
+        """Send a piece; wait for a slow client, up to a limit. Raises `ClientGone`."""
         if self._cycle.flow.write_paused:
             await super().write(chunk)
         else:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     def watch(self) -> None:
-        """From here on, let a client that goes away cancel the current task. Its body was read."""
+        """From now on, cancel the current task if the client disconnects. The body has been read."""
         self._gone, self._watches = False, True
         self._task = current_task(self._connection.loop)
         if self._lost:
@@ -93,7 +92,7 @@ class PlainPost(AsgiExchange):
             self.look_later()
 
     def unwatch(self) -> bool:
-        """Stop that. Return whether the client cancelled the task, and nobody else did."""
+        """Stop watching. Return whether the disconnect, and nothing else, cancelled the task."""
         self._watches = False
         task, self._task = self._task, None
         return self._gone and task is not None and task.uncancel() == 0
@@ -145,7 +144,7 @@ class PlainPost(AsgiExchange):
 
 
 def _ended(problem: BaseException | None) -> ASGIApplication:
-    """An application that has ended so, for uvicorn to do what it does then."""
+    """Return an application that ends the same way, so that uvicorn handles it."""
 
     async def ended(*_: object) -> None:
         if problem is not None:

@@ -1,12 +1,12 @@
-"""One process's part in a reload, in its event loop: to make ready what was read, and to go over to it.
+"""One process's part in a reload, in its event loop: prepares the new settings, then switches to them.
 
-`Part` is that part. A process that serves alone reads the configuration itself, in a thread, when SIGHUP comes
-(`Alone`); a worker does what its parent tells it (`Worker`). In each process, in this order:
+`Part` is that part. A process that serves alone reads the configuration itself, in a thread, on SIGHUP (`Alone`); a
+worker follows its parent's orders (`Worker`). In each process, in this order:
 
-1. what was read once is built, without a look at any other file; revocation lists are looked at, and key sets that are
-   known from URLs fetched again;
-2. the gateway makes ready what would be served (`Gateway.prepare`). Nothing is different yet, and may be given up;
-3. at once: requests that begin from now on go by it (`Gateway.swap`), and so do handshakes and the end.
+1. settings are built from the bytes already read, and from no other file; revocation lists are checked, and known
+   remote key sets fetched again;
+2. the gateway prepares the new routes (`Gateway.prepare`). Nothing has changed yet, and this may be dropped;
+3. in one step, new requests (`Gateway.swap`), handshakes and the shutdown use the new settings.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _logger = logging.getLogger("accredit.app")
 
 
 class Order(Struct, frozen=True):
-    """What a parent tells a worker, and what the worker answers, with the reload's number."""
+    """A parent's order to a worker, or the worker's answer, with the reload's number."""
 
     kind: Literal["prepare", "swap", "stay", "ready", "unable", "done"]
     number: int
@@ -47,7 +47,7 @@ class Order(Struct, frozen=True):
     remedy: str = ""
 
     def sent(self) -> bytes:
-        """Return it as one datagram."""
+        """Encode it as one datagram."""
         return msgspec.msgpack.encode(self)
 
 
@@ -61,7 +61,7 @@ class _Next(NamedTuple):
 
 
 class Part:
-    """What one process does. `now` is what it goes by."""
+    """One process's part. `now` is the configuration in force."""
 
     def __init__(self, start: Start, gateway: Gateway, now: Configured, ports: Ports) -> None:
         self.now = now
@@ -70,12 +70,12 @@ class Part:
         self._ports = ports
         self._next: _Next | None = None
         self.take: Callable[[ssl.SSLContext | None, Ending], None] | None = None
-        """Gives the server what is its own."""
+        """Passes the server its own settings."""
         self.watching: Watching | None = None
-        """How this process is watched, if it is."""
+        """This process's monitoring, if any."""
 
     async def prepare(self, files: ReadFiles) -> None:
-        """Take steps 1 and 2. Raises `ConfigurationError`."""
+        """Build and prepare (steps 1 and 2). Raises `ConfigurationError`."""
         self._next = None
         now, ports = await asyncio.to_thread(self._built, files)
         await refresh(ports)
@@ -85,7 +85,7 @@ class Part:
         self._next = _Next(now, ports, self._gateway.prepare(now.servers, shared))
 
     def swap(self) -> None:
-        """Take step 3."""
+        """Switch (step 3)."""
         if self._next is None:
             return
         observed = self.now.servers[0].observes
@@ -101,12 +101,12 @@ class Part:
         self.tell(None)
 
     def stay(self, problem: str) -> None:
-        """Give up what was made ready."""
+        """Drop what was prepared."""
         self._next = None
         self.tell(problem)
 
     def tell(self, problem: str | None) -> None:
-        """Have `/readyz` say how the last reload went."""
+        """Make `/readyz` report the last reload."""
         condition = self._gateway.condition
         condition.reloaded, condition.reload_problem = True, problem
 
@@ -116,25 +116,25 @@ class Part:
 
 
 class Reports:
-    """Says how reloads go: in the log, and in the file that `accredit reload` reads."""
+    """Reports reloads in the log, and in the file that `accredit reload` reads."""
 
     def __init__(self, file: PidFile | None) -> None:
         self._file = file
         self.number = 0
 
     def begun(self) -> int:
-        """Note that a reload begins; return its number."""
+        """Report that a reload begins; return its number."""
         self.number += 1
         self._tell(begun=self.number)
         return self.number
 
     def changed(self, told: str) -> None:
-        """Note that another configuration is in force."""
+        """Report that another configuration is in force."""
         log_event(_logger, logging.INFO, "the configuration was read again", changed=told)
         self._tell(done=self.number, changed=told, problem="", remedy="")
 
     def refused(self, problem: str, remedy: str) -> None:
-        """Note that the configuration stays what it was."""
+        """Report that the old configuration stays."""
         problem, remedy = one_line(problem)[: MAX_RELOAD_TEXT // 4], one_line(remedy)[: MAX_RELOAD_TEXT // 4]
         log_event(_logger, logging.ERROR, "the configuration stays as it was", reason=problem, remedy=remedy)
         self._tell(done=self.number, changed="", problem=problem, remedy=remedy)
@@ -198,7 +198,7 @@ class Alone:
 
 
 class Worker:
-    """What a worker does of its parent's reloads. `orders` is its end of their socket."""
+    """A worker's part in its parent's reloads. `orders` is its end of their socket."""
 
     def __init__(self, part: Part, orders: socket.socket) -> None:
         self._part = part
@@ -250,7 +250,7 @@ class Worker:
 
 
 def words_for(error: Exception) -> tuple[str, str]:
-    """Return what is wrong with a configuration, and what to do."""
+    """Return the problem and remedy of a failed reload."""
     if isinstance(error, ConfigurationError):
         return error.what, error.remedy
     return "the new configuration was not read in time", "see whether its files can be read, and reload again"

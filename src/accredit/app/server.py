@@ -1,13 +1,13 @@
-"""Serves an application on a socket until a signal says stop. Runs an event loop; sets how this process uses memory.
+"""Serves an application on a socket until a signal. Runs an event loop; tunes this process's memory.
 
-The first SIGTERM or SIGINT begins the end, which has two parts (`Ending`):
+The first SIGTERM or SIGINT begins the shutdown, which has two phases (`Ending`):
 
-1. draining: `/readyz` says 503, each answer is the last one of its connection, and connections are still accepted, so
-   that a load balancer loses nothing while it learns to go elsewhere;
+1. draining: `/readyz` says 503, each response closes its connection, and connections are still accepted, so that a
+   load balancer loses nothing while it learns to go elsewhere;
 2. the grace: nothing new is accepted, long-lived streams end, and open calls may finish.
 
-A second signal ends a process of its own at once. A worker ignores it, as it gets the signals of its whole process
-group: when to end it at once, only the parent decides.
+A second signal kills a process that serves alone. A worker ignores it, as it gets the signals of its process group:
+only the parent decides when to kill it.
 """
 
 import asyncio
@@ -41,23 +41,23 @@ class Application(Protocol):
         ...
 
     def drain(self) -> None:
-        """Say from now on that the application is not ready, but serve all the same."""
+        """Report not ready from now on, but continue to serve."""
         ...
 
     def end_streams(self) -> None:
-        """End streams that would stay open for ever, and let calls finish."""
+        """End long-lived streams, and let calls finish."""
         ...
 
 
 class Beside(Protocol):
-    """What runs beside the application, in the same event loop, from when it serves to when it has ended."""
+    """Runs beside the application, in the same event loop, for as long as it serves."""
 
     async def start(self) -> None:
         """Begin."""
         ...
 
     def take(self, tls: ssl.SSLContext | None) -> None:
-        """Go by other settings of TLS from now on."""
+        """Use other TLS settings from now on."""
         ...
 
     async def stop(self) -> None:
@@ -66,15 +66,15 @@ class Beside(Protocol):
 
 
 class Reloads(Protocol):
-    """What has the configuration of this process read again."""
+    """Rereads this process's configuration."""
 
     def begin(self, take: "Callable[[ssl.SSLContext | None, Ending], None]") -> None:
-        """Begin to listen for that, in the event loop. What is the server's own is given to `take`."""
+        """Begin to listen for reloads, in the event loop. `take` gets the server's own settings."""
         ...
 
 
 class Ending(NamedTuple):
-    """How long the two parts of the end take at most, in seconds."""
+    """Limits of the two phases of shutdown, in seconds."""
 
     drain: int
     grace: int
@@ -93,8 +93,8 @@ def serve(
 ) -> int:
     """Serve `app` until told to stop; return the process's exit code.
 
-    `announce` is called once connections are accepted, `reloads` and `beside` begin then. `lifeline` makes this a
-    worker: a file descriptor whose end of file means that the parent says stop, or is gone.
+    Once connections are accepted, `announce` is called, and `reloads` and `beside` begin. `lifeline` makes this a
+    worker: a file descriptor whose end of file means that the parent is gone, or says stop.
     """
     _give_large_blocks_back()
     server = _Server(server_config(app, ending.grace), app, tls, ending.drain, lifeline, announce, reloads, beside)
@@ -108,7 +108,7 @@ def serve(
 
 
 def server_config(app: Any, grace: int = GRACE_SECONDS, protocol: type[EdgeProtocol] = FastProtocol) -> uvicorn.Config:
-    """Return how uvicorn serves an application here."""
+    """Return uvicorn's settings for an application."""
     return uvicorn.Config(
         app,
         loop="uvloop",
@@ -129,10 +129,10 @@ def server_config(app: Any, grace: int = GRACE_SECONDS, protocol: type[EdgeProto
 
 
 def _give_large_blocks_back() -> None:
-    """Have the C library return the memory of large requests and answers to the system, if it is glibc; others do.
+    """Make glibc return the memory of large requests and responses to the system; other C libraries do.
 
-    By default glibc maps large blocks one by one only until it has freed one (its threshold follows, up to 32 MiB).
-    From then on they come from its heap, where any small block behind them keeps them from the system for good.
+    By default glibc maps large blocks separately only until one is freed (its threshold then rises, up to 32 MiB).
+    After that they come from its heap, where any small block above them keeps them from being returned.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
@@ -174,7 +174,7 @@ class _Server(uvicorn.Server):
             self._announce()
 
     def take(self, tls: ssl.SSLContext | None, ending: Ending) -> None:
-        """Go by other settings from now on: the next handshake, and the end."""
+        """Use other settings from now on: for handshakes, and for the shutdown."""
         for each in cast("list[object]", self.servers):
             if isinstance(each, TlsListener) and tls is not None:
                 each.tls = tls
@@ -189,7 +189,7 @@ class _Server(uvicorn.Server):
             await self._beside.stop()
 
     async def on_tick(self, counter: int) -> bool:
-        """Is asked ten times a second whether to stop."""
+        """Check for shutdown, ten times a second."""
         if self._told and not self._draining:
             self._drain()
         return await super().on_tick(counter)
@@ -198,7 +198,7 @@ class _Server(uvicorn.Server):
         return FastProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin the end. uvicorn's own handler would have the process die of the signal even after a clean stop."""
+        """Begin the shutdown. uvicorn's own handler would let the process die of the signal even after a clean stop."""
         if self._told and self._lifeline is None:
             signal.signal(sig, signal.SIG_DFL)
             os.kill(os.getpid(), sig)

@@ -1,12 +1,12 @@
-"""A reload as the parent of workers leads it, so that they never go by different configurations. Forks; never waits.
+"""A reload led by the parent of workers, so that they never serve different configurations. Forks; never waits.
 
-1. A child reads and checks the configuration: whatever hangs there, hangs there. What it has read it puts into a file
-   without a name, which is all that anybody looks at from then on.
-2. Each worker makes that ready (`reloading`). If one is not able to, or does not say so in time, all stay.
-3. All are told to go over. One that does not say in time that it has is killed: it might wake up, and go by what was.
+1. A child reads and checks the configuration, so that only the child can hang. It writes what it read to an anonymous
+   file, from which everybody else reads.
+2. Each worker prepares that (`reloading`). If one fails or is late, all keep the old configuration.
+3. All are told to switch. One that doesn't confirm in time is killed: it might wake up with the old configuration.
 
-A worker that ends meanwhile is not waited for. Until this is over none is started; then each starts with what is in
-force.
+A worker that ends meanwhile is not waited for. No worker is started until the reload is over; new ones then start with
+the configuration in force.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _REMEDY = "see the log for what it waits for, and reload again"
 
 
 class _Checked(Struct, frozen=True):
-    """What the child has found: a change, or what is wrong."""
+    """The child's result: a change, or a problem."""
 
     told: str = ""
     ending_seconds: int = 0
@@ -43,11 +43,11 @@ class _Checked(Struct, frozen=True):
 
 
 class TwoPhases:
-    """One reload. `workers` are the sockets to those that live, by their ids. It is over when `over` says so; then
-    `change` is what is in force, or `problem` and `remedy` say why nothing has changed."""
+    """One reload. `workers` maps process ids to sockets. Once `over`, `change` is the configuration in force, or
+    `problem` and `remedy` say why nothing has changed."""
 
     def __init__(self, number: int, check: Callable[[], Change], workers: Mapping[int, socket.socket]) -> None:
-        """`check` is called in the child. What it must not hold there, it lets go itself."""
+        """`check` runs in the child, and must close what the child shouldn't hold."""
         self.change: Change | None = None
         self.problem = self.remedy = ""
         self.over = False
@@ -61,7 +61,7 @@ class TwoPhases:
         self.checker = _forked(check, self._files, self._said)
 
     def look(self) -> None:
-        """Hear what workers say, and look at the time."""
+        """Read the workers' answers, and check the deadline."""
         for pid, orders in self._workers.items():
             with contextlib.suppress(OSError):  # nothing more was said
                 while True:
@@ -70,7 +70,7 @@ class TwoPhases:
             self._late()
 
     def ended(self, pid: int, code: int) -> bool:
-        """Note that a child has ended; return whether it was the one that checks."""
+        """Note that a child has ended; return whether it was the checking one."""
         if pid == self.checker:
             if self._step == "check" and not self.over:
                 self._checked_by(code)
@@ -80,13 +80,13 @@ class TwoPhases:
         return False
 
     def give_up(self) -> None:
-        """End it, as the gateway ends."""
+        """Abort, as the gateway ends."""
         self.over = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.checker, signal.SIGKILL)
 
     def close(self) -> None:
-        """Let go what it holds."""
+        """Close its files."""
         self._files.close()
         self._said.close()
 
@@ -116,14 +116,14 @@ class TwoPhases:
         self._waiting = set(self._workers)
 
     def _done_with(self, pid: int | None) -> None:
-        """Wait for this worker no longer; if it was the last, go on."""
+        """Stop waiting for this worker; after the last one, begin the next step."""
         self._waiting.discard(pid or 0)
         if self.over or self._waiting or self._step == "check":
             return
         if self._step == "swap":
             self.over = True
             return
-        # From here on it is in force: whoever does not hear of it must not serve.
+        # In force from here on: a worker that can't be told must not serve.
         self.change = Change(_content(self._files), self._checked.told, self._checked.ending_seconds)
         self._begin("swap", RELOAD_SWAP_SECONDS)
         for each in list(self._waiting):

@@ -1,7 +1,6 @@
-"""How one process is watched: what it measures with, its admin listener, and what it sends. Runs in the event loop.
+"""One process's monitoring: its meters, admin listener, and exports. Runs in the event loop.
 
-`Watched` is what all workers share, and made before they are forked. Each has a `Watching` of its own, by the number of
-its place.
+`Watched` is shared by all workers, and made before the fork. Each has its own `Watching`, by its slot's number.
 """
 
 import asyncio
@@ -28,14 +27,14 @@ from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
 from accredit.telemetry.export import Collector, Exporter
 
 _DIGEST_DIGITS = 12
-"""As many as a number holds exactly, by which configurations are told apart."""
+"""As many as a float holds exactly; enough to tell configurations apart."""
 
 
 class Watched:
-    """What all workers share: the counts, and the socket of the admin listener, if there is one."""
+    """Shared by all workers: the counters, and the admin listener's socket, if any."""
 
     def __init__(self, settings: WatchSettings, workers: int = 1, *, listens: bool = True) -> None:
-        """Raises `ConfigurationError` for what can't be listened on. `accredit wrap` listens nowhere."""
+        """Raises `ConfigurationError` if it can't listen. `accredit wrap` does not listen."""
         self.settings = settings
         self.board = Board(workers)
         self.instance = RandomIds().draw()
@@ -43,7 +42,7 @@ class Watched:
 
 
 class Watching:
-    """One process's. `telemetry` is what it measures with."""
+    """One process's monitoring, with its `telemetry`."""
 
     def __init__(self, watched: Watched, number: int = 0) -> None:
         settings = watched.settings
@@ -66,7 +65,7 @@ class Watching:
         self._asking: asyncio.Task[None] | None = None
 
     def watch(self, now: Configured | None, ports: Ports, gateway: Gateway | None = None) -> None:
-        """Say what is watched, before it begins, and what it goes by."""
+        """Set what is monitored, and its configuration, before starting."""
         self._gateway = gateway
         if isinstance(ports.records, QueuedRecords):
             ports.records.on_turn = self._metrics.log_turn_seconds
@@ -83,14 +82,14 @@ class Watching:
             self._admin = AdminListener(app, listener, now.tls if settings.outside else None)
 
     def goes_by(self, now: Configured, ports: Ports) -> None:
-        """Say what is gone by from now on."""
+        """Set the configuration in force."""
         self._ports = ports
         with reading(now.files):
             digest = policy_digest(now.loaded)
         self._metrics.config_digest.set(float(int(digest[:_DIGEST_DIGITS], 16)))
 
     async def during(self, serving: Coroutine[Any, Any, int]) -> int:
-        """Watch while somebody serves; return what they return."""
+        """Run while `serving` runs; return its result."""
         await self.start()
         try:
             return await serving
@@ -108,12 +107,12 @@ class Watching:
             self._asking = asyncio.create_task(self._ask_for_sinks(self._log))
 
     def take(self, tls: ssl.SSLContext | None) -> None:
-        """Do the next handshake with this."""
+        """Use this context for the next handshakes."""
         if self._admin is not None:
             self._admin.take(tls)
 
     async def stop(self) -> None:
-        """End; what is left to send has a moment."""
+        """Stop, after a moment to send what is left."""
         if self._timer is not None:
             self._timer.cancel()
         if self._asking is not None:
@@ -124,7 +123,7 @@ class Watching:
             await self._exporter.stop()
 
     def _look(self) -> None:
-        """Measure what is not counted, now and every few seconds."""
+        """Update the gauges, now and every few seconds."""
         metrics, ports = self._metrics, self._ports
         if isinstance(ports.records, QueuedRecords):
             metrics.log_queue.set(ports.records.waiting)
@@ -138,7 +137,7 @@ class Watching:
         self._timer = asyncio.get_running_loop().call_later(GAUGES_SECONDS, self._look)
 
     async def _ask_for_sinks(self, store: LogStore) -> None:
-        """Measure how far behind each sink of the log is. One that is gone is not behind."""
+        """Measure the lag of each of the log's sinks. A removed sink has none."""
         known = set[str]()
         while True:
             with contextlib.suppress(AccreditError):  # what was known last stays

@@ -1,13 +1,13 @@
-"""Several processes that serve one socket. Forks; so it runs before any event loop or thread.
+"""Several processes that serve one socket. Forks, so it runs before any event loop or thread.
 
 The parent only waits for signals:
 
 - a worker ended: it is replaced after `RESTART_SECONDS`; one that could not start ends everything;
-- SIGHUP: the configuration is read again (`two_phases`), once more if another one comes meanwhile;
-- SIGTERM or SIGINT: it closes the lifeline, the pipe whose other end every worker watches, and each finishes what
-  is open. After the time that this may take, or at a second signal, what is left is killed.
+- SIGHUP: the configuration is reloaded (`two_phases`), once more if another signal comes meanwhile;
+- SIGTERM or SIGINT: it closes the lifeline, a pipe that every worker watches, and each finishes its open calls. After
+  the time limit, or at a second signal, the rest are killed.
 
-The lifeline closes by itself when the parent dies, however that happens: so no worker outlives it.
+The lifeline also closes if the parent dies in any way, so no worker outlives it.
 """
 
 import logging
@@ -36,9 +36,8 @@ _logger = logging.getLogger("accredit.app")
 
 
 class Orders(NamedTuple):
-    """Where a worker hears of reloads, and what was in force when it began: the files of a configuration that was read
-    again, if one was, and why the last reload was refused, if it was. `number` is that of its place, from 0: no other
-    worker that lives has it."""
+    """A worker's socket for reloads, and the state when it began: the files of a reloaded configuration, if any, and
+    why the last reload was refused, if it was. `number` is its slot, from 0, unique among living workers."""
 
     socket: socket.socket
     files: bytes | None = None
@@ -47,7 +46,7 @@ class Orders(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How the configuration is read again: what `start` says, and the files that it was first read from."""
+    """How to reread the configuration: `start`, and the files that it was first read from."""
 
     start: Start
     files: bytes
@@ -60,12 +59,11 @@ Serve = Callable[[int, bool, Orders], int]
 def run_workers(
     count: int, listener: socket.socket, serve: Serve, *, ending_seconds: int, reading: Reading | None = None
 ) -> int:
-    """Keep `count` processes at `serve(lifeline, first, orders)` until told to stop; return the exit code.
+    """Keep `count` processes running `serve(lifeline, first, orders)` until told to stop; return the exit code.
 
-    `listener` is what they serve: it is closed here when the end begins, so that clients are refused as soon as no
-    worker accepts any more. Their end may take `ending_seconds`. `first` is true for one worker at the start. `serve`
-    returns 0 after a stop that was requested, and another number if it could not start. Without a `reading` SIGHUP does
-    nothing.
+    `listener` is what they serve; it is closed here when the shutdown begins, so that clients are refused once no
+    worker accepts. Shutdown may take `ending_seconds`. `first` is true for one worker at the start. `serve` returns 0
+    after a requested stop, and another number if it could not start. Without a `reading`, SIGHUP does nothing.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     return _Workers(count, listener, serve, ending_seconds, reading).run()
@@ -89,7 +87,7 @@ class _Workers:
         self._reload: TwoPhases | None = None
         self._again = False
         self._short = False
-        """Whether workers are missing that were not to be started while there is a reload."""
+        """Whether workers are missing because a reload kept them from being started."""
         self._in_force: Change | None = None
         self._problem: str | None = None
 
@@ -113,7 +111,7 @@ class _Workers:
         return self._exit_code
 
     def _next_signal(self) -> int | None:
-        """Return the next signal; while there is a reload None, after a moment."""
+        """Return the next signal; during a reload, None after a moment."""
         if self._reload is None:
             return signal.sigwait(_WAITED)
         info = signal.sigtimedwait(_WAITED, RELOAD_LOOK_SECONDS)
@@ -123,7 +121,7 @@ class _Workers:
         return self._reading is not None and self._reading.start.terminal_gone()
 
     def _read_again(self) -> None:
-        """Begin a reload, if one was asked for and none is under way."""
+        """Begin a reload, if one is pending and none is under way."""
         if not self._again or self._reload is not None or self._reading is None or self._stopping:
             return
         self._again = False
@@ -223,7 +221,7 @@ class _Workers:
         os.close(self._held)
         self._listener.close()
         signal.alarm(0)
-        # An alarm that is pending was set for a worker's replacement, not for the end of the grace.
+        # A pending alarm belongs to a worker's replacement, not to the end of the grace.
         if signal.SIGALRM in signal.sigpending():
             signal.sigwait({signal.SIGALRM})
         signal.alarm(self._ending_seconds + _MARGIN_SECONDS)

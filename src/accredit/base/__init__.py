@@ -1,4 +1,4 @@
-"""What is everybody's: the clock, logs, a bounded memory, and helpers for text and addresses.
+"""Shared helpers: the clock, logs, a bounded memory, text and addresses.
 
-The lowest layer but for the errors and the limits. The cores use its memory and its text; not the clock, nor the logs.
+The lowest layer, above only errors and limits. The cores use its memory and text, but not the clock or the logs.
 """

@@ -1,4 +1,5 @@
-"""What an address identifies, from where it can be reached, and which paths are one. No I/O: no name is looked up."""
+"""What an IP address identifies, where a host can be reached from, and which paths are equal. No I/O, no name
+resolution."""
 
 import ipaddress
 import re
@@ -18,14 +19,14 @@ def is_loopback_address(address: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Return whether only this machine can reach a host, as URLs and settings name it. Of names, only `localhost`
+    """Return whether only this machine can reach a host, as written in URLs and settings. Of names, only `localhost`
     counts."""
     return host == "localhost" or is_loopback_address(host.strip("[]"))
 
 
 @lru_cache(MAX_KNOWN_PEERS)
 def peer_of(address: str) -> str:
-    """Return what counts as one peer: all IPv6 addresses with the same first 64 bits, as one machine has as many."""
+    """Return what counts as one peer: an IPv6 address's first 64 bits, as one machine can have all addresses below."""
     if ":" not in address:
         return address
     try:
@@ -48,5 +49,5 @@ def is_address(authority: str) -> bool:
 
 
 def without_slash(path: str) -> str:
-    """Return a path without the slash at its end: `/mcp/` is `/mcp`. The root stays, and so does what ends with two."""
+    """Return a path without its final slash: `/mcp/` is `/mcp`. `/` stays, and so does a path that ends with two."""
     return path[:-1] if len(path) > 1 and path.endswith("/") and not path.endswith("//") else path

@@ -1,4 +1,4 @@
-"""Values that need not be computed again: by key in a bounded memory, or once per object. No I/O."""
+"""Caches: by key in a bounded memory, or once per object. No I/O."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
@@ -15,9 +15,9 @@ _Read = Callable[Concatenate[_Said, _More], _Value]
 
 
 class RecentlyUsed(Generic[_Key, _Value]):
-    """At most `max_entries` values by their keys: what was used least recently is forgotten first. No value is None.
+    """An LRU of at most `max_entries` values. No value is None.
 
-    Threads may share it: each step is one of C code, and the worst that a race can do is to forget something.
+    Threads may share it: each step is atomic in C, and the worst effect of a race is a forgotten entry.
     """
 
     __slots__ = ("_entries", "_max_entries")
@@ -64,8 +64,7 @@ class RecentlyUsed(Generic[_Key, _Value]):
 
 
 class RecentlyUsedInSize(RecentlyUsed[_Key, _Value]):
-    """As that one, and all values together have at most `max_size`, of whatever unit; the newest one stays in any case.
-    For one thread."""
+    """An LRU bounded by total size as well; never evicts the newest entry. For one thread."""
 
     __slots__ = ("_max_size", "_size", "_sizes")
 
@@ -76,7 +75,7 @@ class RecentlyUsedInSize(RecentlyUsed[_Key, _Value]):
         self._size = 0
 
     def has_room(self, size: int) -> bool:
-        """Return whether so much more can be remembered without forgetting something."""
+        """Return whether `size` more fits without evicting anything."""
         return self._size + size <= self._max_size
 
     def put(self, key: _Key, value: _Value, size: int = 0) -> None:
@@ -95,9 +94,10 @@ class RecentlyUsedInSize(RecentlyUsed[_Key, _Value]):
 
 
 class Once(Generic[_Value]):
-    """`functools.cached_property` without the lock that it has before Python 3.12: a race computes a value twice.
+    """`functools.cached_property` without the lock that it has before Python 3.12: in a race, a value is computed
+    twice.
 
-    The object has a `__dict__`, which copies and comparisons leave out.
+    The object needs a `__dict__`, which copies and comparisons ignore.
     """
 
     __slots__ = ("_compute", "_name")
@@ -113,9 +113,8 @@ class Once(Generic[_Value]):
 
 
 def remembered(entries: int) -> Callable[[_Read[_Said, _More, _Value]], _Read[_Said, _More, _Value]]:
-    """Remember what a function found out about so many peers' values: only about short ones, which others can bring,
-    too. A long one is read each time, as it would take thousands of times as much memory as it saves time.
-    """
+    """Cache a function of a peer's value in an LRU, for short values only. A long one is computed each time, as it
+    would cost thousands of times more memory than it saves time."""
 
     def of_short(read: _Read[_Said, _More, _Value]) -> _Read[_Said, _More, _Value]:
         known: Any = lru_cache(entries)(read)

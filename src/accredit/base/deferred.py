@@ -1,7 +1,7 @@
-"""Modules that are loaded when something of them is first used: the one place that imports by name.
+"""Modules that are loaded on first use: the one place that imports by name.
 
-For what costs memory or time at the start, and that many configurations never call. Who knows that calls will need a
-library loads it beforehand (`load`). Type checkers and import linters have to see the module all the same:
+For modules that are costly to load and that many configurations never need. A caller that knows it will need one loads
+it early (`load`). Type checkers and import linters must still see the import:
 
     if TYPE_CHECKING:
         import jwt
@@ -28,7 +28,7 @@ def load(*names: str) -> None:
 
 @contextmanager
 def loading() -> Generator[None]:
-    """Import much in a tenth less time: no garbage is looked for meanwhile, nor later among what was made here."""
+    """Import faster, by a tenth: garbage collection is off meanwhile, and later ignores the objects made here."""
     gc.disable()
     try:
         yield
@@ -38,7 +38,7 @@ def loading() -> Generator[None]:
 
 
 def require_extra(module: str, extra: str, what: str) -> None:
-    """Raise `ConfigurationError` with `what` if a module is not installed that one of our extras brings."""
+    """Raise `ConfigurationError` with `what` if a module of one of our extras is not installed."""
     from importlib.util import find_spec  # noqa: PLC0415 - takes longer than the rest of this
 
     try:
@@ -50,12 +50,12 @@ def require_extra(module: str, extra: str, what: str) -> None:
 
 
 def install_extra(extra: str) -> str:
-    """Return how to get what an extra of ours brings."""
+    """Return the remedy for a missing extra."""
     return f'install "accredit[{extra}]", for example with pip: pip install "accredit[{extra}]"'
 
 
 class Deferred:
-    """Stands in for a module: its attributes are the module's, which the first one loads. Threads may share it."""
+    """Stands in for a module, which is loaded when an attribute is first used. Threads may share it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -67,8 +67,7 @@ class Deferred:
 
 
 def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package of ours that loads each of its names, with the module there that has it,
-    when it is first asked for."""
+    """Return a `__getattr__` for a package of ours that loads each name's module on first use."""
 
     def load_name(name: str) -> Any:
         if name not in modules:
@@ -81,7 +80,7 @@ def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 class _Unopened(ModuleType):
-    """A package whose own code has not run. It does when somebody asks for what that would define."""
+    """A package whose `__init__` has not run. It runs when a name from it is first needed."""
 
     def __getattr__(self, name: str) -> Any:
         self.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue] - it is one, as Python sees it
@@ -91,8 +90,7 @@ class _Unopened(ModuleType):
 
 
 def leave_unopened(*names: str) -> None:
-    """Let modules of these packages, each behind the one that it is in, be imported without what the packages' own
-    `__init__` imports besides.
+    """Let submodules of these packages (parents first) be imported without running the packages' own `__init__`.
 
     For a program's start, before it has threads. Packages that are loaded already stay as they are.
     """

@@ -1,12 +1,12 @@
-"""Opening files that somebody else may have put there, and making folders of one's own. I/O: both.
+"""Opens files that somebody else may have placed, and makes private folders. I/O: both.
 
-1. What is opened is a regular file: nobody waits for a pipe, and no device is read that never ends.
-2. A path such as `/dev/fd/63`, which names a descriptor that this process was started with, may be a pipe: a shell
-   gives it for `<(COMMAND)`. The standard streams do not count: they are read as `-`, by `base.standard` alone.
-3. Nobody else may write in a folder that is made here, nor in those made above it, whatever the umask is.
-   `Path.mkdir(mode=..., parents=True)` would leave the mode of those above to the umask.
+1. Only regular files are opened, so that no pipe blocks and no device is read without end.
+2. A path such as `/dev/fd/63`, a descriptor inherited at the start, may be a pipe: shells use it for `<(COMMAND)`. The
+   standard streams are excluded: `base.standard` reads them, as `-`.
+3. Nobody else may write to a folder made here, or to parents made with it, whatever the umask is.
+   `Path.mkdir(mode=..., parents=True)` would leave the parents' mode to the umask.
 
-Not checked: how much there is to read. Whoever reads gives a bound.
+Not checked: how much there is to read. The reader sets a bound.
 """
 
 import errno
@@ -19,9 +19,9 @@ from typing import BinaryIO
 from accredit.errors import ConfigurationError
 
 PRIVATE_FOLDER = 0o700
-"""The mode of a folder for one user alone: the XDG Base Directory Specification wants it of those that we make."""
+"""The mode of a private folder, as the XDG Base Directory Specification requires."""
 SHARED_FOLDER = 0o755
-"""The mode of a folder that others may look into."""
+"""The mode of a folder that others may read."""
 
 _GIVEN_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(?:[3-9]|[1-9][0-9]+)")
 
@@ -46,16 +46,15 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def beside(path: Path, name: str) -> Path:
-    """Return the path of another name in a file's folder. Raises `ConfigurationError` for a path that names no file,
-    such as `""`, `.`, `..` and `/`."""
+    """Return the path of another name in a file's folder. Raises `ConfigurationError` if the path names no file, such
+    as `""`, `.`, `..` and `/`."""
     if path.name in ("", ".."):
         raise ConfigurationError(f"{str(path)!a} names no file", "name one")
     return path.with_name(name)
 
 
 def make_folder(folder: Path, mode: int = PRIVATE_FOLDER) -> None:
-    """Make a folder and those above it, where they are missing (rule 3); one that is there stays as it is. Raises
-    `ConfigurationError`."""
+    """Make a folder and its missing parents (rule 3); an existing one is left as it is. Raises `ConfigurationError`."""
     try:
         _check_name(folder)
         missing = [folder]
@@ -76,6 +75,6 @@ def _make(folder: Path, mode: int) -> None:
 
 
 def _check_name(path: Path) -> None:
-    """Raise `OSError` for what no file can be named: Python has an error of another kind for that."""
+    """Raise `OSError` for an impossible file name, instead of Python's `ValueError`."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "a name with a NUL", str(path))

@@ -1,8 +1,7 @@
-"""Logs: one line an event on stderr, as JSON for programs or as text for people. Writes to stderr only.
+"""Logs one line per event to stderr, as JSON for programs or as text for people.
 
-A caller names the event and gives facts as fields; it never puts tokens, keys, arguments or results into
-them. What a peer sent can't forge a line or steer a terminal, whatever field it is in:
-JSON is pure ASCII, and text escapes everything that is not printable.
+A caller names the event and adds facts as fields, but never tokens, keys, arguments or results. A peer's text can't
+forge a line or control a terminal: JSON is pure ASCII, and text escapes everything that is not printable.
 """
 
 import json
@@ -36,18 +35,18 @@ def log_event(
 
 
 def notice(line: str) -> None:
-    """Tell whoever started this process something that they wait for, at every level.
+    """Tell whoever started this process something that they wait for, at every log level.
 
-    It is a sentence for people on a terminal and with `text`; else an event, as a program that reads the log expects.
+    A sentence for people on a terminal or with `text`; otherwise an event, for programs that read the log.
     """
     _notices.info(line)
 
 
 def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = None) -> None:
-    """Send every log of this process to `stream` (stderr). For a command's start: it owns the process.
+    """Send all logs of this process to `stream` (stderr). Only for a command, which owns the process.
 
-    Other libraries (uvicorn, asyncio) are heard from warnings on, and at `debug` in full: all but the HTTP client that
-    asks for tokens, which would quote URLs with their queries, and what an authorization server sent.
+    Other libraries (uvicorn, asyncio) are logged from warnings up, and fully at `debug`, except the HTTP client for
+    tokens, which would quote URLs with their queries, and answers of authorization servers.
     """
     stream = stream or sys.stderr  # which is None where it was closed before the start
     for_people = format == "text" or (stream is not None and stream.isatty())
@@ -69,12 +68,12 @@ def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = N
 
 class _Handler(logging.StreamHandler[TextIO]):
     def format(self, record: logging.LogRecord) -> str:
-        """Return a line; for a person at a terminal in rows, so that nothing in it reads as another line."""
+        """Return a line; for a terminal, in rows that can't be taken for another line."""
         line = super().format(record)
         return line if isinstance(self.formatter, _JsonFormatter) else "\n".join(rows(line, width_of(self.stream)))
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Drop the record: a stderr that nobody reads any more must not stop the gateway."""
+        """Drop the record: a closed stderr must not stop the gateway."""
 
 
 class _JsonFormatter(logging.Formatter):
@@ -118,7 +117,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _bounded(text: str) -> str:
-    """Shorten a text, keeping its end as well as its beginning: a traceback names its cause last."""
+    """Shorten a text in the middle: a traceback names its cause last."""
     if len(text) <= MAX_LOG_TEXT:
         return text
     half = MAX_LOG_TEXT // 2

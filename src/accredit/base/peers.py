@@ -1,6 +1,6 @@
-"""Who is on the other side of a Unix socket: what the system says of it. I/O: reads `/proc` where there is one.
+"""Identifies the peer of a Unix socket. I/O: reads `/proc` where it exists.
 
-The user is certain; which program it is, is a hint: a program may have ended, or given itself another name.
+The user is certain. The program is only a hint: it may have ended, or taken another name.
 """
 
 import os
@@ -23,7 +23,7 @@ _SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2
 _WRAPPERS = frozenset(
     {"accredit", "python", "python3", "sh", "bash", "dash", "zsh", "env", "uv", "uvx", "pipx", "node"}
 )
-"""Programs that only start others: who stands behind them is what a person knows."""
+"""Programs that only start others; people know their parents."""
 
 
 class Peer(Struct, frozen=True):
@@ -34,7 +34,7 @@ class Peer(Struct, frozen=True):
 
 
 def socket_peer(connection: socket.socket) -> Peer | None:
-    """Return who opened a connection of a Unix socket, or listens at its other end; None if the system does not say."""
+    """Return the process at the other end of a Unix socket; None if the system doesn't tell."""
     with suppress(OSError, struct.error, AttributeError):  # the last: a system that has no such question
         if sys.platform == "darwin":
             version, uid = _MAC.unpack(connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _MAC.size))
@@ -48,12 +48,12 @@ def socket_peer(connection: socket.socket) -> Peer | None:
 
 
 def is_own(peer: Peer | None) -> bool:
-    """Return whether it is a process of the user who runs this one."""
+    """Return whether the peer has this process's user."""
     return peer is not None and peer.uid == os.geteuid()
 
 
 def started_by(pid: int) -> str:
-    """Return the program that started a process, as far as the system says: `claude (process 4242)`, or ""."""
+    """Return the program that started a process, such as `claude (process 4242)`; "" if unknown."""
     for _ in range(MAX_ANCESTORS):
         pid, name = _parent(pid)
         if pid <= 1:
@@ -66,7 +66,7 @@ def started_by(pid: int) -> str:
 def _parent(pid: int) -> tuple[int, str]:
     """Return a process's parent, and the parent's name."""
     with suppress(OSError, ValueError, IndexError):
-        # The name, which may hold anything, is between parentheses: the last one ends it.
+        # The name, in parentheses, may contain anything: the last one ends it.
         parent = int(Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
         return parent, Path(f"/proc/{parent}/comm").read_text("utf-8", "replace").strip()
     return 0, ""

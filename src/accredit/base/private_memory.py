@@ -1,7 +1,6 @@
-"""Keeping the memory of this process from other programs of the same user, and off the disk. I/O: the system is told.
+"""Keeps this process's memory from other programs of the same user, and off the disk. I/O: system calls.
 
-Not prevented: what the superuser does, and what was opened before the call (a program that waits for a command to
-start, and opens its memory at once, can read in it what comes later).
+Not prevented: access by root, or by a program that opened the memory before the call, right after the start.
 """
 
 import contextlib
@@ -10,11 +9,11 @@ import resource
 import sys
 
 _PR_SET_DUMPABLE = 4
-"""prctl(2). Where it is 0, the files of a process in /proc are root's, and only root may trace it."""
+"""prctl(2). With 0, this process's files in /proc belong to root, and only root may trace it."""
 
 
 def keep_memory_private() -> None:
-    """Have the system refuse core dumps of this process, and other programs of the same user a look into it."""
+    """Forbid core dumps of this process, and access to its memory by other programs of the same user."""
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":

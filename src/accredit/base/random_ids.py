@@ -1,5 +1,4 @@
-"""Random ids, drawn in stocks: to ask the system is a call of it, in which other threads take the interpreter. Reads
-randomness."""
+"""Random ids, drawn in batches, as each system call lets other threads take the interpreter. Reads randomness."""
 
 import secrets
 
@@ -8,7 +7,7 @@ _IDS_AT_ONCE = 64
 
 
 class RandomIds:
-    """Ids of 128 random bits. Processes must not share one: whoever forks makes it afterwards, or draws afterwards."""
+    """Ids of 128 random bits. Processes must not share a batch: create it, or first draw, after forking."""
 
     __slots__ = ("_stock",)
 
@@ -16,7 +15,7 @@ class RandomIds:
         self._stock = b""
 
     def draw(self) -> str:
-        """Return an id that nobody had before, in hex."""
+        """Return a new unique id, in hex."""
         if len(self._stock) < _ID_BYTES:
             self._stock = secrets.token_bytes(_ID_BYTES * _IDS_AT_ONCE)
         drawn, self._stock = self._stock[:_ID_BYTES], self._stock[_ID_BYTES:]

@@ -1,12 +1,12 @@
-"""`-` in the place of a file on a command line: stdin for what is read, stdout for what is written. I/O: stdin.
+"""`-` for a file on a command line: stdin when reading, stdout when writing. I/O: stdin.
 
-1. A command line that names `-` has said so to `standard_input`; without that, a file of this name is a file like any
-   other. So nothing that serves, and no library, ever takes what comes on stdin for a file.
-2. Only one option can have stdin: a second one would find nothing left.
-3. Reading is bounded as for files. What was read is kept for whoever reads the same file again.
-4. What is secret is not taken from a terminal, which would show what is typed.
-5. A command whose streams are closed reads nothing and prints nowhere; no file or socket of its own gets their numbers,
-   which its processes print to. `-` in such a place is an error all the same.
+1. A command line declares `-` by `standard_input`; otherwise a file of this name is an ordinary file. So servers and
+   libraries never read stdin by accident.
+2. Only one option can use stdin: a second one would find nothing left.
+3. Reading is bounded as for files. What was read is kept for later reads of the same file.
+4. Secrets are not read from a terminal, which would echo them.
+5. Closed standard streams are replaced by the null device, so that no file or socket of ours gets their numbers, to
+   which child processes print. `-` for a closed stream is still an error.
 """
 
 import os
@@ -21,7 +21,7 @@ from typing import BinaryIO, cast
 from accredit.errors import ConfigurationError
 
 STDIN, STDOUT = Path("/dev/stdin"), Path("/dev/stdout")
-"""What stands for the two streams where a path is asked for, also in messages."""
+"""Paths that stand for the two streams, also in messages."""
 
 _PRIVATE = 0o600
 _STDERR = 2
@@ -47,14 +47,13 @@ class StandardInput:
         return bytes(self._kept[: max_bytes + 1])
 
     def lines(self, max_bytes: int) -> Iterator[bytes]:
-        """Yield its lines with their ends, each cut behind `max_bytes`. They are not kept, so they come once."""
+        """Yield lines with their ends, each cut at `max_bytes`. They are not kept, so this works once."""
         while line := _stream().readline(max_bytes):
             yield line
 
     @property
     def permissions(self) -> tuple[int, int]:
-        """The permission bits and the owner of the file that stdin is; our own and nobody else's where it has no
-        name."""
+        """The permission bits and owner of the file behind stdin; private and our own if it is no file."""
         found = os.fstat(_stream().fileno())
         return (stat.S_IMODE(found.st_mode), found.st_uid) if stat.S_ISREG(found.st_mode) else (_PRIVATE, os.geteuid())
 
@@ -64,7 +63,7 @@ _named: ContextVar[StandardInput | None] = ContextVar("accredit_standard_input",
 
 @contextmanager
 def standard_input(option: str, *, secret: bool = False) -> Generator[StandardInput]:
-    """Have `STDIN` mean stdin within this, for an option. Raises `ConfigurationError` (rules 2 and 4)."""
+    """Let `STDIN` mean stdin within this, for one option. Raises `ConfigurationError` (rules 2 and 4)."""
     other = _named.get()
     if other is not None:
         raise ConfigurationError(
@@ -83,12 +82,12 @@ def standard_input(option: str, *, secret: bool = False) -> Generator[StandardIn
 
 
 def standing_for(path: Path) -> StandardInput | None:
-    """Return what comes on stdin, if the path stands for that here (rule 1)."""
+    """Return stdin if the path stands for it here (rule 1)."""
     return _named.get() if path == STDIN else None
 
 
 def open_closed_streams() -> None:
-    """Apply rule 5, before anything else is opened."""
+    """Replace closed standard streams, before anything else is opened (rule 5)."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)

@@ -1,11 +1,10 @@
-"""Rows of a terminal. Whoever leaves it to a terminal to wrap a long text lets that text choose how rows begin, and a
-row of the text could pass for a row of ours. No I/O but a look at a terminal's size.
+"""Folds text into rows of a terminal. If the terminal wrapped a long text, the text could choose how rows begin, and
+imitate our own rows. No I/O but a look at a terminal's size.
 
-1. A text is cut here into rows that fit. Every row but its first begins with the margin of the first, and `  | `: it
-   goes on with the row above.
-2. A character that is not ASCII counts as two columns, the most that any terminal gives it; so no terminal cuts a row
-   once more, whatever its tables of widths say.
-3. Where two texts must not have the same rows, a row that goes on ends with brackets that no shown text has.
+1. A text is folded to the width. Each row but the first begins with the first one's margin and `  | `.
+2. A character that is not ASCII counts as two columns, the most that any terminal uses; so no terminal wraps a row
+   again, whatever its width tables.
+3. Where different texts must have different rows, a row that continues ends with brackets that no shown text contains.
 """
 
 import os
@@ -18,13 +17,13 @@ from accredit.base.text import one_line
 from accredit.limits import DEFAULT_TERMINAL, MIN_TERMINAL_COLUMNS
 
 FURTHER = "  | "
-"""How a row begins that goes on with the row above, after the margin."""
+"""The start of a continuation row, after the margin."""
 
 GOES_ON = "⟨…⟩"
-"""The end of a row that goes on, where two texts must not have the same rows."""
+"""The end of a row that continues, where different texts must have different rows."""
 
 _UNITS = re.compile(r"⟨U\+[0-9A-F]{4,6}⟩|.", re.DOTALL)
-"""What is not cut: the code of a character (`pins.shown`), and a character."""
+"""The units that are not split: a character's code (`pins.shown`), or a character."""
 _CODE_COLUMNS = 12
 """Columns of the longest code."""
 
@@ -35,9 +34,9 @@ def columns(text: str) -> int:
 
 
 def size_of(stream: IO[Any] | None) -> tuple[int, int] | None:
-    """Return the columns of a row that no terminal wraps, and how many rows there are; None for what is no terminal.
+    """Return the columns that no terminal wraps, and the number of rows; None if it is no terminal.
 
-    The environment may say less than the terminal has (`COLUMNS`), and never more.
+    `COLUMNS` in the environment may lower the width, but not raise it.
     """
     try:
         if stream is None or not stream.isatty():
@@ -48,18 +47,18 @@ def size_of(stream: IO[Any] | None) -> tuple[int, int] | None:
     told = os.environ.get("COLUMNS", "")
     wanted = int(told) if re.fullmatch("[1-9][0-9]{0,5}", told) else 0
     wide = min(size.columns or wanted or DEFAULT_TERMINAL[0], wanted or size.columns or DEFAULT_TERMINAL[0])
-    # One less: some terminals begin the next row once the last column is written.
+    # One less: some terminals wrap after writing the last column.
     return max(wide, MIN_TERMINAL_COLUMNS) - 1, size.lines or DEFAULT_TERMINAL[1]
 
 
 def width_of(stream: IO[Any] | None) -> int | None:
-    """Return the columns of `size_of`; None for what is no terminal."""
+    """Return the columns of `size_of`; None if it is no terminal."""
     size = size_of(stream)
     return None if size is None else size[0]
 
 
 def rows(text: str, width: int | None, goes_on: str = "") -> list[str]:
-    """Return the rows of one line of text, in so many columns (rule 1); for None, the text as it is."""
+    """Fold a line of text to a width (rule 1); None leaves it unfolded."""
     if width is None:
         return [text]
     margin = min(len(text) - len(text.lstrip(" ")), width // 4)
@@ -67,8 +66,8 @@ def rows(text: str, width: int | None, goes_on: str = "") -> list[str]:
 
 
 def pieces(text: str, width: int, further: str, goes_on: str = "") -> Iterator[str]:
-    """Yield a text in pieces of at most so many columns, each but the first after `further`, and each but the last
-    before `goes_on`. Cut after a blank where there is one in the second half of a row. Linear in its length."""
+    """Yield a text in pieces that fit the width, each but the first after `further`, each but the last before
+    `goes_on`. Splits after a blank in the second half of a row if there is one. Linear in the text's length."""
     least = width - columns(further) - columns(goes_on)
     units: list[str] = _UNITS.findall(text) if least >= _CODE_COLUMNS else list(text)
     left, at, begin = columns(text), 0, ""
@@ -88,10 +87,10 @@ def pieces(text: str, width: int, further: str, goes_on: str = "") -> Iterator[s
 
 
 def two_lines(what: str, remedy: str) -> str:
-    """Return the two lines by which every command says on stderr what is wrong, and what to do."""
+    """Return the two lines of every error on stderr: what is wrong, and what to do."""
     return f"{for_stderr(f'error: {what}')}\n{for_stderr(f'help: {remedy}')}"
 
 
 def for_stderr(line: str) -> str:
-    """Return a line of any origin as it goes to stderr: in rows, where that is a terminal."""
+    """Escape a line for stderr, and fold it for a terminal."""
     return "\n".join(rows(one_line(line), width_of(sys.stderr)))

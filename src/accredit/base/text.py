@@ -1,10 +1,10 @@
-"""Text of any origin, made fit to be shown. No I/O."""
+"""Makes text of any origin safe to show. No I/O."""
 
 from accredit.limits import MAX_QUOTED
 
 
 def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
-    """Return at most `limit` printable ASCII characters of what a peer sent, for an error's text."""
+    """Return at most `limit` printable ASCII characters of a peer's text, for an error message."""
     if isinstance(text, bytes):
         text = text[: limit * 4].decode("utf-8", "replace")
     return "".join(char if " " <= char <= "~" else "?" for char in text[:limit])

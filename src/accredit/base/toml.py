@@ -1,9 +1,9 @@
-"""Reading TOML that somebody else may have written. No I/O.
+"""Parses TOML that somebody else may have written. No I/O.
 
-1. What is no TOML, or is no UTF-8, is one kind of error; so is what is nested too deep, or has a number of more digits
-   than Python reads.
-2. The parts of a dotted name are bounded before it is parsed: Python's parser takes the square of their number, and
-   with a name of 400 KB it did not come back.
+1. There is one kind of error: for invalid TOML or UTF-8, for too deep nesting, and for numbers with more digits than
+   Python reads.
+2. The parts of a dotted name are counted before parsing: Python's parser takes quadratic time, and hung on a name of
+   400 KB.
 """
 
 import re
@@ -14,11 +14,11 @@ from accredit.limits import MAX_TOML_NAME_PARTS
 
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _LONG = re.compile(rf"(?<![\\A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_TOML_NAME_PARTS}}}")
-"""A name of more parts. In a string such a name does not matter, and is refused all the same."""
+"""A name with too many parts. It is refused even in a string, where it would do no harm."""
 
 
 def read_toml(content: bytes | str) -> dict[str, Any]:
-    """Return what a text means. Raises `ValueError`, which says in a line what is wrong."""
+    """Parse a text. Raises `ValueError` with a one-line reason."""
     try:
         text = content.decode("utf-8") if isinstance(content, bytes) else content
         if _LONG.search(text):

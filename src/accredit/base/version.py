@@ -1,6 +1,6 @@
-"""Which accredit this is: its version, and the commit that it was built from. Reads files; in a checkout git is asked.
+"""accredit's version and commit. Reads files; runs git in a checkout.
 
-A build has it in `commit.txt` (by `hatch_build.py`), with `+changes` behind it if what was built is not as committed.
+A build records the commit in `commit.txt` (by `hatch_build.py`), followed by `+changes` if the tree had changes.
 """
 
 import os
@@ -16,8 +16,7 @@ _DIGITS = 12
 
 
 def told_version() -> str:
-    """Return the version and the commit, for people: `0.1.0 (commit 0123456789ab)`. Without the commit if nobody
-    knows."""
+    """Return version and commit, for people: `0.1.0 (commit 0123456789ab)`; without the commit if unknown."""
     try:
         return f"{__version__} (commit {(_PACKAGE / 'commit.txt').read_text('ascii').strip()})"
     except (OSError, UnicodeDecodeError):
@@ -26,7 +25,7 @@ def told_version() -> str:
 
 
 def _checked_out() -> str:
-    """Return the commit of the folder that this is run from: what it holds may have been changed since."""
+    """Return the checkout's commit; its files may have changed since."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(  # noqa: S603 - of our own words

@@ -55,7 +55,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
 
 
 def build_log_signer(loaded: Loaded) -> LogSigner:
-    """Return the log's signer by rules 1 and 2. It may be taken across a fork. Raises `ConfigurationError`."""
+    """Return the log's signer, which may be inherited by a fork (rules 1 and 2). Raises `ConfigurationError`."""
     signer, records = load_log_signer(_log_key_file(loaded)), _record_signer(loaded)
     if records is not None and records.id == signer.id:
         raise ConfigurationError(
@@ -65,7 +65,7 @@ def build_log_signer(loaded: Loaded) -> LogSigner:
 
 
 def trusted_log_keys(loaded: Loaded) -> tuple[LogKey, ...]:
-    """Return the keys that sign the same log, beside its own (rule 3). Raises `ConfigurationError`."""
+    """Return other keys that sign the same log (rule 3). Raises `ConfigurationError`."""
     keys: list[LogKey] = []
     folder = folder_of(loaded, ("attest", "public_key_files"))
     for name in loaded.config.attest.public_key_files:
@@ -80,7 +80,7 @@ def trusted_log_keys(loaded: Loaded) -> tuple[LogKey, ...]:
 
 
 def try_record_signer(loaded: Loaded) -> None:
-    """Have the signer of records, if there is one, sign a trial. Forks. Raises `ConfigurationError`."""
+    """Let the signer of records, if any, sign a trial. Forks. Raises `ConfigurationError`."""
     named = _named_signer(loaded)
     if named is not None:
         from accredit.keys.record_signers import try_signer  # noqa: PLC0415 - securesystemslib is slow to load
@@ -127,8 +127,7 @@ def _log_key_file(loaded: Loaded) -> Path:
 
 
 def own_key_file(loaded: Loaded) -> Path | None:
-    """Return the path of the gateway's key, if it may have one: `attest.key_file`, else `gateway.key` beside the
-    configuration file."""
+    """Return the path of the gateway's key: `attest.key_file`, else `gateway.key` beside the configuration file."""
     named = loaded.config.attest.key_file
     if named is not None:
         return Path(named)
@@ -136,13 +135,13 @@ def own_key_file(loaded: Loaded) -> Path | None:
 
 
 def verifier_id(loaded: Loaded) -> str:
-    """Return the id that proofs for the one server are bound to: a view's is below the gateway's. Raises
+    """Return the id that proofs are bound to; a view's is the gateway's with the server appended. Raises
     `ConfigurationError`."""
     return f"{gateway_id(loaded)}/{loaded.server}" if loaded.server else gateway_id(loaded)
 
 
 def gateway_id(loaded: Loaded) -> str:
-    """Return the gateway's id by rule 5. Raises `ConfigurationError`."""
+    """Return the gateway's id (rule 5). Raises `ConfigurationError`."""
     if loaded.config.gateway.id is not None:
         return loaded.config.gateway.id
     path = own_key_file(loaded)

@@ -43,7 +43,7 @@ def build_auth(loaded: Loaded, environ: Mapping[str, str]) -> AccessGrant | None
 
 
 def _check_exchange(loaded: Loaded, named: str, *, for_somebody: bool) -> None:
-    """Check rule 2."""
+    """Check that all calls have a token to exchange (rule 2)."""
     if loaded.config.tokens.mode != "required":
         raise ConfigurationError(
             f'{named}.type is "token_exchange" and tokens.mode is "{loaded.config.tokens.mode}": a caller may come'

@@ -35,10 +35,10 @@ from accredit.rounds import KeyRing
 def build_settings(
     loaded: Loaded, environ: Mapping[str, str], *, server: str | None = None, workers: int = 1, starting: bool = False
 ) -> GatewaySettings:
-    """Return the settings of a gateway for one server, of several the one that is named. Raises `ConfigurationError`
-    for what can't work on this machine.
+    """Return the settings for one server; with several, for the named one. Raises `ConfigurationError` for what can't
+    work on this machine.
 
-    `starting` says that it is about to serve: a key of its own that is missing is then made.
+    `starting`: the gateway is about to serve, and makes a missing identity key.
     """
     one = loaded if server is None else view(loaded, server)
     built = _settings(one, environ, build_rounds(loaded), workers=workers, starting=starting)
@@ -53,11 +53,11 @@ def build_all_settings(
     starting: bool = False,
     own: KeyRing | None = None,
 ) -> list[GatewaySettings]:
-    """Return the settings of each server that a gateway stands before: of several, those of its views (`servers`), and
-    with `gateway.merge` at last those of all as one (`merged`).
+    """Return the settings of each server: with several, those of each view (`servers`), and with `gateway.merge` also
+    those of all merged into one (`merged`), last.
 
-    They have one set of keys for sealing: `own`, if there are some and no file has others. Each record names the whole
-    configuration. A file that all of them read, such as the lock, is the same for all. Raises `ConfigurationError`.
+    They share one set of sealing keys: `own`, if given and no file has others. Each record names the whole
+    configuration. A file that several use, such as the lock, is read once. Raises `ConfigurationError`.
     """
     with reading_alike():
         rounds, digest = build_rounds(loaded, own), policy_digest(loaded)
@@ -110,7 +110,7 @@ def _settings(
 
 
 def _patience(loaded: Loaded) -> float | None:
-    """Return the configured timeout, or None: the default depends on how the server is reached."""
+    """Return the configured timeout, or None: then the default depends on the transport."""
     configured = ("gateway", "upstream_timeout_seconds") in loaded.origins
     return loaded.config.gateway.upstream_timeout_seconds if configured else None
 
@@ -155,7 +155,7 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
 
 
 def _check_replicas(urls: Sequence[str], place: str) -> None:
-    """Raise `ConfigurationError` unless the URLs are of different places with the same path and query."""
+    """Check that the replicas' URLs have the same path and query. Raises `ConfigurationError`."""
     parts = [urlsplit(url) for url in urls]
     if len({(each.path or "/", each.query) for each in parts}) > 1:
         what = f"{place}.urls: the replicas of a server have the same path"
@@ -166,8 +166,8 @@ def _check_replicas(urls: Sequence[str], place: str) -> None:
 
 
 def _folder(loaded: Loaded) -> Path | None:
-    """Return where the command runs: `upstream.cwd`, else for a command from the file the file's folder, which the
-    paths in the command are relative to."""
+    """Return the command's folder: `upstream.cwd`, else the file's folder if the command is from the file, whose paths
+    are relative to it."""
     if loaded.config.upstream.cwd is not None:
         folder = Path(loaded.config.upstream.cwd)
         if not folder.is_dir():

@@ -23,11 +23,11 @@ _FIXED = {
     "admin": ("host", "port"),
     "telemetry": ("endpoint", "sample", "service_name"),
 }
-"""Keys that hold until a restart, by their sections."""
+"""Keys that need a restart, by section."""
 
 
 def check_fixed(before: Loaded, was: ReadFiles, after: Loaded, files: ReadFiles) -> None:
-    """Refuse a change of what holds until a restart; each configuration comes with its files. Raises
+    """Refuse a change of keys that need a restart; each configuration comes with its files. Raises
     `ConfigurationError`."""
     for section, names in _FIXED.items():
         for name in names:
@@ -48,7 +48,7 @@ def check_fixed(before: Loaded, was: ReadFiles, after: Loaded, files: ReadFiles)
 
 
 def changes(before: Loaded, after: Loaded) -> Iterator[str]:
-    """Yield the names of the keys whose values differ, without the values: some are secrets, all may be long."""
+    """Yield the names of keys whose values differ, without the values, which may be secret or long."""
     for section in SECTIONS:
         old, new = dict(getattr(before.config, section).items()), dict(getattr(after.config, section).items())
         for key in dict.fromkeys((*new, *old)):
@@ -67,13 +67,13 @@ def in_short(names: Sequence[str]) -> str:
 
 
 def _said(loaded: Loaded, name: str) -> object:
-    """Return a key of `[gateway]` as the file has it, or its default."""
+    """Return a key of `[gateway]` from the file, or its default."""
     gateway: dict[str, object] = read_toml(loaded.content).get("gateway", {})
     return gateway.get(name, getattr(Gateway(), name))
 
 
 def _identity(loaded: Loaded, files: ReadFiles) -> tuple[str, str]:
-    """Return the gateway's id and that of the key that signs its log, "" for one that it has not."""
+    """Return the ids of the gateway and of the key that signs its log, "" for a missing one."""
     with reading(files):
         try:
             id = gateway_id(loaded)

@@ -1,5 +1,5 @@
-"""From the tables of a file to a `Config`: what is missing, unknown, of another type or out of bounds is said with its
-place, and never quoted. No I/O."""
+"""Converts a file's tables to a `Config`. Errors name the place of a missing, unknown, mistyped or out-of-range value,
+and never quote it. No I/O."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _S = TypeVar("_S", bound=Section)
 
 
 def converted(tables: Mapping[str, object], *, strict: bool) -> Config:
-    """Return the configuration. Unless it is `strict`, text is taken for what it stands for. Raises `WrongValue`."""
+    """Return the configuration. Unless `strict`, text is converted to the key's type. Raises `WrongValue`."""
     sections: dict[str, Any] = {name: _section(name, table, strict=strict) for name, table in tables.items()}
     return Config(**sections)
 
@@ -57,7 +57,7 @@ def _section(name: str, table: object, *, strict: bool) -> Section:
 
 
 def _table(table: object, kind: type[Section], place: Place, *, strict: bool) -> Section:
-    """Convert a table, and by themselves those in it that hold names of the user's own."""
+    """Convert a table, and tables of user-chosen names in it separately."""
     entries = ENTRIES.get(kind)
     given = cast("dict[str, object] | None", table if isinstance(table, dict) else None)
     inner = {key: each for key, each in get_type_hints(kind).items() if each in ENTRIES}
@@ -90,7 +90,7 @@ def _convert(value: object, kind: type[_S], place: Place, *, strict: bool) -> _S
 def _wrong(
     error: msgspec.ValidationError, value: object, kind: type[Section], place: Place, *, strict: bool
 ) -> WrongValue:
-    """Return what msgspec says, in our words: its own may quote a value."""
+    """Return msgspec's error in our words: its own may quote a value."""
     match = _AT.fullmatch(str(error))
     text, path = match.groups() if match else (str(error), "")
     steps: list[int | str] = [
@@ -112,7 +112,7 @@ def _wrong(
 
 
 def _unnamed(value: object, kind: type[Section], *, strict: bool) -> str:
-    """Return the name in a table of the user's own names that has a wrong value: msgspec does not tell it."""
+    """Return the user-chosen name of the table with the wrong value, which msgspec doesn't tell."""
     for key, table in cast("dict[str, object]", value).items():
         for name, inner in cast("dict[str, object]", table).items() if isinstance(table, dict) else ():
             try:

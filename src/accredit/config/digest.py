@@ -35,7 +35,7 @@ PUBLIC_KEYS = {
     ("attest", "signer_public_key_file"): (),
     ("attest", "public_key_files"): (),
 }
-"""The keys that name files of public keys, each with the members of its tables that do so."""
+"""The keys that name public key files, with the table members that do."""
 
 
 def policy_digest(loaded: Loaded) -> str:
@@ -66,7 +66,7 @@ def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
 
 
 def _with_contents(value: object, members: tuple[str, ...], folder: Path) -> object:
-    """Apply rule 1 to a file, a table whose `members` name files, or a list of these."""
+    """Replace file names by their content's form, in a value, a table's `members`, or a list (rule 1)."""
     if isinstance(value, list):
         return [_with_contents(each, members, folder) for each in cast("list[object]", value)]
     if isinstance(value, dict):
@@ -83,7 +83,7 @@ def _content(path: Path) -> dict[str, str] | None:
 
 
 def _named(value: object, loaded: Loaded) -> object:
-    """Apply rule 3 to a file, or to a server's folder."""
+    """Return a path relative to the configuration's folder, also a server's (rule 3)."""
     if isinstance(value, dict):
         server = cast("dict[str, object]", value)
         return server | {"cwd": _named(server["cwd"], loaded)}

@@ -20,7 +20,7 @@ from accredit.limits import MAX_PEM_CHAIN_BYTES
 
 
 def check_exposure(gateway: Gateway, admin: Admin | None = None) -> None:
-    """Refuse to listen in the clear outside loopback. Raises `ConfigurationError`."""
+    """Refuse to listen outside loopback without TLS. Raises `ConfigurationError`."""
     if gateway.tls_cert_file is not None:
         return
     if not is_loopback_host(gateway.host):
@@ -36,15 +36,14 @@ def check_exposure(gateway: Gateway, admin: Admin | None = None) -> None:
 
 
 def url_here(gateway: Gateway) -> str:
-    """Return the URL at which programs of this machine reach the endpoint."""
+    """Return the endpoint's URL for programs on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(gateway.host, gateway.host).strip("[]")  # noqa: S104 - it is asked there
     scheme = "http" if gateway.tls_cert_file is None else "https"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{gateway.port}{gateway.path}"
 
 
 def check_no_loop(gateway: Gateway, servers: Iterable[GatewaySettings]) -> None:
-    """Refuse a server that is this gateway: one request would become as many as there is room for. Raises
-    `ConfigurationError`."""
+    """Refuse a server that is this gateway itself: requests would multiply without end. Raises `ConfigurationError`."""
     for settings in servers:
         upstream = settings.upstream
         urls = (upstream.url, *upstream.others) if isinstance(upstream, HttpUpstream) else ()
@@ -56,7 +55,7 @@ def check_no_loop(gateway: Gateway, servers: Iterable[GatewaySettings]) -> None:
 
 
 def leads_to(gateway: Gateway, url: str) -> bool:
-    """Return whether a URL is at the address where the gateway listens."""
+    """Return whether a URL is the gateway's own address."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return port == gateway.port and _is_here(parts.hostname or "", gateway.host)
@@ -112,8 +111,7 @@ def _content(name: str, path: str) -> FileContent:
 
 @contextmanager
 def _named(content: FileContent) -> Generator[str]:
-    """Return a name under which the TLS library, which takes nothing else, reads what was read already: of a file in
-    memory that nobody else can open."""
+    """Yield a path from which the TLS library reads content that was already read: a private file in memory."""
     with memory_file() as file:
         file.write(content.data)
         file.seek(0)

@@ -52,8 +52,8 @@ Values = Mapping[_Key, tuple[Origin, object]]
 class Loaded:
     """A configuration that is valid by itself, and its origins. A key without an origin has its default.
 
-    `content` is the file's bytes, as they were read. `server` is the name of the one server of `[servers]` that this is
-    a view of (`servers.view`), "" for the whole.
+    `content` is the file's bytes. `server` is the name in `[servers]` if this is the view of one server
+    (`servers.view`), "" for the whole.
     """
 
     config: Config
@@ -63,7 +63,7 @@ class Loaded:
     server: str = ""
 
     def place(self, section: str) -> str:
-        """Return where a section of the server's own is in the file: `servers.NAME...` in a view."""
+        """Return a section's place in the file; in a view, `servers.NAME...`."""
         if not self.server:
             return section
         return f"servers.{self.server}" if section == "upstream" else f"servers.{self.server}.{section}"
@@ -79,8 +79,8 @@ def load(
 ) -> Loaded:
     """Read and merge the three sources. Raises `ConfigurationError`.
 
-    With `look_here` False the current folder is not searched for a file. `content` is what the file is going to hold:
-    it is not read.
+    Without `look_here`, the current folder is not searched. `content` replaces the file's content, which is then not
+    read.
     """
     if file == STDIN:  # what it names, and what is beside it, are in the current folder then
         file, content = Path("-"), read_file(STDIN, MAX_POLICY_BYTES).data
@@ -91,14 +91,13 @@ def load(
 
 
 def folder_of(loaded: Loaded, key: _Key) -> Path:
-    """Return the folder that a key's relative paths start from: that of the file which sets it, else the current
-    one."""
+    """Return the folder that a key's relative paths start from: that of the file that sets it, else the current one."""
     origin = loaded.origins.get(key)
     return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
 
 
 def _names_a_server(command_line: Values) -> bool:
-    """Return whether the command line has an `[upstream]` of its own."""
+    """Return whether the command line names a server."""
     return any(section == "upstream" for section, _ in command_line)
 
 
@@ -126,7 +125,7 @@ def _joined(file: Path | None, from_file: Values, from_environment: Values, comm
 
 
 def _check_several(origins: Mapping[_Key, Origin]) -> None:
-    """Refuse what belongs to one server beside `[servers]`. Raises `ConfigurationError`."""
+    """Refuse sections of a single server beside `[servers]`. Raises `ConfigurationError`."""
     for (section, key), origin in origins.items():
         if section in OF_ONE:
             inside = f"[servers.NAME.{section}]" if section != "upstream" else "[servers.NAME]"
@@ -190,8 +189,7 @@ def _anchored(key: _Key, value: object, folder: Path) -> object:
 
 
 def _from_environment(environ: Mapping[str, str]) -> Values:
-    """Read our variables. A name without a double underscore may be somebody else's (Kubernetes makes up such
-    names)."""
+    """Read our variables. Names without a double underscore may belong to others (Kubernetes makes up such names)."""
     return {
         check_environment_name(name): (Origin("environment", name), _several(text))
         for name, text in environ.items()

@@ -21,7 +21,7 @@ _PIN = "`accredit pin` shows what the server says, and writes it"
 
 
 def build_pins(loaded: Loaded) -> Pins | None:
-    """Return what is pinned of the server, or None where nothing is held to. Raises `ConfigurationError`."""
+    """Return the server's pins, or None if there are none. Raises `ConfigurationError`."""
     pins = loaded.config.pins
     if pins.mode == "off":
         return None
@@ -45,15 +45,14 @@ def build_pins(loaded: Loaded) -> Pins | None:
 
 
 def read_pinned(loaded: Loaded) -> Definitions | None:
-    """Return all that the lock of a configuration holds of its server, whatever `pins.mode` says; None without a lock.
-    Raises `ConfigurationError`."""
+    """Return the server's pins in the lock, whatever `pins.mode` says; None without a lock. Raises
+    `ConfigurationError`."""
     path = lock_file(loaded)
     return read_lock_file(path).get(lock_name(loaded)) if path is not None and is_there(path) else None
 
 
 def stale_pins(loaded: Loaded) -> dict[str, Definitions]:
-    """Return what the lock of a configuration holds of servers that are not in that, by their names. Raises
-    `ConfigurationError`."""
+    """Return pins of servers that the configuration lacks, by name. Raises `ConfigurationError`."""
     path = lock_file(loaded)
     if path is None or not is_there(path):
         return {}
@@ -62,17 +61,17 @@ def stale_pins(loaded: Loaded) -> dict[str, Definitions]:
 
 
 def lock_name(loaded: Loaded) -> str:
-    """Return the name of a configuration's one server, or of a view's, in the lock."""
+    """Return the server's name in the lock."""
     return loaded.server or UPSTREAM
 
 
 def lock_file(loaded: Loaded) -> Path | None:
-    """Return where the lock of a configuration is, whether or not it is there; None without a file."""
+    """Return the path of the lock, existing or not; None if no file is the configuration."""
     return loaded.file.parent / LOCK_FILE if loaded.file is not None else None
 
 
 def read_lock_file(path: Path) -> dict[str, Definitions]:
-    """Return what a lock pins, by the servers' names. Raises `ConfigurationError`."""
+    """Return a lock's pins, by server. Raises `ConfigurationError`."""
     try:
         return read_lock(read_file(path, MAX_LOCK_BYTES).data)
     except LockError as error:

@@ -1,6 +1,6 @@
-"""Texts for what is wrong with a configuration: one line for what, with the key's name, and one for what to do. No I/O.
+"""Error texts for a configuration: one line for what is wrong, with the key's name, and one for what to do. No I/O.
 
-A value is never quoted: it may be a secret that was put into the wrong key.
+A value is never quoted: it may be a secret under the wrong key.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,12 +14,12 @@ from accredit.errors import ConfigurationError
 PREFIX = "ACCREDIT_"
 
 _ENTRIES = {section: ENTRIES[table] for section, table in SECTIONS.items() if table in ENTRIES}
-"""Sections with tables of the user's own names, by their names."""
+"""Sections with tables of user-chosen names, by section."""
 _KEYS = tuple(f"{section}.{key}" for section, table in SECTIONS.items() for key in keys(table))
 
 
 def problem(fault: WrongValue, origin_of: Callable[[str, str], str]) -> ConfigurationError:
-    """Return what is wrong. `origin_of` returns the source of a section's key."""
+    """Return the error for a fault. `origin_of` returns the source of a section's key."""
     place = fault.place
     section, key = str(place[0]), str(place[1]) if len(place) > 1 else ""
     remedy = _did_you_mean(place) if fault.text == NO_SUCH_KEY else _meaning(place)

@@ -22,7 +22,7 @@ _OF_PROOFS = ("principal", "agent")
 
 
 def build_quotas(loaded: Loaded, *, of_proofs: bool, workers: int = 1) -> Quotas:
-    """Return the quotas that proofs decide, or those that hold whatever they say. Raises `ConfigurationError`."""
+    """Return the quotas that need proofs, or those that don't. Raises `ConfigurationError`."""
     built = [
         _quota(loaded, f"quotas[{index}]", table) for index, table in enumerate(loaded.config.quotas.by_number.values())
     ]

@@ -24,7 +24,7 @@ _GATEWAY, _TIMEOUT, _OWN_TIMEOUT = "gateway", "upstream_timeout_seconds", "timeo
 
 
 def renamed(text: str, name: str) -> str:
-    """Return the text in which the server of `[upstream]` is called `name`. Raises `ConfigurationError`."""
+    """Rename the server of `[upstream]` to `name` in a file's text. Raises `ConfigurationError`."""
     try:
         document = parse(text)
     except (ParseError, RecursionError) as error:
@@ -49,7 +49,7 @@ def renamed(text: str, name: str) -> str:
 
 
 def means_renamed(tables: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return what a file means in which the server of `[upstream]` is called `name`."""
+    """Rename the server of `[upstream]` to `name` in a parsed file."""
     kept = {section: table for section, table in tables.items() if section not in OF_ONE}
     server: dict[str, Any] = {
         **tables.get("upstream", {}),
@@ -73,7 +73,7 @@ _Body = list[tuple[Key | None, Item]]
 
 
 def _moved(key: Key, item: Item, new: str, timeout: Item | None, end: str) -> str:
-    """Return the text of an entry of the file under its new name, with the timeout in it."""
+    """Return an entry's text under its new name, including the timeout."""
     line = "" if timeout is None else f"{_OWN_TIMEOUT} = {_value_and_comment(timeout)}{end}"
     if isinstance(item, Table) and not key.is_dotted():
         _rename_headers(item, new)
@@ -98,7 +98,7 @@ def _rename_headers(table: Table, new: str) -> None:
 
 
 def _taken_timeout(body: _Body) -> Item | None:
-    """Take the timeout out of `[gateway]`; return it, or None if there is none."""
+    """Remove the timeout from `[gateway]`; return it, or None."""
     for at, (key, item) in enumerate(body):
         if key is None or key.key != _GATEWAY:
             continue
@@ -115,8 +115,7 @@ def _taken_timeout(body: _Body) -> Item | None:
 
 
 def _place_of_timeout(body: _Body) -> Item | None:
-    """Return the entry that the timeout goes to: that of `[upstream]` itself, else the first one of what is below
-    it."""
+    """Return the entry to put the timeout into: `[upstream]` itself, else its first subtable."""
     found = [item for key, item in body if key is not None and key.key == "upstream"]
     headers = (item for item in found if isinstance(item, Table) and item.display_name is not None)
     return next(headers, found[0] if found else None)

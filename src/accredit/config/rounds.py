@@ -24,8 +24,8 @@ from accredit.stores import PostgresDatabase
 
 
 def build_rounds(loaded: Loaded, own: KeyRing | None = None) -> RoundsSettings:
-    """Return how `requestState` is sealed; without a file, with `own` keys if there are some. Raises
-    `ConfigurationError`, which quotes nothing of the file."""
+    """Return how `requestState` is sealed; without a file, by `own` keys if given. Raises `ConfigurationError`, which
+    quotes nothing of the file."""
     rounds, cluster = loaded.config.rounds, loaded.config.cluster
     if rounds.keys_file is not None and cluster.keys_file is not None:
         raise ConfigurationError(

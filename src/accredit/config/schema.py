@@ -66,13 +66,13 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True):
             check(kind, getattr(self, key), (key,))
 
     def items(self) -> Iterator[tuple[str, object]]:
-        """Yield its keys and values, and of a table with names of its own these as well."""
+        """Yield the keys and values, including user-chosen names."""
         yield from ((key, getattr(self, key)) for key in keys(type(self)))
         if type(self) in ENTRIES:
             yield from getattr(self, ENTRIES[type(self)].attribute).items()
 
     def members(self) -> dict[str, object]:
-        """Return it as it is written, with all defaults."""
+        """Return the table as written in a file, with all defaults."""
         return {
             key: value.members() if isinstance(value, Section) else to_builtins(value) for key, value in self.items()
         }
@@ -84,13 +84,13 @@ def keys(table: type[Section]) -> list[str]:
 
 
 def description(table: type[Section], key: str) -> str:
-    """Return what a key is; empty for one that is none."""
+    """Return a key's description; "" for an unknown key."""
     return next((note for note in get_args(kinds(table).get(key)) if isinstance(note, str)), "")
 
 
 @cache
 def kinds(section: type[Section]) -> dict[str, Any]:
-    """Return the types of a table's keys, with what is said of them: bounds, checks, and what each is."""
+    """Return the types of a table's keys, with bounds, checks and descriptions."""
     return get_type_hints(section, include_extras=True)
 
 
@@ -495,8 +495,8 @@ NESTED: Mapping[tuple[str, str], type[Section]] = {
 
 
 class Entries(NamedTuple):
-    """Of a section with a table for each name that is no key of its own: the attribute that holds these tables, the
-    type of the names, and that of the tables."""
+    """For a section with tables of user-chosen names: the attribute that holds them, the names' type, and the tables'
+    type."""
 
     attribute: str
     name: Any
@@ -510,7 +510,7 @@ ENTRIES: Mapping[type[Section], Entries] = {
     QuotaList: Entries("by_number", QuotaNumber, Quota),
 }
 LISTED = frozenset({"quotas"})
-"""Sections that are lists of tables in the file: here each table has its number, from 0, for its name."""
+"""Sections that are lists of tables in the file; here each table's name is its number, from 0."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
 FILES = (

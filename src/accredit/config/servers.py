@@ -21,7 +21,7 @@ from accredit.errors import ConfigurationError
 
 
 def check_server_name(name: str, what: str) -> None:
-    """Refuse a name that no server of `[servers]` can have. Raises `ConfigurationError`."""
+    """Refuse an invalid server name. Raises `ConfigurationError`."""
     try:
         check(ServerName, name, (what,))
     except WrongValue as error:
@@ -31,7 +31,7 @@ def check_server_name(name: str, what: str) -> None:
 
 
 def views(loaded: Loaded) -> list[Loaded]:
-    """Return a view for each of several servers; of one server, the configuration itself. Raises
+    """Return a view for each of several servers; with one server, the configuration itself. Raises
     `ConfigurationError`."""
     servers = loaded.config.servers.by_name
     if not servers:

@@ -21,13 +21,13 @@ from accredit.limits import MAX_CLIENT_SECRET_BYTES, MAX_VALUE_FILE_BYTES
 
 
 class Source(NamedTuple):
-    """Where values come from: the environment, and the folder from which paths start."""
+    """Sources of values: the environment, and the folder for relative paths."""
 
     environ: Mapping[str, str]
     folder: Path
 
     def secret(self, source: SecretFrom, key: str) -> str:
-        """Return a secret that is sent in a header. `key` is its place in the configuration."""
+        """Return a secret for a header. `key` is its place in the configuration."""
         text = _checked(self._text(source, key, MAX_CLIENT_SECRET_BYTES).rstrip("\r\n"), source, key)
         if not text:
             raise _unusable(key, source, "should not be empty")
@@ -50,7 +50,7 @@ class Source(NamedTuple):
         return text
 
     def _text(self, source: SecretFrom, key: str, max_bytes: int) -> str:
-        """Apply rules 1 and 2."""
+        """Read a value and check it (rules 1 and 2)."""
         if source.env:
             text = self.environ.get(source.env)
             if text is None:
@@ -68,7 +68,7 @@ class Source(NamedTuple):
 
 
 def secret_file(path: Path, key: str, max_bytes: int) -> bytes:
-    """Return what is in a file that is its owner's alone. `key` is the place in the configuration that names it. Raises
+    """Return the content of a private file. `key` is the place in the configuration that names it. Raises
     `ConfigurationError`."""
     try:
         content = read_file(path, max_bytes)

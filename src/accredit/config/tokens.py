@@ -71,7 +71,7 @@ def build_key_sources(loaded: Loaded) -> dict[str, KeySet | str]:
 
 
 def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
-    """Check rule 1."""
+    """Refuse token settings without `tokens.mode` (rule 1)."""
     tokens = loaded.config.tokens
     if ("tokens", "mode") in loaded.origins:
         return
@@ -107,7 +107,7 @@ def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str:
 
 
 def resource_of(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
-    """Return the endpoint's URL as clients know it, which tokens are issued for; else the one that it listens on."""
+    """Return the endpoint's URL as tokens are issued for it; else the one that it listens on."""
     audiences = [issuer.server_audience or issuer.audience for issuer in issuers]
     urls = [audience for audience in audiences if audience.startswith(("https://", "http://"))]
     gateway = loaded.config.gateway
@@ -156,7 +156,7 @@ def _bootstrap(
 
 
 def signs_for(issuer: Issuer, key: "EllipticCurvePrivateKey", keys: KeySet) -> bool:
-    """Return whether a token that this key signs in the name of an issuer, which has these `keys`, would be good."""
+    """Return whether a token signed by this key in an issuer's name would verify with these `keys`."""
     now, verifier = unix_seconds(), TokenVerifier([issuer])
     grant = SessionGrant(
         issuer=issuer.issuer,

@@ -23,14 +23,14 @@ from accredit.policy.quotas import ANY_TOOL, window_seconds
 from accredit.stores.postgres.address import SCHEME, parse_address
 
 NO_SUCH_KEY = "no such key"
-"""What is wrong with a name that is no key of its table."""
+"""The text for an unknown key."""
 
 Place = tuple[int | str, ...]
-"""A section, a key in it, and where in its value."""
+"""A section, a key in it, and the path inside its value."""
 
 
 class WrongValue(ValueError):
-    """Something is wrong at a place of the file: `text` ends the sentence "KEY ..."."""
+    """A wrong value at a place in the file; `text` completes "KEY ..."."""
 
     def __init__(self, place: Place, text: str) -> None:
         super().__init__(text)
@@ -39,13 +39,13 @@ class WrongValue(ValueError):
 
 
 class _Check(NamedTuple):
-    """A rule for the values of a type: `rule` raises `ValueError` with the end of "KEY ..."."""
+    """A rule for a type's values: `rule` raises `ValueError` with a text that completes "KEY ..."."""
 
     rule: Callable[[Any], None]
 
 
 def check(kind: Any, value: Any, place: Place) -> None:
-    """Apply the checks of a type, and of those in it, to a value that is of that type. Raises `WrongValue`."""
+    """Check a value, and the values in it, by the rules of its type. Raises `WrongValue`."""
     if kind is str and isinstance(value, str):
         _check(_text, value, place)
     for each in _parts(kind, value, place):
@@ -105,7 +105,7 @@ _OWN_HEADERS = frozenset(
 
 
 def _url(value: str) -> None:
-    """Check an http(s) URL: it names a server, and holds nothing that must not be sent there."""
+    """Check an http(s) URL: it has a host, and nothing that must not be sent there."""
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("should be printable ASCII without spaces")
     if "@" in value.partition("//")[2].partition("/")[0]:
@@ -157,24 +157,24 @@ def _command(value: list[str]) -> None:
 
 
 class SecretFrom(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A value that is taken from an environment variable or a file when the gateway starts."""
+    """A value that is read from an environment variable or a file at startup."""
 
     env: str = ""
     file: str = ""
 
     def members(self) -> dict[str, object]:
-        """Return it as it is written."""
+        """Return the table as written in a file."""
         return to_builtins(self)
 
 
 class HeaderFrom(SecretFrom, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One of a header."""
+    """A header's value from an environment variable or a file."""
 
     scheme: str = ""
-    """The authentication scheme that is put before it, such as `Bearer`."""
+    """An authentication scheme that precedes the value, such as `Bearer`."""
 
     def text(self, value: str) -> str:
-        """Return the header's value for the value that was taken."""
+        """Return the header's value."""
         return f"{self.scheme} {value}" if self.scheme else value
 
 
@@ -228,7 +228,7 @@ def _headers(value: dict[str, str | HeaderFrom]) -> None:
 
 
 def check_header_text(text: str) -> None:
-    """Refuse a text that is not a header value. Raises `ValueError`, without the value: it may be a secret."""
+    """Refuse an invalid header value. Raises `ValueError` without quoting it: it may be a secret."""
     if not text.isascii() or not text.isprintable() or text != text.strip():
         raise ValueError("should be printable ASCII, without line breaks and without spaces around it")
 
@@ -303,7 +303,7 @@ def _store(value: str) -> None:
         except ConfigurationError as error:
             raise ValueError(error.what.removeprefix("store.url").lstrip(": ")) from None
     elif value != "memory:" and not value.startswith("sqlite:///"):
-        # others may hold a password: not quoted
+        # Other URLs may hold a password: not quoted.
         raise ValueError('should be "memory:" or begin with "sqlite:///" or "postgresql://"')
 
 

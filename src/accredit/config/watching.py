@@ -15,8 +15,8 @@ _TELEMETRY = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.common")
 
 
 class WatchSettings(NamedTuple):
-    """How one is watched. `admin` is where it listens for that, if it does; `endpoint` is the collector's URL, or
-    ""."""
+    """How a gateway is monitored. `admin` is the admin listener's address, if any; `endpoint` is the collector's URL,
+    or ""."""
 
     admin: tuple[str, int] | None
     endpoint: str
@@ -30,7 +30,7 @@ class WatchSettings(NamedTuple):
 
 
 def build_watching(loaded: Loaded) -> WatchSettings | None:
-    """Return how a gateway is watched, or None if it is not. Raises `ConfigurationError`."""
+    """Return how a gateway is monitored, or None. Raises `ConfigurationError`."""
     admin, telemetry = loaded.config.admin, loaded.config.telemetry
     endpoint = telemetry.endpoint or ""
     if "?" in endpoint:

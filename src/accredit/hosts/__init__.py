@@ -1,4 +1,5 @@
-"""The configuration files of the programs that people talk to models in: found, edited, and put back. I/O: these files.
+"""Finds, edits and restores the configuration files of hosts, the programs in which people talk to models. I/O: these
+files.
 
-What can't be edited safely is not touched, and the error says what to do by hand.
+What can't be edited safely is left alone, and the error says what to do by hand.
 """

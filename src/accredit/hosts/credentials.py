@@ -1,16 +1,16 @@
 """Which texts of a server's entry may be credentials. No I/O.
 
-What is surely none is said here, by name or by form; everything else is taken for a credential and kept apart. A text
-that is kept apart without need still works, and one that is not kept apart when it should be is read by others.
+Only what is surely harmless, by name or form, is treated as such; everything else is taken for a credential and stored
+separately. A false positive still works; a false negative could be read by others.
 
-1. A variable of a command is none if its name says what programs are told of everywhere (`PATH`, `LOG_LEVEL`), and its
-   value has not the form of one; or if its value is empty, a word such as `true` or `production`, or a small number.
-2. A header is none if its name says how messages are read (`Accept`, `User-Agent`).
-3. A word of a command's is one, or a part of it, if it follows or belongs to an option whose name speaks of such, sets
-   a variable that is no exception of rule 1, is a URL with a user or a query, or has the form of one.
+1. A command's variable is harmless if its name is common knowledge (`PATH`, `LOG_LEVEL`) and its value doesn't have
+   the form of a credential; or if its value is empty, a word such as `true` or `production`, or a small number.
+2. A header is harmless if its name says how messages are read (`Accept`, `User-Agent`).
+3. A command's word holds a credential if it follows or belongs to an option whose name suggests one, sets a variable
+   that rule 1 doesn't exempt, is a URL with a user or a query, or has the form of one.
 4. A URL holds one if it has a query, or if a part of its path has the form of one.
-5. The form of a credential: what known issuers begin theirs with, or 20 characters and more without a gap that no word,
-   name of a package or path has.
+5. The form of a credential: a known issuer's prefix, or 20 characters and more without a gap, unlike any word, package
+   name or path.
 """
 
 import re
@@ -65,8 +65,7 @@ def header_is_plain(name: str, value: str) -> bool:
 
 
 def secret_parts(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each word of a command's arguments in two parts: what it begins with, and what may be a credential ("" if
-    nothing may) (rule 3)."""
+    """Split each word of a command into a plain prefix and a possible credential ("" if there is none) (rule 3)."""
     found: list[tuple[str, str]] = []
     before = ""
     for word in words:
@@ -81,7 +80,7 @@ def url_holds_secret(url: str) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL to be shown: without its query, and the parts of its path that may be credentials."""
+    """Return a URL for display: without its query, and without parts of its path that may be credentials."""
     place, query = url.partition("?")[::2]
     parts = ["***" if _looks_secret(part) else part for part in place.split("/")]
     return "/".join(parts) + ("?***" if query else "")
@@ -119,7 +118,7 @@ def _url_holds(text: str) -> bool:
 
 
 def _looks_secret(text: str) -> bool:
-    """Apply rule 5."""
+    """Return whether a text has the form of a credential (rule 5)."""
     if _ISSUED.match(text) and len(text) >= 16:
         return True
     if _PATH.fullmatch(text):

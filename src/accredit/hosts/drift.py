@@ -1,13 +1,13 @@
-"""How the entries of `accredit` in hosts' files are: as they were installed, changed by somebody, gone, or stale.
-I/O: reads these files, and looks whether what they name is there.
+"""Compares `accredit`'s entries in hosts' files with what was installed. I/O: reads these files, and checks that the
+files that they name exist.
 
 An entry is `accredit`'s own if it starts `accredit connect`, or was installed under that name in that file. It is
 
-1. stale, if the program that it starts, or the key or a delegation that it names, is not there (any more);
-2. changed, if somebody else's command stands under its name, if a member that was written says something else, or if
-   one was added that a host does not add by itself (`KEPT`), such as variables;
-3. gone, if it was installed, and nothing of that name is there;
-4. installed, otherwise: also if nobody remembers what was written.
+1. stale, if its program, key or a delegation doesn't exist (any more);
+2. changed, if its name now has another command, if a written member has another value, or if a member was added that
+   hosts do not add by themselves (`KEPT`), such as variables;
+3. gone, if it was installed, and its name is not there;
+4. installed, otherwise: also if what was written is not remembered.
 """
 
 import shutil
@@ -28,7 +28,7 @@ _FILES = ("--key", "--delegation")
 
 
 class EntryState(NamedTuple):
-    """An entry's name, how it is, and why that is no good ("" if it is)."""
+    """An entry's name, its state, and the reason ("" if it is fine)."""
 
     name: str
     state: State
@@ -36,8 +36,8 @@ class EntryState(NamedTuple):
 
 
 class HostState(NamedTuple):
-    """A host, one of its files, whether the host seems to be here, `accredit`'s entries in it, and why it can't be read
-    (None: it can)."""
+    """A host, one of its files, whether the host seems to be installed, our entries in the file, and why it is
+    unreadable (None: it isn't)."""
 
     host: str
     file: Path
@@ -47,8 +47,8 @@ class HostState(NamedTuple):
 
 
 def host_states(environ: Mapping[str, str], folder: Path | None = None) -> list[HostState]:
-    """Return how each host's file for all projects is, then those for projects where something was installed, and those
-    that are in `folder`."""
+    """Return the state of each host's user-wide file, then of project files where something was installed, and of
+    those in `folder`."""
     known = installed(state_folder(environ))
     places = Places(environ)
     files = {host.file(places): host for host in HOSTS.values()}
@@ -72,7 +72,7 @@ def is_own(words: Sequence[str]) -> bool:
 
 
 def why_stale(words: Sequence[str]) -> str | None:
-    """Return why an entry of ours does not work any more; None if nothing is seen."""
+    """Return why an entry of ours can't work any more; None if nothing is wrong."""
     if shutil.which(words[0]) is None:
         return f"there is no {words[0]}"
     for option, value in pairwise(words):
@@ -114,7 +114,7 @@ def _entry_states(host: Host, there: Mapping[str, object], known: Mapping[str, E
 
 
 def _why_changed(written: Entry, now: object) -> str | None:
-    """Apply rule 2 to an entry that is `accredit connect`."""
+    """Return how an `accredit connect` entry differs from what was written (rule 2)."""
     found = cast("dict[str, object]", now) if isinstance(now, dict) else {}
     for member, value in written.items():
         if member not in found:

@@ -1,17 +1,16 @@
-"""Edits a host's file so that one entry changes, and nothing else. I/O: the file, backups beside it, a lock.
+"""Edits a host's file so that only one entry changes. I/O: the file, backups beside it, a lock.
 
-1. What the file holds is read and edited as text; the new text is read again, and means what the old one did, but for
-   the entry. Else the file is not touched.
-2. An edit holds a lock, so that two of ours don't overtake each other, and is made only if the file still has the
-   bytes that it was worked out from.
-3. What the file held is kept beside it first, as `FILE.accredit-TIME`, for its owner alone; that there was none is kept
-   as `FILE.accredit-TIME.none`. Of these five stay. What the host's own servers were is kept for good, as
-   `FILE.accredit-TIME.adopted`. In a checkout, whose next commit could take their credentials along, they are kept in a
-   folder of the state's instead.
-4. The new file has a name of its own until it is on disk; then it takes the old one's place, with its mode and owner,
-   in one step. Links are followed. So whenever this dies, the file is the old one or the new one.
-5. What was put in is remembered after that (`installed`), and forgotten before it is taken out or changed: at worst
-   nobody remembers.
+1. The file is edited as text. The new text is parsed again and must mean the same, except for the entry; otherwise the
+   file is not touched.
+2. An edit holds a lock against our other edits, and is made only if the file is unchanged since it was read.
+3. The old content is first saved as `FILE.accredit-TIME`, for its owner alone; if there was no file, that is noted as
+   `FILE.accredit-TIME.none`. The last five are kept. Backups of a host's own servers are kept for good, as
+   `FILE.accredit-TIME.adopted`. In a checkout, where a commit could include their credentials, they are kept in the
+   state folder instead.
+4. The new file is synced to disk under a temporary name, and then replaces the old one, with its mode and owner, in
+   one step. Links are followed. So after a crash the file is the old one or the new one.
+5. An entry is remembered after it was written (`installed`), and forgotten before it is changed or removed: a crash
+   can only lose the memory of it.
 """
 
 import calendar
@@ -43,7 +42,7 @@ _BOM = "\ufeff"
 
 
 class Place(NamedTuple):
-    """Where an entry is, or is to be: a host, its file, and the entry's name there."""
+    """An entry's location: a host, its file, and the entry's name there."""
 
     host: Host
     file: Path
@@ -51,9 +50,8 @@ class Place(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """A file's bytes and those that it is to get (None where there is no file, or is to be none); whose it is, and the
-    entries that it has got then, None for those that it has lost; and whether these were the host's
-    own."""
+    """A file's old and new bytes (None: no file), its host, and its entries after the edit (None: removed). `adopts`:
+    the old file has servers of the host's own."""
 
     file: Path
     old: bytes | None
@@ -71,7 +69,7 @@ def read_host_file(file: Path) -> bytes | None:
 
 
 def entries(host: Host, data: bytes) -> dict[str, Any]:
-    """Return what a host's file says of servers, by their names. Raises `ConfigurationError`."""
+    """Return the servers' entries in a host's file, by name. Raises `ConfigurationError`."""
     container = _container(host, host.text.parse(_text(data)))
     if isinstance(container, dict):
         return container
@@ -79,18 +77,17 @@ def entries(host: Host, data: bytes) -> dict[str, Any]:
 
 
 def meaning(host: Host, data: bytes) -> object:
-    """Return what a host's file means, in its form. Raises `ConfigurationError`."""
+    """Return a host's file, parsed in its format. Raises `ConfigurationError`."""
     return host.text.parse(_text(data))
 
 
 def named_entries(host: Host, data: bytes) -> list[tuple[str, object]]:
-    """Return the entries and their names, in their order; in a list a name may be there twice. Raises
-    `ConfigurationError`."""
+    """Return the entries with their names, in order; in a list a name may occur twice. Raises `ConfigurationError`."""
     return _named(host, _text(data))
 
 
 def edited(place: Place, data: bytes, entry: Entry | None) -> bytes:
-    """Return the bytes with the entry, or without it (rule 1). Raises `ConfigurationError`."""
+    """Return the bytes with the entry set, or removed if it is None (rule 1). Raises `ConfigurationError`."""
     host, path = place.host, (place.host.table, place.name)
     old = _text(data)
     before = host.text.parse(old)
@@ -107,8 +104,7 @@ def edited(place: Place, data: bytes, entry: Entry | None) -> bytes:
 
 
 def replaced(host: Host, file: Path, data: bytes, new: Mapping[str, Entry]) -> bytes:
-    """Return the bytes with other entries in the places of those of these names (rule 1). Raises
-    `ConfigurationError`."""
+    """Return the bytes with these entries replaced, by name (rule 1). Raises `ConfigurationError`."""
     old = _text(data)
     text = host.text.put_every(old, host.table, new)
     wanted = {name: _named(host, host.text.put("", (host.table, name), entry))[0][1] for name, entry in new.items()}
@@ -122,8 +118,7 @@ def replaced(host: Host, file: Path, data: bytes, new: Mapping[str, Entry]) -> b
 
 
 def put_back(place: Place, data: bytes, kept: bytes) -> bytes:
-    """Return the bytes with the entry as other bytes of the file have it, in the place of that which is there (rule 1).
-    Raises `ConfigurationError`."""
+    """Return the bytes with the entry replaced by its text in `kept` (rule 1). Raises `ConfigurationError`."""
     host, path = place.host, (place.host.table, place.name)
     old, before = _text(data), _text(kept)
     text = host.text.put_written(old, path, host.text.written(before, path))
@@ -146,7 +141,7 @@ def _named(host: Host, text: str) -> list[tuple[str, object]]:
 
 
 def apply(edit: Edit, state: Path, program: Callable[[], None] | None = None) -> Path:
-    """Make an edit (rules 2 to 4), or have a host's own program make it; return where the old bytes are kept. Raises
+    """Make an edit (rules 2 to 4), with a host's own `program` if given; return the backup's path. Raises
     `ConfigurationError`."""
     with _locked(state):
         if read_host_file(edit.file) != edit.old:
@@ -180,7 +175,7 @@ def _keep(file: Path, data: bytes | None, mark: str, state: Path) -> Path:
 
 
 def backups(file: Path, state: Path) -> list[Path]:
-    """Return what is kept of a file, beside it and in the folder of the state, the newest first."""
+    """Return a file's backups, beside it and in the state folder, newest first."""
     found: list[tuple[int, Path]] = []
     for folder in _places_of_backups(file, state):
         try:
@@ -193,22 +188,22 @@ def backups(file: Path, state: Path) -> list[Path]:
 
 
 def _places_of_backups(file: Path, state: Path) -> tuple[Path, Path]:
-    """Return the folders where what a file held may be kept: beside it, and apart from it."""
+    """Return the two backup folders: the file's own, and one in the state folder."""
     return file.parent, state / _KEPT / sha256(os.fsencode(file.absolute())).hexdigest()[:_FOLDER_CHARS]
 
 
 def was_missing(backup: Path) -> bool:
-    """Return whether a backup says that there was no file."""
+    """Return whether a backup notes that there was no file."""
     return backup.name.endswith(_NONE)
 
 
 def is_of_adoption(backup: Path) -> bool:
-    """Return whether a backup has a host's own servers as they were when they were adopted."""
+    """Return whether a backup holds a host's own servers from before their adoption."""
     return backup.name.endswith(_ADOPTED)
 
 
 def _time(name: str) -> int | None:
-    """Return the unix seconds in a backup's name; None for what is none."""
+    """Return the unix seconds in a backup's name; None if it is not one."""
     try:
         return calendar.timegm(
             time.strptime(name.removesuffix(_NONE).removesuffix(_ADOPTED).rpartition(_MARK)[2], _TIME)
@@ -250,8 +245,7 @@ def _container(host: Host, meaning: object) -> dict[str, Any] | list[Any]:
 
 
 def _split(place: Place, meaning: object) -> tuple[object, list[object]]:
-    """Return what a text means without the entry, and the entry, as often as it is there. A table without entries is as
-    none."""
+    """Split a parsed file into the rest and the entry, as often as it occurs. A missing table counts as empty."""
     container, name = _container(place.host, meaning), place.name
     if isinstance(container, dict):
         ours: list[object] = [container[name]] if name in container else []

@@ -1,12 +1,11 @@
-"""What a host's file says of the servers that are the host's own: how each is reached, with which variables and
-headers. No I/O.
+"""Reads the host's own servers from its file: how each is reached, with which variables and headers. No I/O.
 
-1. An entry of `accredit`'s own is none of these, nor is what is a part of the host itself.
-2. An entry is understood whole or not at all: a member that is not known here might be what its server needs.
-3. A text falls into parts: what is written, variables that the host replaces, and what may be a credential
-   (`credentials`). A variable whose value is not the environment's, such as the folder of a workspace, is replaced if
-   it is known; else the entry is not understood.
-4. Servers of HTTP+SSE (2024-11-05) are not reached by `accredit connect`; an entry that may mean one is left.
+1. Entries of `accredit` and parts of the host itself are skipped.
+2. An entry is understood as a whole or not at all: an unknown member might be needed by its server.
+3. A text is split into literal parts, variables that the host expands, and possible credentials (`credentials`). A
+   variable that is not from the environment, such as the workspace folder, is expanded if known; else the entry is not
+   understood.
+4. `accredit connect` doesn't speak HTTP+SSE (2024-11-05); an entry that may mean such a server is left alone.
 """
 
 import re
@@ -24,15 +23,14 @@ from accredit.hosts.table import KEPT, Entry, Host, plain
 
 
 class Variable(NamedTuple):
-    """A value that is not in the file: that of a variable of the environment, or one that the host asks a person
-    for."""
+    """A value that is not in the file: an environment variable's, or one that the host asks the user for."""
 
     name: str
     asked: bool = False
 
 
 class Credential(NamedTuple):
-    """A text that may be one."""
+    """A text that may be a credential."""
 
     text: str
 
@@ -50,7 +48,7 @@ class Command(NamedTuple):
 
 
 class Remote(NamedTuple):
-    """A server behind a URL. `holds_secret`: the URL may."""
+    """A server behind a URL. `holds_secret`: the URL may contain a credential."""
 
     url: str
     headers: Mapping[str, Text]
@@ -58,8 +56,7 @@ class Remote(NamedTuple):
 
 
 class Own(NamedTuple):
-    """A server of the host's own: its entry's name, how it is reached, and the members by which the host says how it
-    deals with it (`KEPT`)."""
+    """A server of the host's own: its name, how it is reached, and members that only concern the host (`KEPT`)."""
 
     name: str
     server: Command | Remote
@@ -67,7 +64,7 @@ class Own(NamedTuple):
 
 
 class Left(NamedTuple):
-    """An entry that is not understood: why, and what to do."""
+    """An entry that is left alone: why, and what to do."""
 
     name: str
     why: str
@@ -75,7 +72,7 @@ class Left(NamedTuple):
 
 
 class Folders(NamedTuple):
-    """The user's home, the project's folder (None: the file is that of all projects)."""
+    """The user's home and the project's folder (None: the file is user-wide)."""
 
     home: Path
     project: Path | None
@@ -98,7 +95,7 @@ _ELSEWHERE = frozenset({"name", "source", "args", "cwd", "env_vars", "env_keys",
 _STREAMABLE = frozenset({"http", "streamable-http", "streamableHttp", "streamable_http", "streamable"})
 _PART_OF_HOST = frozenset({"builtin", "platform", "frontend", "sdk"})
 _SSE_BY_DEFAULT = {"gemini": "url", "cline": "url"}
-"""Hosts that take a URL under this name for one of HTTP+SSE, unless they are told otherwise."""
+"""Hosts where a URL under this name means HTTP+SSE by default."""
 _VARIABLE = re.compile(
     r"\$\{\{\s*secrets\.(?P<kept>\w+)\s*\}\}|\$\{input:(?P<input>[^}]+)\}"
     r"|\$\{(?:env:)?(?P<name>[A-Za-z_]\w*|/)\}|(?P<other>\$\{)",
@@ -118,7 +115,7 @@ def own_servers(host: Host, data: bytes, folders: Folders) -> list[Own | Left]:
 
 
 def _of_projects(host: Host, data: bytes) -> Iterator[Left]:
-    """Give what is left of servers that Claude Code keeps for single projects, beside those for all."""
+    """Yield a note on servers that Claude Code keeps for single projects, in the same file."""
     tree = plain(meaning(host, data)) if host.name == "claude-code" else None
     projects = cast("dict[str, object]", tree).get("projects") if isinstance(tree, dict) else None
     every = cast("dict[str, object]", projects).values() if isinstance(projects, dict) else ()
@@ -147,7 +144,7 @@ def _read(host: Host, name: str, entry: object, folders: Folders, often: int) ->
 
 
 def _kept(members: Mapping[str, object]) -> Entry:
-    """Return the members of rule 2 that stay, without texts that may be credentials."""
+    """Return the `KEPT` members, without texts that may be credentials."""
     kept = {name: value for name, value in members.items() if name in KEPT}
     return {name: value for name, value in kept.items() if all(_is_harmless(text) for text in _texts(value))}
 
@@ -267,7 +264,7 @@ class _Entry:
         return str(base / folder) if folder else str(base)
 
     def _parts(self, text: str, *, bare: bool = False) -> Text:
-        """Apply rule 3, but for credentials."""
+        """Split a text into literals and variables (rule 3, without credentials)."""
         if "\0" in text or not _is_utf8(text):
             raise _NotUnderstood("a text of it can be no argument", "correct it in the host's file")
         if bare and (found := _BARE.fullmatch(text)):
@@ -333,7 +330,7 @@ class _Entry:
 
 
 def _flat(host: Host, members: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the members with what some hosts write deeper: Zed's command, Continue's headers."""
+    """Flatten members that some hosts nest: Zed's command, Continue's headers."""
     command, options = members.get(host.command), members.get("requestOptions")
     if isinstance(command, dict):
         inner = cast("dict[str, object]", command)

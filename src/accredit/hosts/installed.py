@@ -1,8 +1,8 @@
-"""What `accredit` has put into hosts' files is remembered, so that it is seen when somebody else changes it. I/O: one
-file in the folder of the state, which is written under the lock of `edit`.
+"""Remembers the entries that `accredit` wrote to hosts' files, to detect later changes. I/O: one file in the state
+folder, written under the lock of `edit`.
 
-It holds entries as they were written: paths, URLs and options, nothing secret. It may be lost, or be an older one's:
-then less is seen. So one that can't be read counts as empty, and nothing fails for it.
+It holds entries as written: paths, URLs and options, no secrets. If it is lost or outdated, fewer changes are
+detected; so an unreadable file counts as empty.
 """
 
 import json
@@ -21,7 +21,7 @@ _FILE = "hosts.json"
 
 
 class Installed(Struct, frozen=True):
-    """An entry: its host, the file, its name there, and what it says."""
+    """An entry that was installed: its host, file, name and content."""
 
     host: str
     file: str
@@ -34,7 +34,7 @@ class _Memory(Struct, frozen=True):
 
 
 def installed(state: Path) -> tuple[Installed, ...]:
-    """Return what is remembered in the folder of the state, the oldest first."""
+    """Return the remembered entries, oldest first."""
     try:
         return msgspec.json.decode(read_file(state / _FILE, MAX_INSTALLED_BYTES).data, type=_Memory).entries
     except (ConfigurationError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
@@ -42,8 +42,7 @@ def installed(state: Path) -> tuple[Installed, ...]:
 
 
 def remember(state: Path, host: str, file: Path, changes: Mapping[str, Entry | None]) -> None:
-    """Remember entries of a file by their names; those that are None are forgotten. What can't be written is not
-    remembered."""
+    """Remember a file's entries by name; None forgets one. Write errors are ignored."""
     before = installed(state)
     kept = [each for each in before if each.file != str(file) or each.name not in changes]
     new = [Installed(host, str(file), name, entry) for name, entry in changes.items() if entry is not None]

@@ -1,12 +1,12 @@
 """Changes one member of a JSON text with comments and trailing commas, and keeps every other byte. No I/O.
 
-1. A text is read strictly: no byte order mark, no name twice in an object, nothing behind the value, and no deeper than
-   other JSON here. What a host might read otherwise than this is refused.
-2. A member is put behind the last one of its object, in the object's own manner: its indent, its line ends, its comma
-   at the end; or on one line, where the object is. A text without a value gets an object.
-3. A member that is there gets another value where it stands.
-4. A member is taken out with its comma; comments stay where they are. Whoever puts one in and takes it out again has
-   the text of before, but for objects that were made on the way, and blanks in those that get empty.
+1. Parsing is strict: no byte order mark, no duplicate names, nothing after the value, bounded depth. What a host might
+   read differently is refused.
+2. A new member goes after the last one of its object, in the object's style: indent, line ends, trailing comma; or on
+   one line if the object is. An empty text gets an object.
+3. An existing member's value is replaced in place.
+4. A member is removed with its comma; comments stay. Adding a member and removing it again restores the text, except
+   for objects made on the way, and blanks in those that become empty.
 """
 
 import json
@@ -28,13 +28,13 @@ _UNIT = "  "
 
 
 class Number(NamedTuple):
-    """A number as it is written: no two of them are taken for one."""
+    """A number in its spelling, so that different spellings stay different."""
 
     text: str
 
 
 class _Member(NamedTuple):
-    """Where a member is: its name's beginning, its value, and the comma behind it, if there is one."""
+    """A member's position: the start of its name, its value, and the comma after it, if any."""
 
     start: int
     value: int
@@ -43,7 +43,7 @@ class _Member(NamedTuple):
 
 
 class _Object(NamedTuple):
-    """Where an object is, from its brace on to behind the other one, and its members."""
+    """An object's span, including both braces, and its members."""
 
     start: int
     end: int
@@ -57,13 +57,12 @@ class _Edit(NamedTuple):
 
 
 def parse(text: str) -> object:
-    """Return what a text means; an object without members for one that holds nothing. Raises `ConfigurationError`."""
+    """Parse a text; an empty one is an empty object. Raises `ConfigurationError`."""
     return _Reader(text, ()).meaning
 
 
 def put(text: str, path: Sequence[str], value: object) -> str:
-    """Return the text with a member at `path`, whose objects are made where they are missing. Raises
-    `ConfigurationError`."""
+    """Return the text with the member at `path` set; missing objects are made. Raises `ConfigurationError`."""
     read = _Reader(text, path)
     if not read.objects:
         lines = text + ("" if not text or text[-1] in "\r\n" else read.newline)
@@ -81,8 +80,7 @@ def put(text: str, path: Sequence[str], value: object) -> str:
 
 
 def put_every(text: str, table: str, entries: Mapping[str, object]) -> str:
-    """Return the text with other values of members of an object at its top, which are all there. Raises
-    `ConfigurationError`."""
+    """Return the text with new values for existing members of a top-level object. Raises `ConfigurationError`."""
     read = _Reader(text, (table, ""))
     edits: list[_Edit] = []
     for name, value in entries.items():
@@ -94,20 +92,19 @@ def put_every(text: str, table: str, entries: Mapping[str, object]) -> str:
 
 
 def written(text: str, path: Sequence[str]) -> str:
-    """Return the value of a member that is there, as it is written. Raises `ConfigurationError`."""
+    """Return an existing member's value, as spelled. Raises `ConfigurationError`."""
     member = _member(_Reader(text, (path[0], "")), path[1])
     return text[member.value : member.end]
 
 
 def put_written(text: str, path: Sequence[str], raw: str) -> str:
-    """Return the text with `written` of another text as the value of a member that is there. Raises
-    `ConfigurationError`."""
+    """Return the text with a member's value replaced by `raw`, from `written`. Raises `ConfigurationError`."""
     member = _member(_Reader(text, (path[0], "")), path[1])
     return text[: member.value] + raw + text[member.end :]
 
 
 def drop(text: str, path: Sequence[str]) -> str:
-    """Return the text without the member at `path`; the same text, if there is none. Raises `ConfigurationError`."""
+    """Return the text without the member at `path`; unchanged if it is not there. Raises `ConfigurationError`."""
     read = _Reader(text, path)
     if len(read.objects) < len(path) or path[-1] not in read.objects[-1].members:
         return text
@@ -147,7 +144,7 @@ _JSON = json.JSONDecoder(object_pairs_hook=_unique, parse_float=Number, parse_in
 
 
 def _is_deeper(value: object, levels: int) -> bool:
-    """Return whether a value has arrays or objects in more than `levels` levels."""
+    """Return whether a value's arrays and objects are nested deeper than `levels`."""
     row = [value]
     for _ in range(levels + 1):
         row = [inner for each in row for inner in _inside(each) if isinstance(inner, dict | list)]
@@ -163,7 +160,7 @@ def _inside(value: object) -> Iterable[object]:
 
 
 class _Reader:
-    """Reads a text whole, and notes where the objects on the way along `path` are."""
+    """Reads a whole text, and notes the positions of the objects along `path`."""
 
     def __init__(self, text: str, path: Sequence[str]) -> None:
         self.text, self._path = text, path
@@ -181,7 +178,7 @@ class _Reader:
 
     @property
     def unit(self) -> str:
-        """By how much the text indents."""
+        """The text's indent."""
         first = next(iter(self.objects[0].members.values()), None)
         found = "" if first is None else _indent(self.text, first.start)
         return found.removeprefix(_indent(self.text, self.objects[0].start)) or _UNIT
@@ -213,8 +210,8 @@ class _Reader:
         raise self._wrong(at, "a value")
 
     def _quick(self, at: int, depth: int) -> tuple[object, int] | None:
-        """Return an array or object off the path that is JSON without comments, which a parser in C reads thirty times
-        faster; None for any other: it is read, or refused, here."""
+        """Parse an array or object off the path with the C parser, thirty times faster; None if it is not plain JSON,
+        which is then read, or refused, here."""
         try:
             value, end = _JSON.raw_decode(self.text, at)
         except (ValueError, RecursionError):
@@ -261,7 +258,7 @@ class _Reader:
         return values, at + 1
 
     def _next(self, at: int, closing: str) -> tuple[int, int | None]:
-        """Return where the next value or the closing bracket is, and where the comma before it."""
+        """Return the position of the next value or closing bracket, and that of the comma before it."""
         at = self._blank(at)
         if self.text[at : at + 1] == ",":
             return self._blank(at + 1), at
@@ -275,14 +272,14 @@ class _Reader:
 
 
 def _member(read: _Reader, name: str) -> _Member:
-    """Return where a member of the second object on the path is."""
+    """Return the position of a member of the second object on the path."""
     if len(read.objects) < 2 or name not in read.objects[1].members:
         raise ConfigurationError(f'"{excerpt(name)}" is not there', "look at the file")
     return read.objects[1].members[name]
 
 
 def _inserted(read: _Reader, inner: _Object, name: str, value: object) -> list[_Edit]:
-    """Return how a member is put behind the last one of an object (rule 2)."""
+    """Return the edits that add a member after an object's last one (rule 2)."""
     text = read.text
     last = next(reversed(inner.members.values()), None)
     key = json.dumps(name, ensure_ascii=False)
@@ -305,7 +302,7 @@ def _inserted(read: _Reader, inner: _Object, name: str, value: object) -> list[_
 
 
 def _indent(text: str, at: int) -> str:
-    """Return the white space that the line of a place begins with."""
+    """Return the indent of the line at a position."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]
 

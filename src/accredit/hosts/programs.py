@@ -1,4 +1,4 @@
-"""Hosts' own programs: whether one runs that would undo an edit, and the one that writes an entry itself.
+"""Hosts' own programs: detects one that would undo an edit, and runs one that writes an entry itself.
 
 I/O: reads `/proc` (on macOS it asks `ps`), and runs Claude Code's `claude`.
 """
@@ -18,12 +18,11 @@ from accredit.hosts.table import Entry
 from accredit.limits import HOST_PROGRAM_SECONDS, MAX_PROCESSES
 
 _DESKTOP = {"linux": {"claude-desktop", "Claude"}, "darwin": {"Claude"}}
-"""What Claude Desktop's process is called: on Linux it is packaged by others."""
+"""Names of Claude Desktop's process; on Linux, others package it."""
 
 
 def check_not_running(host: str) -> None:
-    """Refuse to edit the file of Claude Desktop while it runs: it writes its own state over it. Raises
-    `ConfigurationError`."""
+    """Refuse to edit Claude Desktop's file while it runs: it would overwrite the edit. Raises `ConfigurationError`."""
     if host == "claude-desktop" and not _DESKTOP.get(sys.platform, set()).isdisjoint(_running()):
         raise ConfigurationError(
             "Claude Desktop is running, and writes its own state over this file", "quit it, and run the command again"
@@ -31,7 +30,7 @@ def check_not_running(host: str) -> None:
 
 
 def _running() -> Iterator[str]:
-    """Give the names of this user's processes, at most `MAX_PROCESSES` of all."""
+    """Yield the names of this user's processes, looking at `MAX_PROCESSES` at most."""
     if sys.platform == "darwin":
         done = _run(["/bin/ps", "-x", "-o", "comm="])
         yield from (Path(line.strip()).name for line in islice(done.stdout.splitlines(), MAX_PROCESSES))

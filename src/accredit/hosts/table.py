@@ -1,7 +1,7 @@
-"""Which hosts there are, where their files are, and what an entry looks like in each. Looks whether files are there.
+"""The hosts: where their files are, and how they write an entry. Checks whether files exist.
 
-A host gives a call some time, and a held call has to end before that: `hold` is what `accredit connect` waits for a
-person. Where an entry can say how patient the host is to be, it says ten seconds or more beyond that.
+A held call must end before the host's timeout: `hold` is how long `accredit connect` waits for a person. If an entry
+can set that timeout, it is at least ten seconds longer.
 """
 
 import json
@@ -19,7 +19,7 @@ from accredit.hosts import jsonc, toml_text, yaml_text
 from accredit.keys.places import home_folder
 
 Entry = dict[str, Any]
-"""What a host is told of one server."""
+"""A server's entry, in the host's format."""
 
 KEPT = frozenset(
     {
@@ -29,11 +29,11 @@ KEPT = frozenset(
         "connectionTimeout", "gallery", "version",
     }
 )  # fmt: skip
-"""Members by which a host says how it deals with a server, and not how it reaches it."""
+"""Members that concern only the host, not how the server is reached."""
 
 
 class Form(Protocol):
-    """A kind of text: what it means, and how an entry is put into it and taken out. They raise `ConfigurationError`."""
+    """A file format: parses a text, and edits an entry in it. All raise `ConfigurationError`."""
 
     def parse(self, text: str) -> object:
         """Return what a text means."""
@@ -44,15 +44,15 @@ class Form(Protocol):
         ...
 
     def put_every(self, text: str, table: str, entries: Mapping[str, Mapping[str, object]]) -> str:
-        """Return the text with other entries in place of those that are there."""
+        """Return the text with existing entries replaced."""
         ...
 
     def written(self, text: str, path: Sequence[str]) -> str:
-        """Return an entry that is there, as it is written."""
+        """Return an existing entry's text."""
         ...
 
     def put_written(self, text: str, path: Sequence[str], raw: str) -> str:
-        """Return the text with what `written` has returned in place of an entry that is there."""
+        """Return the text with an existing entry replaced by `raw`, from `written`."""
         ...
 
     def drop(self, text: str, path: Sequence[str]) -> str:
@@ -61,7 +61,7 @@ class Form(Protocol):
 
 
 class Places:
-    """The folders that hosts keep their files in, of a user and on a system (`sys.platform`)."""
+    """A user's folders for hosts' files, on a system (`sys.platform`)."""
 
     def __init__(self, environ: Mapping[str, str], platform: str = sys.platform) -> None:
         self.environ = environ
@@ -70,15 +70,15 @@ class Places:
         self.library = self.home / "Library/Application Support" if platform == "darwin" else self.config
 
     def variable(self, name: str) -> Path | None:
-        """Return the path that a variable holds; None if it holds no absolute one."""
+        """Return the absolute path in a variable, or None."""
         path = Path(self.environ.get(name) or ".")
         return path if path.is_absolute() else None
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host: its file for all of a user's projects and for one (relative to that), the member of the file that holds
-    the servers, how long a call is held (seconds), and further members of an entry."""
+    """A host: its user-wide file and its project file (relative to the project), the member with the servers, how long
+    a call is held (seconds), and further members of an entry."""
 
     name: str
     file: Callable[[Places], Path]
@@ -92,7 +92,7 @@ class Host:
 
     @property
     def text(self) -> Form:
-        """How the file is written."""
+        """The file's format."""
         return cast(Form, _Listed() if self.listed else self.form)
 
     def entry(self, name: str, words: Sequence[str]) -> Entry:
@@ -109,8 +109,7 @@ class Host:
 
 
 def plain(value: object) -> object:
-    """Return what a form's text means as JSON data: its numbers, and YAML's scalars, are not strings there. What has no
-    such form stays as it is."""
+    """Convert a parsed value to JSON data: numbers and YAML's scalars to values. What has no JSON form stays."""
     if isinstance(value, jsonc.Number):
         return _number(value.text)
     if isinstance(value, tuple):
@@ -144,7 +143,7 @@ class _Listed:
 
 
 _CONTINUE = "name: Local Config\nversion: 1.0.0\nschema: v1\n"
-"""What Continue wants of a file of its own beside the servers."""
+"""What Continue requires in a file besides the servers."""
 
 
 def _claude_code(places: Places) -> Path:
@@ -206,8 +205,8 @@ def find_host(name: str) -> Host:
 
 
 def project_file(host: Host, folder: Path) -> Path:
-    """Return the host's file for the project in a folder. Raises `ConfigurationError` for a host without one, and for a
-    file that a link leads out of the folder: somebody else may have filled it."""
+    """Return the host's file for the project in a folder. Raises `ConfigurationError` if the host has none, or if a
+    link leads out of the folder: somebody else may have made it."""
     if host.project is None:
         have = ", ".join(each.name for each in HOSTS.values() if each.project)
         raise ConfigurationError(f"{host.name} has no file for a project", f"leave --project out; {have} have one")

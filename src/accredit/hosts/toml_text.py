@@ -1,8 +1,8 @@
 """Changes one table of a TOML text, and keeps every other byte. No I/O.
 
-A library that keeps comments takes those behind a table along with it, and they belong to the next one. So lines are
-found by their headers; whoever calls this compares what the new text means, and a text that hides tables from it (in
-one line, in a string) is refused there.
+Libraries that keep comments attach those after a table to it, although they belong to the next one. So tables are
+found line by line, by their headers. Callers compare the meaning of the new text, and so refuse texts that hide tables
+from this (inline, or in strings).
 """
 
 import json
@@ -31,7 +31,7 @@ def parse(text: str) -> object:
 
 
 def put(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
-    """Return the text with the table at `path`, in place of what is in the one that is there, or at the end."""
+    """Return the text with the table at `path` replaced, or appended."""
     newline = "\r\n" if "\r\n" in text else "\n"
     header = f"[{'.'.join(map(key, path))}]"
     members = [f"{name} = {json.dumps(each, ensure_ascii=False)}" for name, each in value.items()]
@@ -49,19 +49,19 @@ def put(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
 
 
 def put_every(text: str, table: str, entries: Mapping[str, Mapping[str, object]]) -> str:
-    """Return the text with other tables in place of those that are there."""
+    """Return the text with existing tables replaced."""
     for name, value in entries.items():
         text = put(text, (table, name), value)
     return text
 
 
 def written(text: str, path: Sequence[str]) -> str:
-    """Return the lines of the table at `path` and of those below it."""
+    """Return the lines of the table at `path` and its subtables."""
     return "".join(text[start:end] for start, end in _lines(text, path))
 
 
 def put_written(text: str, path: Sequence[str], raw: str) -> str:
-    """Return the text with `written` of another text in place of the table that is there."""
+    """Return the text with the table replaced by `raw`, from `written`."""
     (start, end), *others = _lines(text, path) or [(len(text), len(text))]
     for begin, stop in reversed(others):
         text = text[:begin] + text[stop:]
@@ -69,8 +69,8 @@ def put_written(text: str, path: Sequence[str], raw: str) -> str:
 
 
 def drop(text: str, path: Sequence[str]) -> str:
-    """Return the text without the table at `path` and those below it; of blank lines the one before goes too, if
-    nothing is behind."""
+    """Return the text without the table at `path` and its subtables; at the end of the text, also without the blank
+    line before it."""
     for start, end in reversed(_lines(text, path)):
         before, behind = text[:start], text[end:]
         if not behind.strip():
@@ -80,12 +80,12 @@ def drop(text: str, path: Sequence[str]) -> str:
 
 
 def string(text: str) -> str:
-    """Return a text as a TOML string, in printable ASCII. It must hold no half of a surrogate pair: TOML can't."""
+    """Return a TOML string in printable ASCII. The text must not hold lone surrogates, which TOML can't express."""
     return f'"{"".join(map(_escaped, text))}"'
 
 
 def key(name: str) -> str:
-    """Return a name as a key of a table. It must be one that `string` can write."""
+    """Return a table's key; the name must be one that `string` can write."""
     return name if _BARE.fullmatch(name) else string(name)
 
 
@@ -98,7 +98,7 @@ def _escaped(char: str) -> str:
 
 
 def _lines(text: str, path: Sequence[str]) -> list[tuple[int, int]]:
-    """Return where the lines of a table and of those below it are, without the comments and blanks that end them."""
+    """Return the spans of a table and its subtables, without trailing comments and blanks."""
     names = r"[ \t]*\.[ \t]*".join(rf"(?:{name}|\"{name}\"|'{name}')" for name in map(re.escape, path))
     ours = re.compile(rf"[ \t]*\[[ \t]*{names}[ \t]*(?:\.[^\]]*)?\][ \t]*(?:#.*)?")
     found: list[tuple[int, int]] = []

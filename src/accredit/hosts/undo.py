@@ -1,11 +1,10 @@
-"""Takes an entry out of a host's file, or puts the whole file back. I/O: reads the file and what is kept of it.
+"""Removes an entry from a host's file, or restores the whole file. I/O: reads the file and its backups.
 
-1. Without the entry every other byte stays. A file that was not there before the entry, and holds nothing else, goes.
-   Where the host's own server of that name was adopted, that comes back in its place, as it was written.
-2. The whole file is put back as it was when it last had none of the entries, or in their places the servers that were
-   adopted; later changes of others are lost by that, which is why it has to be asked for. Servers that were adopted
-   later than others are not: the file is then as it was at the last adoption, with each server of its own. If there was
-   no file, there is none again.
+1. Without the entry every other byte stays. A file that was made for the entry and holds nothing else is deleted. If
+   the host's own server of that name was adopted, its old text is restored.
+2. The whole file is restored to when it last had none of the entries, or had the adopted servers in their place. Later
+   changes by others are lost, so this must be requested. If servers were adopted at different times, the file is as at
+   the last adoption, with each server's own text. If there was no file, it is deleted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -30,7 +29,7 @@ from accredit.hosts.table import Host
 
 
 class _Kept(NamedTuple):
-    """What a file held: its bytes (None: there was none), its entries, and those that were adopted then."""
+    """A backup: its bytes (None: there was no file), its entries, and those that were adopted then."""
 
     data: bytes | None
     entries: Mapping[str, object]
@@ -38,7 +37,7 @@ class _Kept(NamedTuple):
 
 
 def without(place: Place, state: Path) -> Edit:
-    """Return the edit that takes the entry out (rule 1). Raises `ConfigurationError`."""
+    """Return the edit that removes the entry (rule 1). Raises `ConfigurationError`."""
     host, changes = place.host, {place.name: None}
     old = read_host_file(place.file)
     if old is None:
@@ -54,7 +53,7 @@ def without(place: Place, state: Path) -> Edit:
 
 
 def restored(host: Host, file: Path, names: Set[str], state: Path) -> Edit:
-    """Return the edit that puts the whole file back (rule 2). Raises `ConfigurationError`."""
+    """Return the edit that restores the whole file (rule 2). Raises `ConfigurationError`."""
     kept = [*_kept(host, file, state)]
     adopted = frozenset[str]().union(*(each.adopted for each in kept))
     for number, each in enumerate(kept):
@@ -70,8 +69,8 @@ def restored(host: Host, file: Path, names: Set[str], state: Path) -> Edit:
 
 
 def _with_own(host: Host, file: Path, data: bytes | None, names: Set[str], older: Sequence[_Kept]) -> bytes | None:
-    """Return the bytes with the servers that were adopted earlier in the places of the entries of these names; as they
-    are if one was not, or can't be put there."""
+    """Return the bytes with these entries replaced by servers from earlier adoptions; unchanged if one was not
+    adopted, or can't be replaced."""
     new = data
     for name in names:
         before = next((each.data for each in older if name in each.adopted), None)
@@ -85,7 +84,7 @@ def _with_own(host: Host, file: Path, data: bytes | None, names: Set[str], older
 
 
 def _kept(host: Host, file: Path, state: Path) -> Iterator[_Kept]:
-    """Give what is kept of a file, the newest first."""
+    """Yield a file's backups, newest first."""
     for backup in backups(file, state):
         data = None if was_missing(backup) else read_host_file(backup)
         try:

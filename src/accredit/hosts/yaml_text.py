@@ -1,8 +1,8 @@
-"""Changes one entry of a mapping or a list of a YAML text, and keeps every other byte. No I/O.
+"""Changes one entry of a YAML mapping or list, and keeps every other byte. No I/O.
 
-The parser says where things are; lines are put in and taken out. Whoever calls this compares what the new text means.
-Anchors, aliases, tags, several documents, names that are there twice, and entries that stand on one line with others
-are refused: what they mean is not only where they stand. The parser is the extra `accredit[hosts]`.
+The parser finds positions; lines are inserted and removed. Callers compare the meaning of the new text. Anchors,
+aliases, tags, several documents, duplicate names, and entries that share a line are refused, as their meaning depends
+on more than their position. The parser is the extra `accredit[hosts]`.
 """
 
 # ruff: noqa: PLC0415 - an extra, loaded where a YAML text is edited
@@ -23,19 +23,18 @@ from accredit.limits import MAX_DEPTH, MAX_HOST_TEXT_CHARS
 _HAND = "add the entry by hand"
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-"""Names that would be no strings without quotation marks."""
+"""Names that need quotation marks to be strings."""
 
 
 def parse(text: str) -> object:
-    """Return what a text means, every scalar with its tag; an object without members for one that holds nothing.
-    Raises `ConfigurationError`."""
+    """Parse a text, every scalar with its tag; an empty one is an empty mapping. Raises `ConfigurationError`."""
     root = _composed(text)
     return {} if root is None else _meaning(root)
 
 
 def put(text: str, path: Sequence[str], value: Mapping[str, object], *, listed: bool = False) -> str:
-    """Return the text with an entry at `path` (a container's name, and the entry's), in place of the one that is there,
-    or as the first. With `listed` the container is a list, whose entries have a `name`. Raises `ConfigurationError`."""
+    """Return the text with the entry at `path` (container, name) replaced, or added as the first. With `listed` the
+    container is a list whose entries have a `name`. Raises `ConfigurationError`."""
     table, name = path
     newline = "\r\n" if "\r\n" in text else "\n"
     text = drop(text, path, listed=listed)
@@ -58,7 +57,7 @@ def put(text: str, path: Sequence[str], value: Mapping[str, object], *, listed: 
 
 
 def put_every(text: str, table: str, entries: Mapping[str, Mapping[str, object]], *, listed: bool = False) -> str:
-    """Return the text with other entries in place of those that are there. Raises `ConfigurationError`."""
+    """Return the text with existing entries replaced. Raises `ConfigurationError`."""
     newline = "\r\n" if "\r\n" in text else "\n"
     spans = [(*_span(text, (table, name), listed=listed), name) for name in entries]
     for at, end, column, name in sorted(spans, reverse=True):
@@ -67,20 +66,19 @@ def put_every(text: str, table: str, entries: Mapping[str, Mapping[str, object]]
 
 
 def written(text: str, path: Sequence[str], *, listed: bool = False) -> str:
-    """Return the lines of an entry that is there. Raises `ConfigurationError`."""
+    """Return an existing entry's lines. Raises `ConfigurationError`."""
     at, end, _ = _span(text, path, listed=listed)
     return text[at:end]
 
 
 def put_written(text: str, path: Sequence[str], raw: str, *, listed: bool = False) -> str:
-    """Return the text with `written` of another text in place of an entry that is there. Raises
-    `ConfigurationError`."""
+    """Return the text with an entry replaced by `raw`, from `written`. Raises `ConfigurationError`."""
     at, end, _ = _span(text, path, listed=listed)
     return text[:at] + raw + text[end:]
 
 
 def drop(text: str, path: Sequence[str], *, listed: bool = False) -> str:
-    """Return the text without the entry at `path`; the same text, if there is none. Raises `ConfigurationError`."""
+    """Return the text without the entry at `path`; unchanged if it is not there. Raises `ConfigurationError`."""
     table, name = path
     root = _composed(text)
     found = None if root is None else _member(root, table)
@@ -99,7 +97,7 @@ def drop(text: str, path: Sequence[str], *, listed: bool = False) -> str:
 
 
 def _span(text: str, path: Sequence[str], *, listed: bool) -> tuple[int, int, int]:
-    """Return where the lines of an entry begin and end, and the column of its container's entries."""
+    """Return the start and end of an entry's lines, and the column of its container's entries."""
     root = _composed(text)
     found = None if root is None else _member(root, path[0])
     for name, start, value in [] if found is None or _is_empty(found[1]) else _entries(found[1], listed=listed):
@@ -110,7 +108,7 @@ def _span(text: str, path: Sequence[str], *, listed: bool) -> tuple[int, int, in
 
 
 def scalar(value: tuple[str, str]) -> object:
-    """Return what a scalar of `parse` that is no string is in JSON; its text, if that is nothing there."""
+    """Return the JSON value of a parsed non-string scalar; its text if JSON has none."""
     kind, text = value[0].rpartition(":")[2], value[1]
     if kind == "null":
         return None
@@ -130,7 +128,7 @@ def _library() -> ModuleType:
 
 @lru_cache(maxsize=4)  # an edit reads the old text and the new one several times
 def _composed(text: str) -> Any:
-    """Return the root of a text's nodes; None if it holds nothing."""
+    """Return the root node of a text; None if it is empty."""
     yaml = _library()
     if len(text) > MAX_HOST_TEXT_CHARS:
         raise ConfigurationError(f"the file has more than {MAX_HOST_TEXT_CHARS} characters", _HAND)
@@ -152,7 +150,7 @@ def _composed(text: str) -> Any:
 
 
 def _meaning(node: Any) -> object:
-    """Return what a node means: its scalars are pairs of their tags and texts, but for strings."""
+    """Convert a node; scalars that are not strings become pairs of tag and text."""
     if node.id == "scalar":
         return node.value if node.tag.endswith(":str") else (node.tag, node.value)
     if node.id == "sequence":
@@ -198,7 +196,7 @@ def _column(container: Any, otherwise: int) -> int:
 
 
 def _end(node: Any) -> int:
-    """Return the place of a node's last character: its end mark is behind comments and blanks."""
+    """Return the position of a node's last character: its end mark comes after comments and blanks."""
     if node.id == "scalar" or node.flow_style or not node.value:
         return max(node.start_mark.index, node.end_mark.index - 1)
     last = node.value[-1]

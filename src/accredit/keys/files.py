@@ -1,8 +1,7 @@
-"""Files of `accredit`: reading is bounded, and a file is written whole or not at all.
+"""Reads files up to a bound, and writes them all or nothing.
 
-A file is written under a temporary name in the same folder, synced to disk, and then given its name in one step: a
-reader finds the old file, the new one or none, whenever the writer dies. An existing file stays, unless it is to be
-replaced.
+A file is written under a temporary name in the same folder, synced to disk, and then renamed: after a crash there is
+the old file, the new one or none. An existing file is kept unless replacing is requested.
 """
 
 import os
@@ -20,12 +19,12 @@ from accredit.keys.reading import FileContent, read_once
 _PRIVATE = 0o600
 _PUBLIC = 0o644
 _PIECE_BYTES = 1 << 20
-"""What is read of a file at one time. Python makes room for all that is asked for before it reads."""
+"""Bytes per read, as Python allocates what is asked for before reading."""
 
 
 def read_file(path: Path, max_bytes: int) -> FileContent:
-    """Return a regular file's content, read once where the configuration is (`reading`); or what comes on stdin, where
-    that is named (`base.standard`). Raises `ConfigurationError`, also for more than `max_bytes`."""
+    """Return a regular file's content, cached during `reading`; or stdin's, if declared (`base.standard`). Raises
+    `ConfigurationError`, also for more than `max_bytes`."""
     source = standing_for(path)
     content = read_once(path, lambda: _read(path, max_bytes)) if source is None else _sent(source, max_bytes)
     if len(content.data) > max_bytes:
@@ -50,7 +49,7 @@ def _read(path: Path, max_bytes: int) -> FileContent:
 
 
 def _read_all(file: BinaryIO, max_bytes: int) -> bytes:
-    """Return all of it, or one byte more than `max_bytes`. Room is asked for as bytes come, not for the whole bound."""
+    """Return at most `max_bytes` + 1 bytes. Memory grows with what is read, not with the bound."""
     pieces, left = list[bytes](), max_bytes + 1
     while left and (piece := file.read(min(_PIECE_BYTES, left))):
         pieces.append(piece)
@@ -65,14 +64,13 @@ def _too_large(path: Path, max_bytes: int) -> ConfigurationError:
 def write_file(path: Path, data: bytes, *, private: bool = False, replace: bool = False) -> None:
     """Write a file with mode 0600 if it is private, else 0644 (less the umask).
 
-    Raises `ConfigurationError`, also if the file exists and is not to be replaced. Replacing follows a symbolic link:
-    the file that it leads to is meant.
+    Raises `ConfigurationError`, also if the file exists and `replace` is not set. Replacing follows symbolic links.
     """
     write_lines(path, (data,), private=private, replace=replace)
 
 
 def write_lines(path: Path, lines: Iterable[bytes], *, private: bool, replace: bool = False) -> int:
-    """Write what may be more than memory holds, as `write_file` does; return how many there were. Of none no file is
+    """Write lines that may not fit into memory, as `write_file` does; return their number. Without lines, no file is
     made. Raises `ConfigurationError`, and what `lines` raises."""
     path = Path(os.path.realpath(path)) if replace else path
     temporary = _temporary(path)
@@ -96,7 +94,7 @@ def write_lines(path: Path, lines: Iterable[bytes], *, private: bool, replace: b
 
 
 def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
-    """Give a file other bytes, if it still has the `old` ones. Its mode and owner stay; links are followed.
+    """Replace a file's content if it is still `old`. Mode and owner stay; links are followed.
 
     Raises `ConfigurationError`, also if the new file could not have the same owner.
     """

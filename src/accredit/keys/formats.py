@@ -1,12 +1,12 @@
 """The contents of key files and delegation files (docs/reference/files.md). No I/O.
 
-They are read as strictly as the protocol's own objects (`ratify.wire`). A key file is valid only if:
+Parsed as strictly as the protocol's own objects (`ratify.wire`). A key file is valid only if:
 
 1. its version is known;
 2. its name is printable, and no longer than the protocol allows for an agent's;
 3. its id is derived from its public key;
-4. its seeds, if it has them, are those of its public key; of seeds under a passphrase that shows when they are opened
-   (`passphrase`), and what it takes to open them is bounded here.
+4. its seeds, if any, belong to its public key. For encrypted seeds that is checked on unlocking (`passphrase`); here
+   the cost of unlocking is bounded.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -88,8 +88,8 @@ class PrivateKeyFile(KeyFile, frozen=True):
 
 
 class SealedSeeds(Struct, frozen=True, forbid_unknown_fields=True):
-    """Seeds under a passphrase, and the work that turns it into the key of `box`: AES-256-GCM of both seeds, that of
-    Ed25519 first."""
+    """Encrypted seeds, and the parameters that derive the key of `box` from the passphrase. `box` is the AES-256-GCM
+    of both seeds, Ed25519's first."""
 
     kdf: Literal["argon2id"]
     memory_kib: Annotated[int, Meta(ge=MIN_ARGON2_MEMORY_KIB, le=MAX_ARGON2_MEMORY_KIB)]
@@ -101,7 +101,7 @@ class SealedSeeds(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LockedKeyFile(KeyFile, frozen=True):
-    """A key file that can sign once its passphrase is known."""
+    """A key file that can sign once unlocked by its passphrase."""
 
     seed: SealedSeeds
 

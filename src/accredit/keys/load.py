@@ -1,8 +1,8 @@
-"""Making keys, and reading and writing their files. Uses the operating system's randomness.
+"""Makes keys, and reads and writes their files. Uses the operating system's randomness.
 
-A private key that others can read counts as lost: it is refused before anything is done with it. One under a passphrase
-opens only for whoever is asked for it. A gateway signs each
-record of its log with only the Ed25519 half of its key, which `HybridSigner` does not do: hence `LogSigner`.
+A private key that others can read counts as compromised, and is refused. An encrypted one opens only if there is
+somebody to ask for the passphrase. A gateway signs most log records only with the Ed25519 half of its key, which
+`HybridSigner` does not do: hence `LogSigner`.
 """
 
 import os
@@ -88,7 +88,7 @@ def check_free(path: Path, *, replace: bool) -> None:
 
 
 def lock_key(key: PrivateKeyFile, passphrase: bytearray) -> LockedKeyFile:
-    """Return a key's file under a passphrase, which is wiped."""
+    """Encrypt a key with a passphrase, which is wiped."""
     try:
         return lock(key, passphrase, secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_NONCE_BYTES))
     finally:
@@ -138,7 +138,7 @@ def load_public_key(path: Path) -> KeyFile:
 
 
 def load_root(path: Path) -> KeyFile:
-    """Read the public key file of a person, with whom chains of delegations may begin. Raises `ConfigurationError`."""
+    """Read a person's public key file, for use as a root. Raises `ConfigurationError`."""
     key = load_public_key(path)
     if key.kind != "human":
         raise ConfigurationError(
@@ -154,12 +154,12 @@ def _public_half(path: Path) -> str:
 
 
 AskPassphrase = Callable[[KeyFile], bytearray]
-"""Returns the passphrase of a key, which is wiped once it was used. Raises `ConfigurationError`."""
+"""Returns a key's passphrase, which is wiped after use. Raises `ConfigurationError`."""
 
 
 def load_signing_key(path: Path, ask: AskPassphrase | None = None) -> SigningKey:
-    """Read a private key file, ready to sign. Raises `ConfigurationError`, also for a key under a passphrase for which
-    nobody can be asked."""
+    """Read a private key file, ready to sign. Raises `ConfigurationError`, also for an encrypted key if there is
+    nobody to ask."""
     key = read_key(path)
     if isinstance(key, LockedKeyFile):
         key = unlock_key(path, key, ask)
@@ -172,7 +172,7 @@ def load_signing_key(path: Path, ask: AskPassphrase | None = None) -> SigningKey
 
 
 def unlock_key(path: Path, key: LockedKeyFile, ask: AskPassphrase | None) -> PrivateKeyFile:
-    """Return the key that a person's passphrase opens. Raises `ConfigurationError`."""
+    """Unlock a key with a person's passphrase. Raises `ConfigurationError`."""
     if ask is None:
         raise ConfigurationError(
             f"{path} is under a passphrase, and nobody is asked for it here",

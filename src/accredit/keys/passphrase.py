@@ -1,13 +1,11 @@
-"""A private key under a passphrase: Argon2id makes a key of it, AES-256-GCM seals the seeds. No I/O.
+"""Private keys under a passphrase: Argon2id derives a key from it, AES-256-GCM seals the seeds. No I/O.
 
-1. What a file says of the work to be done is bounded when it is read (`formats`): a hostile one can't take all memory,
-   or a day.
-2. A passphrase that is typed in another normal form is the same: it is taken in NFC, as UTF-8.
-3. Seeds count only if the box opens and they are those of the public key beside it; both faults are one error, which
-   says nothing of what was tried.
+1. The derivation's cost is bounded when a file is read (`formats`), against hostile files.
+2. A passphrase is normalized to NFC and encoded as UTF-8, so that it may be typed in another form.
+3. Seeds count only if the box opens and they belong to the public key beside it; both failures are the same error.
 
-The passphrase and what is made of it are wiped where Python lets us (bytearrays); copies that libraries make are not.
-Not here: where a passphrase comes from, and where salt and nonce do (`load`).
+The passphrase and derived keys are wiped where Python allows it (bytearrays); copies inside libraries are not. Where
+passphrase, salt and nonce come from is for callers (`load`).
 """
 
 import unicodedata
@@ -32,7 +30,7 @@ _KEY_BYTES = 32
 
 
 def passphrase_bytes(text: str) -> bytearray:
-    """Return a passphrase as it is used (rule 2). Raises `ConfigurationError` for an empty one."""
+    """Return the normalized bytes of a passphrase (rule 2). Raises `ConfigurationError` for an empty one."""
     if not text:
         raise ConfigurationError("the passphrase is empty", "type one; --no-passphrase makes a key without one")
     try:
@@ -42,7 +40,7 @@ def passphrase_bytes(text: str) -> bytearray:
 
 
 def lock(key: PrivateKeyFile, passphrase: bytearray, salt: bytes, nonce: bytes) -> LockedKeyFile:
-    """Return a key's file under a passphrase. `salt` (16 bytes) and `nonce` (12) are fresh and random."""
+    """Encrypt a key with a passphrase. `salt` (16 bytes) and `nonce` (12) must be fresh and random."""
     sealed = SealedSeeds("argon2id", ARGON2_MEMORY_KIB, ARGON2_PASSES, ARGON2_LANES, salt, nonce, b"")
     plain = key.seed.ed25519 + key.seed.ml_dsa_65
     box = aead.AESGCM(_derived(passphrase, sealed)).encrypt(nonce, plain, None)
@@ -51,7 +49,7 @@ def lock(key: PrivateKeyFile, passphrase: bytearray, salt: bytes, nonce: bytes) 
 
 
 def unlock(key: LockedKeyFile, passphrase: bytearray) -> PrivateKeyFile:
-    """Return the key that a passphrase opens. Raises `WrongPassphrase`; the passphrase stays the caller's to wipe."""
+    """Decrypt a key with a passphrase, which the caller wipes. Raises `WrongPassphrase`."""
     try:
         plain = aead.AESGCM(_derived(passphrase, key.seed)).decrypt(key.seed.nonce, key.seed.box, None)
         seeds = Seeds(plain[:SEED_BYTES], plain[SEED_BYTES:])

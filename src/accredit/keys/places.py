@@ -1,7 +1,7 @@
-"""Where the files of the person who runs a command are (XDG Base Directory Specification). Reads nothing.
+"""Paths of the user's files (XDG Base Directory Specification). Reads nothing.
 
-`environ` is the process's environment. A variable that is empty, or no absolute path, counts as not set, as the
-specification says; without `HOME` the home folder is that of the system's user database.
+`environ` is the process's environment. As the specification says, a variable that is empty or no absolute path counts
+as unset; without `HOME` the user database gives the home folder.
 """
 
 import os
@@ -17,7 +17,7 @@ OWN_FOLDER = "accredit"
 JOURNAL = "journal.jsonl"
 """The name of the desk's journal."""
 KNOWN_GATEWAYS = "known_gateways.json"
-"""The name of the file with the gateways that `connect` has met, beside the key that it signs with."""
+"""The name of `connect`'s file of gateways it has met, beside its key."""
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
@@ -32,7 +32,7 @@ def home_folder(environ: Mapping[str, str]) -> Path:
 
 
 def config_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of keys, delegations, `desk.toml` and the names that a person gave."""
+    """Return the folder of keys, delegations, `desk.toml` and the person's names for others."""
     return (_absolute(environ, "XDG_CONFIG_HOME") or home_folder(environ) / ".config") / OWN_FOLDER
 
 
@@ -42,12 +42,12 @@ def state_folder(environ: Mapping[str, str]) -> Path:
 
 
 def desk_journal(environ: Mapping[str, str]) -> Path:
-    """Return the desk's journal: where it is, a desk has run."""
+    """Return the desk's journal; it exists once a desk has run."""
     return state_folder(environ) / JOURNAL
 
 
 def runtime_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of sockets: where the system has none for each user, that of the state."""
+    """Return the folder of sockets; the state folder if the system has none for each user."""
     runtime = _absolute(environ, "TMPDIR" if sys.platform == "darwin" else "XDG_RUNTIME_DIR")
     return runtime / OWN_FOLDER if runtime is not None else state_folder(environ)
 
@@ -58,7 +58,7 @@ def desk_socket(environ: Mapping[str, str]) -> Path:
 
 
 def desk_log(environ: Mapping[str, str]) -> Path:
-    """Return the file for what a desk says that has no terminal."""
+    """Return the log file of a desk without a terminal."""
     return state_folder(environ) / "desk.log"
 
 
@@ -68,8 +68,8 @@ def user_runtime_folder(user: int) -> Path:
 
 
 def desk_sockets(environ: Mapping[str, str], user: int) -> tuple[Path, ...]:
-    """Return where the desk of a user may listen, the likeliest first: official SDKs start programs with `HOME` and
-    `PATH`, and none of the variables that name the folder of sockets, and such a program may have started the desk."""
+    """Return the possible sockets of a user's desk, likeliest first. Official SDKs start programs with only `HOME` and
+    `PATH`, so such a program may have started the desk elsewhere."""
     if _absolute(environ, "ACCREDIT_DESK_SOCKET"):
         return (desk_socket(environ),)
     is_told = runtime_folder(environ) != state_folder(environ)

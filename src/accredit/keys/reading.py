@@ -1,8 +1,8 @@
-"""Reading a configuration once, with all files that it names, however many processes are to go by it. I/O: the files.
+"""Reads a configuration and all its files once, for any number of processes. I/O: the files.
 
-Inside `reading(files)` whatever is asked of a path comes from one `ReadFiles`: from the disk the first time, from there
-ever after. Its `encoded` form has all that was read, keys included; another process that reads from that (`of`) finds
-the same, or nothing, whatever the files hold by then.
+Inside `reading(files)` every read goes through one `ReadFiles`: to the disk the first time, to its memory after that.
+Its `encoded` form has all that was read, private keys included; another process that reads from it (`of`) sees the
+same content, or no file, even if the files have changed.
 """
 
 import os
@@ -23,7 +23,7 @@ _OTHERS = 0o077
 
 
 class FileContent(NamedTuple):
-    """A file's bytes, and its permission bits and its owner's user id when it was read."""
+    """A file's bytes, its permission bits and its owner's user id, when it was read."""
 
     data: bytes
     mode: int
@@ -31,23 +31,22 @@ class FileContent(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes, found: os.stat_result) -> Self:
-        """Return what was read of a file of which `found` is the status."""
+        """Combine data and status of a file."""
         return cls(data, stat.S_IMODE(found.st_mode), found.st_uid)
 
     @property
     def open_to_others(self) -> bool:
         """Whether anybody but the file's owner has any permission.
 
-        A file of root's may be read by its group, if this process is not root: so does a secret reach it that systemd
-        (`LoadCredential`) or Kubernetes mounts. PostgreSQL takes its private key under the same rule.
+        If this process is not root, root's files may be readable by their group: systemd (`LoadCredential`) and
+        Kubernetes mount secrets that way. PostgreSQL has the same rule for its private key.
         """
         others = _OTHERS & ~stat.S_IRGRP if self.owner == 0 and os.geteuid() != 0 else _OTHERS
         return bool(self.mode & others)
 
 
 def memory_file() -> BinaryIO:
-    """Return an empty file without a name, in memory where the system has such files. Processes that are forked share
-    it."""
+    """Return an empty anonymous file, in memory if possible. Forked processes share it."""
     make = getattr(os, "memfd_create", None)
     if make is None:
         return cast(BinaryIO, tempfile.TemporaryFile(buffering=0))
@@ -55,29 +54,29 @@ def memory_file() -> BinaryIO:
 
 
 class ReadFiles:
-    """Files by their paths, as they were read; None is one that was not there."""
+    """Files by path, as they were read; None for a missing one."""
 
     def __init__(self, known: dict[str, FileContent | None] | None = None) -> None:
-        """With `known` files there are no others."""
+        """If `known` is given, there are no other files."""
         self._known = {} if known is None else known
         self._closed = known is not None
 
     @classmethod
     def of(cls, encoded: bytes) -> Self:
-        """Return what `encoded` has returned."""
+        """Decode what `encoded` returned."""
         return cls(msgspec.msgpack.decode(encoded, type=dict[str, FileContent | None]))
 
     def encoded(self) -> bytes:
-        """Return all that was read. It holds private keys."""
+        """Encode all that was read. Contains private keys."""
         return msgspec.msgpack.encode(self._known)
 
     def changed(self, before: "ReadFiles") -> Iterable[Path]:
-        """Return the files that are not as they were in `before`, by their digests."""
+        """Return the files that differ from `before`, by digest."""
         here, there = self._digests(), before._digests()
         return (Path(name) for name in sorted(here.keys() | there.keys()) if here.get(name) != there.get(name))
 
     def content(self, path: Path, read: Callable[[], FileContent]) -> FileContent:
-        """Return a file's content, which `read` gets. Raises `ConfigurationError`."""
+        """Return a file's content, using `read` the first time. Raises `ConfigurationError`."""
         name = os.path.abspath(path)
         known = self._known.get(name)
         if known is None:
@@ -87,7 +86,7 @@ class ReadFiles:
         return known
 
     def exists(self, path: Path) -> bool:
-        """Return whether there is something under a path's name."""
+        """Return whether the path exists, as first seen."""
         name = os.path.abspath(path)
         if self._known.get(name) is not None:
             return True
@@ -105,7 +104,7 @@ _reading: ContextVar[ReadFiles | None] = ContextVar("accredit_reading", default=
 
 @contextmanager
 def reading(files: ReadFiles) -> Generator[None]:
-    """Read from `files` in this thread or task."""
+    """Read through `files` in this thread or task."""
     token = _reading.set(files)
     try:
         yield
@@ -115,19 +114,19 @@ def reading(files: ReadFiles) -> Generator[None]:
 
 @contextmanager
 def reading_alike() -> Generator[None]:
-    """Read each file once within this, unless a `reading` is going on, which does so anyway."""
+    """Read each file only once within this; joins a `reading` that is going on."""
     with reading(_reading.get() or ReadFiles()):
         yield
 
 
 def read_once(path: Path, read: Callable[[], FileContent]) -> FileContent:
-    """Return a file's content, as it was read before where there is a `reading`. Raises what `read` raises, and
+    """Return a file's content, from the current `reading` if there is one. Raises what `read` raises, and
     `ConfigurationError`."""
     files = _reading.get()
     return read() if files is None else files.content(path, read)
 
 
 def is_there(path: Path) -> bool:
-    """Return whether there is something under a path's name, as it was found before where there is a `reading`."""
+    """`lexists`, answered from the current `reading` if there is one."""
     files = _reading.get()
     return os.path.lexists(path) if files is None else files.exists(path)

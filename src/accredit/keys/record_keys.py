@@ -1,13 +1,13 @@
-"""Public keys of other signers of records, as securesystemslib defines them. I/O: their files.
+"""Public keys of other signers of records, in securesystemslib's formats. I/O: their files.
 
-Imported only if such a key is configured, as securesystemslib takes a while to load. A key has one of two forms:
+Imported only if such a key is configured, as securesystemslib loads slowly. A key has one of two forms:
 
 1. PEM: its key id is securesystemslib's own, so that stock verifiers find it;
-2. securesystemslib's JSON, `Key.to_dict()` with its `keyid`: for keys that have no PEM, as those of sigstore (an
-   identity and its issuer) and of GnuPG, and for schemes that PEM does not express.
+2. securesystemslib's JSON, `Key.to_dict()` with its `keyid`: for keys without a PEM form, such as sigstore's (an
+   identity and its issuer) and GnuPG's, and for schemes that PEM can't express.
 
-A signature's further members are passed to the key to verify. Keys of the usual kinds look only at the bytes, so that
-for them further members are refused.
+A signature's extra members are passed to the key. Ordinary keys only verify the bytes, so for them extra members are
+refused.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ from accredit.ratify.strict_json import parse
 _PEM_BEGINS = b"-----BEGIN"
 
 FOREIGN_KEY_ERRORS = (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm)
-"""What a text that is not a key raises, or a private key with a password (TypeError)."""
+"""What invalid keys raise; a TypeError is for a private key with a password."""
 
 _SIGSTORE = (SigstoreKey.DEFAULT_KEY_TYPE, SigstoreKey.DEFAULT_SCHEME)
 """securesystemslib does not register it by default, as its format is new."""
@@ -51,7 +51,7 @@ def load_record_key(path: Path) -> RecordKey:
 
 
 def load_peer_key(path: Path) -> Key:
-    """Return the key as securesystemslib's own type. Raises `ConfigurationError`."""
+    """Return the key as securesystemslib's type. Raises `ConfigurationError`."""
     data = read_file(path, MAX_PEM_BYTES).data
     try:
         return SSlibKey.from_crypto(load_pem_public_key(data)) if data.startswith(_PEM_BEGINS) else _from_json(data)
@@ -63,7 +63,7 @@ def load_peer_key(path: Path) -> Key:
 
 
 def keeps_members(key: Key) -> bool:
-    """Return whether a key verifies a signature's further members."""
+    """Return whether a key verifies a signature's extra members."""
     return type(key) is not SSlibKey
 
 

@@ -1,15 +1,15 @@
 """Signers of records through securesystemslib: PEM files and, by URI, KMS, HSM and the like. I/O: theirs.
 
-Imported only if such a signer is configured, as securesystemslib takes a while to load. In this order:
+Imported only if such a signer is configured, as securesystemslib loads slowly. In this order:
 
 1. the public key is read (`record_keys`);
-2. a private key in a file (`file2:PATH`) is read here: one that others can read is refused, and so is one that does not
-   belong to the public key;
-3. any other scheme is opened by securesystemslib, with what it needs installed; a PIN comes from the environment. It is
-   opened when it first signs, as neither a connection nor an HSM's module survives a fork. A trial before that shows
-   whether it signs at all, in a process of its own: one that hangs or crashes must not take the gateway with it.
+2. a private key in a file (`file2:PATH`) is read here, and refused if others can read it, or if it does not belong to
+   the public key;
+3. any other scheme is opened by securesystemslib, if its extra is installed; a PIN comes from the environment. It is
+   opened on the first signature, as neither a connection nor an HSM's module survives a fork. Before that, a trial in
+   a separate process shows whether it can sign: if it hangs or crashes, the gateway doesn't.
 
-Each signature is verified, as it will be stored, before it is used: a signer with the wrong key can't break the log.
+Each signature is verified, as stored, before it is used: a signer with the wrong key can't break the log.
 """
 
 import binascii
@@ -47,7 +47,7 @@ SECRET_VARIABLE = "ACCREDIT_SIGNER_SECRET"  # noqa: S105 - its name
 _REACHABLE = "see that the service behind it can be reached, and that what it needs is installed as a whole"
 
 TRIAL = b"accredit: a trial of the signer of records, which says nothing else"
-"""The message of a trial signature. It can't pass for a record: those begin with `DSSEv1`."""
+"""The message of a trial signature. It can't be taken for a record: those begin with `DSSEv1`."""
 
 
 class _Opens(Protocol):
@@ -84,7 +84,7 @@ def sign_trial(uri: str, public_key_file: Path, folder: Path) -> None:
 
 
 class _Signing:
-    """Signs, in one thread at a time. After a failure the signer is opened anew."""
+    """Signs, in one thread at a time. After a failure the signer is reopened."""
 
     def __init__(self, key: Key, opened: Callable[[], Signer]) -> None:
         self._key = key
@@ -183,8 +183,8 @@ def _secret(name: str) -> str:
 
 
 def try_signer(uri: str, public_key_file: Path, folder: Path) -> None:
-    """Have the signer sign once, and its public key verify that. Raises `ConfigurationError`, which says why not."""
-    # Where there are other threads, what they hold locked would stay so in a fork.
+    """Have the signer sign once, in another process, and verify that. Raises `ConfigurationError` with the reason."""
+    # With other threads running, a fork would inherit their held locks.
     alone = threading.active_count() == 1
     context = multiprocessing.get_context("fork") if alone else multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)

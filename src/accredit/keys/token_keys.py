@@ -1,7 +1,7 @@
-"""Keys of bearer tokens in files: the P-256 key that signs session tokens, and the public keys of issuers.
+"""Keys of bearer tokens in files: the P-256 key that signs session tokens, and issuers' public keys.
 
-They are in formats that JWT tools can make and read: PEM (PKCS #8 and SubjectPublicKeyInfo), and JWK sets. Uses the
-operating system's randomness.
+The formats are those of JWT tools: PEM (PKCS #8 and SubjectPublicKeyInfo), and JWK sets. Uses the operating system's
+randomness.
 """
 
 import os

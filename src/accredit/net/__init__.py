@@ -1,8 +1,8 @@
-"""The gateway's own outbound HTTP, bounded and fenced: key sets of issuers, tokens for the server behind it, and
-telemetry. I/O: the network.
+"""The gateway's outbound HTTP, bounded and isolated: key sets of issuers, tokens for upstream servers, and telemetry.
+I/O: the network.
 
-`fetch` one key set · `key_sets` the keys of all issuers, fetched when needed · `token_endpoint` one access token ·
-`access_tokens` those that are in use · `otlp` sending telemetry.
+`fetch` one key set · `key_sets` all issuers' keys, fetched when needed · `token_endpoint` one access token ·
+`access_tokens` the cached ones · `otlp` sending telemetry.
 """
 
 from accredit.net.access_tokens import AccessTokens

@@ -1,19 +1,19 @@
-"""The gateway's own access tokens for one server behind it, asked for when needed. I/O: the network.
+"""The gateway's access tokens for one upstream server, requested when needed. I/O: the network.
 
 One token for the gateway itself, or one for each caller whose token is exchanged (`tokens.access.SubjectToken.key`).
 For each, in this order:
 
-1. a token that is good for a while yet is returned at once; shortly before its end a request for the next one begins,
-   and calls go on with the old one meanwhile;
-2. otherwise a request begins, unless the last one failed a moment ago; one at a time, for which all callers wait, and
-   which goes on if one of them leaves;
-3. if that brings no token, `UpstreamLeftOut` is raised: no call goes on without one;
-4. an authorization server that is not reached is asked by nobody for a moment. One that refuses a caller's token is
-   asked for others: nobody is refused for what another one brought;
-5. a token that the server did not take is dropped, once in a while: the next call gets another one.
+1. a token with enough time left is returned at once; shortly before its end the next one is requested, while calls use
+   the old one;
+2. otherwise a request begins, unless one failed a moment ago. There is one at a time, for which all callers wait; it
+   continues if a caller leaves;
+3. without a token, `UpstreamLeftOut` is raised: no call proceeds;
+4. after a failed connection to the authorization server, nobody asks for a moment. If it refuses one caller's token,
+   others still ask: they must not suffer for it;
+5. a token that the server rejects is dropped, at limited intervals: the next call gets another one.
 
-How many are remembered is bounded, and so is how many requests there are at once. The key is a digest; the texts are in
-memory only, and are never logged.
+The numbers of cached tokens and of concurrent requests are bounded. Keys are digests; tokens are in memory only, and
+are never logged.
 """
 
 import asyncio
@@ -45,8 +45,7 @@ _OWN = b""
 
 
 class _Held:
-    """The token under one key, if there is one, and the request for the next one, if it is under way. Times are the
-    clock's."""
+    """The token under one key, if any, and the pending request for the next one. Times are the clock's."""
 
     __slots__ = ("dropped_at", "ends_at", "renew_at", "request", "retry_at", "token")
 
@@ -66,18 +65,18 @@ class AccessTokens:
     """The tokens for one server (`ports.AccessTokens`)."""
 
     def __init__(self, grant: AccessGrant, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` returns seconds. Raises `ConfigurationError` for a URL that no secret may go to."""
+        """`clock` returns seconds. Raises `ConfigurationError` for a URL that secrets must not be sent to."""
         check_url("auth.token_url", grant.token_url, "the client's secret would go there in the clear")
         self._grant = grant
         self._clock = clock
         self._held = RecentlyUsed[bytes, _Held](MAX_ACCESS_TOKENS)
         self._asking: dict[bytes, _Held] = {}
-        """Those with a request under way: they are not asked for twice, though they were forgotten meanwhile."""
+        """Pending requests, kept here so that an evicted key is not requested twice."""
         self._room = asyncio.Semaphore(MAX_TOKEN_REQUESTS)
         self._retry_at = -math.inf
 
     def known(self, subject: SubjectToken | None) -> AccessToken | None:
-        """Apply rule 1: return a token that is good now, or None."""
+        """Return a valid token, or None (rule 1)."""
         key = _OWN if subject is None else subject.key
         held = self._held.get(key)
         if held is None or held.token is None:
@@ -89,7 +88,7 @@ class AccessTokens:
         return held.token if now < held.ends_at else None
 
     async def token(self, subject: SubjectToken | None) -> AccessToken:
-        """Return a token by rules 1 to 4. Raises `UpstreamLeftOut`."""
+        """Return a token (rules 1 to 4). Raises `UpstreamLeftOut`."""
         known = self.known(subject)
         if known is not None:
             return known
@@ -104,7 +103,7 @@ class AccessTokens:
         return held.token
 
     def refused(self, subject: SubjectToken | None, token: AccessToken) -> None:
-        """Apply rule 5."""
+        """Drop a rejected token (rule 5)."""
         held, now = self._held.peek(_OWN if subject is None else subject.key), self._clock()
         if held is not None and held.token is token and now - held.dropped_at >= ACCESS_TOKEN_DROP_SECONDS:
             held.token, held.dropped_at = None, now
@@ -117,7 +116,7 @@ class AccessTokens:
         await asyncio.gather(*requests, return_exceptions=True)
 
     def _begin(self, key: bytes, held: _Held, subject: SubjectToken | None) -> None:
-        """Begin a request by rules 2 and 4, if there is not one already."""
+        """Begin a request, unless one is pending or too early (rules 2 and 4)."""
         if held.request is None and self._clock() >= max(held.retry_at, self._retry_at):
             self._asking[key] = held
             held.request = asyncio.create_task(self._load(key, held, subject))

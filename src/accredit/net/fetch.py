@@ -37,8 +37,8 @@ async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
 
 
 def check_url(key: str, url: str, otherwise: str = "keys that come in the clear can be anybody's") -> None:
-    """Check rule 1 for the URL that the configuration has under `key`. Raises `ConfigurationError`, which says what is
-    the matter `otherwise`."""
+    """Check rule 1 for the URL under `key` in the configuration. Raises `ConfigurationError`, with the reason
+    `otherwise`."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:

@@ -44,8 +44,8 @@ class IssuerKeys:
         *,
         before: "IssuerKeys | None" = None,
     ) -> None:
-        """`sources` maps each issuer to its keys or their URL. `clock` returns seconds. What was fetched from the same
-        URL by `before` is known here, too. Raises `ConfigurationError`."""
+        """`sources` maps each issuer to its keys or their URL. `clock` returns seconds. Sets that `before` fetched
+        from the same URL are kept. Raises `ConfigurationError`."""
         urls = {issuer: source for issuer, source in sources.items() if isinstance(source, str)}
         for url in urls.values():
             check_url("tokens.issuers.jwks_url", url)
@@ -64,11 +64,11 @@ class IssuerKeys:
         return await self._remote[issuer].keys(kid)
 
     async def refresh(self) -> None:
-        """Fetch anew what is known from URLs, and wait for that, whatever comes of it."""
+        """Fetch known remote sets again, and wait for all, successful or not."""
         await asyncio.gather(*(remote.refresh() for remote in self._remote.values()))
 
     def problem(self) -> str | None:
-        """Return why the keys of some issuer may be out of date, or None."""
+        """Return why some issuer's keys may be outdated, or None."""
         problems = [f"keys of {issuer}: {remote.fault}" for issuer, remote in self._remote.items() if remote.fault]
         return "; ".join(problems) or None
 
@@ -104,7 +104,7 @@ class _Remote:
         return known
 
     async def refresh(self) -> None:
-        """Fetch the set, if one is known. One that is under way may have been asked for too early."""
+        """Fetch the set again, if one is known. A pending fetch may have begun too early, so it doesn't count."""
         if self._fetch is not None:
             await asyncio.wait([self._fetch])
         if self._set is not None:

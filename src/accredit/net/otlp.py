@@ -1,13 +1,12 @@
-"""Sending to a collector of telemetry: OTLP over HTTP. I/O: the network.
+"""Sends to a telemetry collector: OTLP over HTTP. I/O: the network.
 
-1. No proxy, credential or certificate from the environment, no redirect, and no cookie: what is not taken fills no
-   memory, and nothing of the collector's goes into what is sent to it.
-2. One request at a time, within one time limit for all of it, and one for the work that it makes: a head without an end
-   (such as 100 Continue, again and again) must not take the processor from calls. At most `MAX_COLLECTOR_BYTES` of the
-   answer's body are read.
-3. A good status says that it was taken, whatever comes behind it. What may pass is what OTLP 1.x names ("OTLP/HTTP
-   Response", "Failures"): 429, 502, 503, 504, and no answer. `Retry-After` counts, up to `MAX_RETRY_AFTER_SECONDS`.
-4. Nothing that the collector says is in an error.
+1. No proxy, credential or certificate from the environment, no redirect, and no cookie: nothing from the collector is
+   stored, or sent back.
+2. One request at a time, with a time limit, and a limit on the CPU time that its response takes: an endless head (such
+   as repeated 100 Continue) must not starve calls. At most `MAX_COLLECTOR_BYTES` of the response's body are read.
+3. A success status means accepted, whatever follows it. Retryable are those that OTLP 1.x names ("OTLP/HTTP Response",
+   "Failures"): 429, 502, 503, 504, and no response. `Retry-After` is honoured, up to `MAX_RETRY_AFTER_SECONDS`.
+4. Errors quote nothing from the collector.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ _SECONDS_DIGITS = 9
 
 
 class Collector:
-    """The one at `url`, for one event loop."""
+    """The collector at `url`, for one event loop."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -39,8 +38,8 @@ class Collector:
         )
 
     async def send(self, path: str, body: bytes, timeout: float) -> bytes:
-        """Send a message within `timeout` seconds. Return the answer to one that was taken: b"" if that is not one to
-        be read. Raises `CollectorError` if it may not have been taken."""
+        """Send a message within `timeout` seconds; return the body of a success, b"" if it is unreadable. Raises
+        `CollectorError` if the message may not have been accepted."""
         was_taken, watching = False, None
         try:
             async with asyncio.timeout(timeout) as limit:
@@ -94,7 +93,7 @@ async def _message(answer: httpx2.Response) -> bytes:
 
 
 def _wait(text: str) -> float:
-    """Return how many seconds a `Retry-After` asks for (RFC 9110, section 10.2.3), 0 if it is none."""
+    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3), 0 if it is invalid."""
     if text.isascii() and text.isdigit():
         return float(min(int(text[:_SECONDS_DIGITS]), MAX_RETRY_AFTER_SECONDS))
     try:

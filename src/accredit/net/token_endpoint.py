@@ -28,14 +28,14 @@ _HEADERS = {
 
 
 class Unreachable(AccessTokenError):
-    """The authorization server was not reached: whoever asks next would not fare better."""
+    """The authorization server was not reached: other requests would fail, too."""
 
 
 async def request_token(grant: AccessGrant, subject: SubjectToken | None) -> AccessToken:
     """Ask for a token and return it. Raises `AccessTokenError`."""
     headers = {**_HEADERS, "authorization": grant.authorization}
     try:
-        # Its own time-outs would tell apart what the caller's does not.
+        # Its own timeouts would interfere with the caller's.
         client = httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, timeout=None)
         async with (
             client,

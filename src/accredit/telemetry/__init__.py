@@ -1,11 +1,11 @@
-"""Watching it run: what is counted, which calls are traced, and how both leave the process.
+"""Telemetry: what is counted, which calls are traced, and how both leave the process.
 
-What a call touches is plain Python: `Operation` (what is measured of one request), `Meter` (one server's), `Board` (the
-counts of all workers, in memory that they share). The libraries, of the extra `accredit[telemetry]`, are loaded where
-something is shown (`exposition`) or sent (`export`), and nowhere else.
+Calls only touch plain Python: `Operation` (measures one request), `Meter` (of one server), `Board` (the counts of all
+workers, in shared memory). The libraries, of the extra `accredit[telemetry]`, are only loaded for rendering
+(`exposition`) and sending (`export`).
 
-Nothing that a peer says gets into a metric, a span or a label, but for what is on a list of ours (`labels`), a trace's
-ids, and a request's id that is a number.
+Nothing that a peer sends gets into a metric, a span or a label, except for values on our own lists (`labels`), trace
+ids, and numeric request ids.
 """
 
 from accredit.telemetry.board import Board

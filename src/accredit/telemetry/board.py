@@ -1,11 +1,11 @@
-"""The counts of all workers, in memory that they share. I/O: anonymous memory.
+"""The counts of all workers, in shared memory. I/O: anonymous memory.
 
-It is mapped before workers are forked. Each has a slot of its own, which nobody else writes, and everybody can read all
-of them: so any worker can show the whole. A worker that takes another one's place goes on in its slot, so that a
-counter never falls, however a worker has died; only gauges begin anew.
+It is mapped before workers are forked. Each worker writes only its own slot and can read all, so any worker can show
+the totals. A replacement continues in the slot of its predecessor, so counters never fall, however a worker died; only
+gauges start again.
 
-A slot has the names of its series, each behind its length, in the order in which they came, and their numbers in the
-same order. The length of the names that count is written last: a worker that is killed in between leaves nothing half.
+A slot has the names of its series, each after its length, in order of creation, and their numbers in the same order.
+The length of the valid names is written last, so a killed worker leaves no half entry.
 """
 
 import mmap
@@ -24,7 +24,7 @@ OTHER = "_other"
 
 _WIDEST = max(family.width for family in FAMILIES)
 _SPARE = len(FAMILIES)
-"""Series beyond the bound: one of each family, for all that is beyond."""
+"""Extra series beyond the bound: one overflow series for each family."""
 _NAMES_USED, _STARTED = 0, 1
 _HEADER_BYTES = 16
 _VALUES = (MAX_SERIES + _SPARE) * _WIDEST
@@ -48,7 +48,7 @@ class _Part:
         self._known: list[tuple[Family, Labels, int]] = []
 
     def series(self) -> Sequence[tuple[Family, Labels, int]]:
-        """Return the series that there are, each with the place of its first number."""
+        """Return the series so far, each with the position of its first number."""
         with self._lock:
             used = self.header[_NAMES_USED]
             while self._read < used:
@@ -62,7 +62,7 @@ class _Part:
 
 
 class Slot:
-    """What one worker counts in. `started` is when counting began in it, in unix nanoseconds."""
+    """One worker's counters. `started` is when counting began in this slot, in unix nanoseconds."""
 
     def __init__(self, part: _Part) -> None:
         self._part = part
@@ -77,7 +77,7 @@ class Slot:
         self.started = int(part.header[_STARTED])
 
     def place(self, family: Family, labels: Labels) -> int:
-        """Return the place of a series' first number. Where there is no room for one more, that of `OTHER`."""
+        """Return the position of a series' first number; that of `OTHER` if there is no room."""
         with self._lock:
             place = self._places.get((family, labels))
             if place is not None:
@@ -113,18 +113,18 @@ class Slot:
 
 
 class Board:
-    """The slots of so many workers. Made before they are forked."""
+    """The slots of all workers. Made before they are forked."""
 
     def __init__(self, workers: int = 1) -> None:
         self._memory = mmap.mmap(-1, workers * _SLOT_BYTES)
         self._parts = [_Part(self._memory, number * _SLOT_BYTES) for number in range(workers)]
 
     def slot(self, number: int = 0) -> Slot:
-        """Return a worker's slot. It is that worker's alone for as long as it lives."""
+        """Return a worker's slot, which it must be the only one to use."""
         return Slot(self._parts[number])
 
     def totals(self) -> dict[Family, dict[Labels, list[float]]]:
-        """Return what all workers have counted, by family and labels."""
+        """Return the totals of all workers, by family and labels."""
         found: dict[Family, dict[Labels, list[float]]] = {family: {} for family in FAMILIES}
         for part in self._parts:
             for family, labels, place in part.series():

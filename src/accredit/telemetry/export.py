@@ -1,9 +1,9 @@
-"""Sends spans and metrics to a collector: OTLP over HTTP. I/O: a thread of its own, and what it is given to send with.
+"""Sends spans and metrics to a collector: OTLP over HTTP. I/O: its own thread, and the given sender.
 
-The OpenTelemetry SDK and its messages come with `accredit[telemetry]`; only the thread uses them, and no call waits for
-that. A collector that takes nothing for now gets the same spans again, for `EXPORT_KEEP_SECONDS`, at longer and longer
-intervals; what it does not take then, or has no room in the bounded queue meanwhile, is dropped and counted. Metrics
-come again with the next ones. So one that is slow, away or hostile costs no memory beyond the queue and one message.
+The OpenTelemetry SDK comes with `accredit[telemetry]`; only the thread uses it, and no call waits. If the collector is
+temporarily unavailable, spans are retried for `EXPORT_KEEP_SECONDS`, at growing intervals; then, or when the bounded
+queue is full, they are dropped and counted. Metrics are cumulative. So a slow, absent or hostile collector costs no
+memory beyond the queue and one message.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ _T = TypeVar("_T")
 
 
 class Collector(Protocol):
-    """Where it goes. Belongs to one event loop."""
+    """Sends messages. Belongs to one event loop."""
 
     async def send(self, path: str, body: bytes, timeout: float) -> bytes:
         """Send a message; return the answer. Raises `CollectorError`."""
@@ -69,7 +69,7 @@ class Collector(Protocol):
 
 
 class _Message(NamedTuple):
-    """Spans, as they are sent, since when (`monotonic`)."""
+    """An encoded message, its number of spans, and when it was made (`monotonic`)."""
 
     body: bytes
     spans: int
@@ -77,8 +77,8 @@ class _Message(NamedTuple):
 
 
 class Lookups(ThreadPoolExecutor):
-    """For a collector's event loop: looks up its name, each time in a thread that nobody waits for at the end, as that
-    takes a minute where no name server answers. While `most` still look, no more do."""
+    """A collector's name lookups, each in a daemon thread, as one takes a minute without a name server. At most `most`
+    run at once."""
 
     def __init__(self, most: int = MAX_EXPORT_LOOKUPS) -> None:
         super().__init__(1)
@@ -127,7 +127,7 @@ class Exporter:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Send what is left, as far as that is quick, and end."""
+        """Send what is left, within a short limit, and stop."""
         self._stopping = True
         self._wake.set()
         await asyncio.to_thread(self._thread.join, EXPORT_LAST_SECONDS)
@@ -155,7 +155,7 @@ class Exporter:
             if monotonic() >= max(metrics_due, self._quiet_until):
                 metrics_due = monotonic() + EXPORT_METRICS_SECONDS
                 self._send_metrics(runner, collector, encoding, EXPORT_SECONDS)
-        # Each has half of what is left, and there may be more spans than one message holds: these are dropped.
+        # Each has half of the remaining time; spans beyond one message are dropped.
         self._send_metrics(runner, collector, encoding, EXPORT_LAST_SECONDS / 2)
         self._send_spans(runner, collector, encoding, EXPORT_LAST_SECONDS / 2)
         with contextlib.suppress(Exception):
@@ -187,7 +187,7 @@ class Exporter:
             self._send(runner, collector, "/v1/metrics", encoding.of_metrics(self._metrics.slot.mine()), timeout)
 
     def _send(self, runner: asyncio.Runner, collector: Collector, path: str, body: bytes, timeout: float) -> int:
-        """Return how many of those in a message were rejected. Raises `CollectorError`."""
+        """Send a message; return how many of its items were rejected. Raises `CollectorError`."""
         try:
             rejected = rejected_count(runner.run(collector.send(path, body, timeout)))
         except CollectorError as error:
@@ -202,7 +202,7 @@ class Exporter:
         return rejected
 
     def _say(self, problem: str, reason: str = "") -> None:
-        """Say what is wrong, once."""
+        """Log a problem when it begins and when it ends."""
         if problem and not self._problem:
             log_event(_log, logging.WARNING, problem, reason=reason)
         elif self._problem and not problem:
@@ -211,8 +211,7 @@ class Exporter:
 
 
 def rejected_count(answer: bytes) -> int:
-    """Return how many records, spans or points a collector says that it has not taken of a message (`partial_success`,
-    which is the same in all its answers)."""
+    """Return how many items of a message a collector rejected (`partial_success`, which all its answers share)."""
     try:
         return max(0, answers.ExportLogsServiceResponse.FromString(answer).partial_success.rejected_log_records)
     except protobuf.DecodeError:
@@ -220,7 +219,7 @@ def rejected_count(answer: bytes) -> int:
 
 
 class Encoding:
-    """What is sent, as the SDK has it: of `service`, in the process `instance`, which counts since `started`."""
+    """Encodes for OTLP, with the SDK: for `service`, by the process `instance`, counting since `started`."""
 
     def __init__(self, service: str, instance: str, started: int) -> None:
         self._about = {"service.name": service, "service.version": __version__, "service.instance.id": instance}
@@ -278,7 +277,7 @@ def _text(message: Any) -> bytes:
 
 
 def _name(family: Family) -> str:
-    """Return the name by which OTLP knows a metric."""
+    """Return a metric's name in OTLP."""
     if family.otel:
         return family.otel
     return family.name.removesuffix("_total").removesuffix("_seconds").replace("accredit_", "accredit.", 1)

@@ -23,7 +23,7 @@ CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Shown:
-    """What prometheus-client asks for the metrics."""
+    """The interface that prometheus-client collects from."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -34,7 +34,7 @@ class _Shown:
 
 
 def text_of(board: Board) -> bytes:
-    """Return the text. The more series there are the longer it takes: up to some tenths of a second."""
+    """Render the metrics. Takes up to some tenths of a second, with many series."""
     registry = prometheus.CollectorRegistry(auto_describe=False)
     registry.register(_Shown(board))
     return prometheus.generate_latest(registry)

@@ -1,7 +1,7 @@
-"""Which metrics there are: their names, labels and help. No I/O.
+"""The metrics: their names, labels and help. No I/O.
 
-Two have the names of OpenTelemetry's conventions for MCP (semantic-conventions-genai, docs/gen-ai/mcp.md), with `_` for
-`.`; our own begin with `accredit_`. docs/reference/metrics.md has a row for each.
+Two have the names of OpenTelemetry's conventions for MCP (semantic-conventions-genai, docs/gen-ai/mcp.md), with `_`
+for `.`; our own begin with `accredit_`. docs/reference/metrics.md has a row for each.
 """
 
 from typing import Literal, NamedTuple
@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple
 SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """The conventions' bounds, for operations."""
 SHORT_SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
-"""For what a store does."""
+"""For a store's operations."""
 
 
 class Family(NamedTuple):
-    """One metric. `together` says how the values of several workers are one: a gauge may be what each of them has a
-    part of, or what all of them should see alike."""
+    """One metric. `together` says how workers' values combine: the sum of their shares, or the maximum of a value that
+    all should agree on."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -23,11 +23,11 @@ class Family(NamedTuple):
     bounds: tuple[float, ...] = ()
     together: Literal["sum", "max"] = "sum"
     otel: str = ""
-    """What OTLP calls it, where that is not the same."""
+    """Its name in OTLP, if different."""
 
     @property
     def width(self) -> int:
-        """How many numbers one series has: of a histogram one for each bound, one for what is beyond, and the sum."""
+        """How many numbers a series has; a histogram has one for each bound, one beyond, and the sum."""
         return len(self.bounds) + 2 if self.bounds else 1
 
 

@@ -1,6 +1,6 @@
-"""Values of labels, all of them from lists of ours: nobody else can make a series. No I/O.
+"""Values of labels, all from our own lists, so that peers can't create series. No I/O.
 
-What is on no list is `_other`; of errors `_OTHER`, as the conventions have it.
+Anything else is `_other`; for errors `_OTHER`, by the conventions.
 """
 
 from asyncio import CancelledError
@@ -39,7 +39,7 @@ UPSTREAM_UNAVAILABLE, CANCELLED = "upstream_unavailable", "cancelled"
 REVISIONS = frozenset({*LEGACY_REVISIONS, *MODERN_REVISIONS})
 
 _MCP_CODES = range(-32_042, -31_999)
-"""Those that MCP, its SDKs and JSON-RPC's servers have given a meaning."""
+"""Codes with a meaning in MCP, its SDKs or JSON-RPC servers."""
 _JSONRPC_CODES = frozenset(
     {
         encode.PARSE_ERROR, encode.INVALID_REQUEST, encode.METHOD_NOT_FOUND, encode.INVALID_PARAMS,
@@ -49,26 +49,25 @@ _JSONRPC_CODES = frozenset(
 _WORDS = {encode.HEADER_MISMATCH: "header_mismatch", encode.INVALID_PARAMS: "invalid_params"}
 _EARLY_WORDS = frozenset({"session_not_found", *_WORDS.values(), "invalid_request", "keys_unavailable"})
 SEARCHED_BYTES = 2_048
-"""At the end of a result, where servers say whether it is an error: to look through all of a long one takes as long as
-all else that is measured of it."""
+"""The part of a result that is searched for `isError`, which servers put at its end: searching all of a long one would
+take as long as all other measuring."""
 _MEMBER, _NONE = b'"isError"', b'"isError":false'
 _NONE_AT_LAST = _NONE + b"}}"
 
 
 class Names:
-    """The names of one server's that may be labels: `tools` are those of the catalog, `methods` those that the
-    configuration adds."""
+    """One server's names that may be labels: `tools` of the catalog, and `methods` that the configuration adds."""
 
     __slots__ = ("_methods", "_tools", "_written")
 
     def __init__(self, tools: Collection[str] = (), methods: Collection[str] = ()) -> None:
         self._tools = {name: (CALL, name) for name in tools if len(name) <= MAX_LABEL_CHARS}
-        # As most clients write it: then nothing need be decoded.
+        # As most clients spell it, so that nothing needs decoding.
         self._written = {to_json(name): labels for name, labels in self._tools.items()}
         self._methods = {name: (name, "") for name in (*METHODS, *methods) if len(name) <= MAX_LABEL_CHARS}
 
     def of(self, request: Request) -> tuple[str, str]:
-        """Return the labels of a request: its method, and its tool, "" if it is about none."""
+        """Return the labels of a request: its method, and its tool ("" if it has none)."""
         if request.method != CALL:
             return self._methods.get(request.method, _OTHER_METHOD)
         if not self._tools:
@@ -82,17 +81,17 @@ class Names:
 
 
 def code_label(code: int) -> str:
-    """Return the label of a JSON-RPC error: its code, if that has a meaning which everybody knows."""
+    """Return the label of a JSON-RPC error: its code, if it is a standard one."""
     return str(code) if code in _JSONRPC_CODES or code in CODES or code in _MCP_CODES else OTHER_ERROR
 
 
 def error_of_response(response: Response, *, of_tool: bool) -> str:
-    """Return the label of what a response says, "" if that is no error. A tool's result is one if its last
-    `SEARCHED_BYTES` say so; one of more than `SHORT_MESSAGE_BYTES` never is."""
+    """Return the label of a response, "" if it is no error. A tool's result is an error if its last `SEARCHED_BYTES`
+    say so; one of more than `SHORT_MESSAGE_BYTES` never counts as one."""
     if not isinstance(response, Success):
         return code_label(response.code)
     text = response.text
-    # Most servers say so of each result, and once: then nothing need be opened. Many say it last.
+    # Most servers set it in each result, once, and often last: then nothing needs parsing.
     if not of_tool or text.endswith(_NONE_AT_LAST) or len(text) > SHORT_MESSAGE_BYTES:
         return ""
     end = text if len(text) <= SEARCHED_BYTES else text[-SEARCHED_BYTES:]
@@ -107,7 +106,7 @@ def error_of_response(response: Response, *, of_tool: bool) -> str:
 
 
 def error_of(error: BaseException | None) -> str:
-    """Return the label of what ended a request: a refusal's word, or what went wrong on the way."""
+    """Return the label of what ended a request: a refusal's word, or the kind of failure."""
     match error:
         case None:
             return ""
@@ -132,7 +131,7 @@ def error_of(error: BaseException | None) -> str:
 
 
 def decision_of(error: AccreditError | None) -> tuple[str, str]:
-    """Return the verdict of a decision and its error, as records have them: `data.error` of a refusal."""
+    """Return a decision's verdict and error, as in records: a refusal's `data.error`."""
     if error is None:
         return "allow", ""
     challenges = isinstance(error, ProofRefused) and error.code == CHALLENGE_REQUIRED

@@ -1,7 +1,7 @@
-"""Entries of the log as OTLP log records. No I/O.
+"""Log entries as OTLP log records. No I/O.
 
-The body is the entry's envelope, as `accredit log export` writes it; attributes say what it is about, unverified. The
-messages come with `accredit[telemetry]`.
+The body is the entry's envelope, as `accredit log export` writes it; attributes describe it, unverified. The message
+classes come with `accredit[telemetry]`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from accredit.base.clock import unix_ns
 from accredit.base.deferred import Deferred
 from accredit.errors import AttestationError
 
-# Their types are of no use: the messages' classes are made when they are loaded.
+# Typed as `Any`: the classes are made at import.
 service: Any = Deferred("opentelemetry.proto.collector.logs.v1.logs_service_pb2")
 common: Any = Deferred("opentelemetry.proto.common.v1.common_pb2")
 logs: Any = Deferred("opentelemetry.proto.logs.v1.logs_pb2")

@@ -1,6 +1,6 @@
-"""What one worker counts with: a few hundred nanoseconds each. I/O: the memory of its slot (`board`).
+"""One worker's counters, at a few hundred nanoseconds a count. I/O: the memory of its slot (`board`).
 
-Whoever counts brings values of labels that are bounded (`labels`).
+Callers pass bounded values of labels (`labels`).
 """
 
 from bisect import bisect_left
@@ -32,7 +32,7 @@ class Number:
         self._values[self._place(labels) if place is None else place] += by
 
     def set(self, value: float, labels: Labels = ()) -> None:
-        """Say what it is now."""
+        """Set a gauge."""
         place = self._places.get(labels)
         self._values[self._place(labels) if place is None else place] = value
 
@@ -42,7 +42,7 @@ class Number:
 
 
 class Histogram(Generic[_Key]):
-    """How long something takes, by what it is: `labels_of` has the labels of what is counted."""
+    """Durations by key; `labels_of` returns a key's labels."""
 
     __slots__ = ("_family", "_first", "_labels_of", "_places", "_slot", "_sum", "bounds", "values")
 
@@ -57,23 +57,23 @@ class Histogram(Generic[_Key]):
         self._places: dict[_Key, int] = {}
 
     def observe(self, key: _Key, seconds: float) -> None:
-        """Count what has taken so long."""
+        """Count a duration."""
         place = self._places.get(key)
         if place is None:
             place = self.place(key)
         values = self.values
-        # Most take less than the first bound.
+        # Most are below the first bound.
         values[place if seconds <= self._first else place + bisect_left(self.bounds, seconds)] += 1.0
         values[place + self._sum] += seconds
 
     def place(self, key: _Key) -> int:
-        """Return the place of a series' first number."""
+        """Return the position of a series' first number."""
         place = self._places[key] = self._slot.place(self._family, self._labels_of(key))
         return place
 
 
 class Both(Generic[_Key]):
-    """Two histograms of the same bounds, in which the same is counted at once."""
+    """Two histograms with the same bounds, updated together."""
 
     __slots__ = ("_bounds", "_first", "_one", "_other", "_places", "_sum", "_values")
 
@@ -87,7 +87,7 @@ class Both(Generic[_Key]):
         self._places: dict[_Key, tuple[int, int]] = {}
 
     def observe(self, key: _Key, seconds: float, other_seconds: float) -> None:
-        """Count what has taken so long in the one, and so long in the other."""
+        """Count a duration in each."""
         places = self._places.get(key)
         if places is None:
             places = self._places[key] = self._one.place(key), self._other.place(key)
@@ -95,17 +95,17 @@ class Both(Generic[_Key]):
         values, first, at = self._values, self._first, self._sum
         values[place + at] += seconds
         values[other + at] += other_seconds
-        # Most take less than the first bound.
+        # Most are below the first bound.
         values[place if seconds <= first else place + bisect_left(self._bounds, seconds)] += 1.0
         values[other if other_seconds <= first else other + bisect_left(self._bounds, other_seconds)] += 1.0
 
 
 Ended = tuple[tuple[str, str], str]
-"""What was asked (method and tool), and with which error that ended."""
+"""An operation (method and tool), and the error that ended it."""
 
 
 class Metrics:
-    """All of them, of one worker."""
+    """All metrics of one worker."""
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
@@ -124,5 +124,5 @@ class Metrics:
         Number(slot, families.STARTS).add()
 
     def durations(self, family: Family, server: str) -> Histogram[Ended]:
-        """Return what counts how long operations take, of one server."""
+        """Return the histogram of one server's operations."""
         return Histogram(self.slot, family, lambda ended: (*ended[0], ended[1], server))

@@ -1,8 +1,7 @@
-"""What is measured of one request: at the way in, and at each server that it goes to. Reads clocks.
+"""Measures one request: on arrival, and at each server that it goes to. Reads clocks.
 
-A request's `watcher` is the operation that it belongs to, so that whoever learns what comes of a request can tell, on
-whatever way it is answered. At a server the first word counts. At the way in the last one does, and what ended the
-exchange with the client counts before all others.
+A request's `watcher` is its operation, so that any code that learns the result can report it. At a server the first
+report counts. On arrival the last one does, and what ended the exchange with the client takes precedence.
 """
 
 from collections.abc import Iterable
@@ -40,9 +39,9 @@ _SESSION_DIGITS = 32
 
 
 class _Traced:
-    """What a span has beyond its operation. `request_id` is one that is a number, `epoch_ns` when `perf_counter` was 0:
-    the same for all spans that a request has here, so that a clock that is set does not tear them apart. `below` is the
-    context of the span at the server, where one operation has both."""
+    """A traced operation's span. `request_id` is set for numeric ids. `epoch_ns` is the time when `perf_counter` was
+    0, shared by all spans of a request, so that setting the clock doesn't shift them apart. `below` is the context
+    of the span at the server, if one operation has both."""
 
     __slots__ = (
         "below", "context", "epoch_ns", "link", "parent_id", "request_id", "revision", "session", "verdict",
@@ -60,13 +59,12 @@ class _Traced:
 
 
 class Operation:
-    """One request, measured; `parent` is its operation at the way in, for one at a server. `error` is what is known of
-    its end, None while nothing is. `later` says that the answer comes on another way than the request, and then ends
-    this.
+    """One measured request; an operation at a server has the one on arrival as its `parent`. `error` is the result so
+    far, None while unknown. `later`: the answer comes separately from the request, and then ends this.
 
-    Most requests go to the server that they came in for, and nowhere else, and what is left open there ends with the
-    exchange here: then one operation is both. `sent` is when the request went there, `heard` when the server's first
-    word came (each is 0 before), and `heard_error` what that was.
+    Most requests go to one server only, and end with the exchange here: then one operation measures both. `sent` is
+    when the request was sent there, `heard` when the server's first answer came (both 0 before), and `heard_error` its
+    result.
     """
 
     __slots__ = (
@@ -96,18 +94,18 @@ class Operation:
         self.traced: _Traced | None = None
 
     def trace(self, context: TraceContext, parent_id: str | None, request: Request, epoch_ns: int) -> _Traced:
-        """Have a span made of it."""
+        """Give it a span."""
         traced = self.traced = _Traced(context, parent_id, request, epoch_ns)
         self.trace_id = context.trace_id
         return traced
 
     def told(self, revision: str | None, session: str) -> None:
-        """Say which revision and session it belongs to, for its span."""
+        """Set the span's revision and session."""
         if self.traced is not None:
             self.traced.revision, self.traced.session = revision or "", session
 
     def answered(self, response: Response) -> None:
-        """Hear a good response."""
+        """Report a valid response."""
         error = error_of_response(response, of_tool=self.labels[1] != "")
         if self.at_server or self.later:
             self._hear(error)
@@ -117,19 +115,19 @@ class Operation:
             self.heard, self.heard_error = perf_counter(), error
 
     def failed(self, error: BaseException) -> None:
-        """Hear why there is none."""
+        """Report a failure."""
         self._hear(error_of(error))
 
     def unsent(self) -> None:
-        """Hear that it was refused on the way to the server, which was not asked unless it has said something."""
+        """Report that it was refused before reaching the server, unless the server has answered something."""
         if not self.heard and (not self.at_server or self.error is None):
             self.sent = 0.0
             if self.traced is not None:
                 self.traced.below = None
 
     def end(self, error: str | None = None, later: bool = False) -> None:
-        """Count it, once: without an `error`, with what was heard. `later` says that what has no answer yet gets it on
-        another way."""
+        """Count it, once: with `error`, or else with what was reported. `later`: if there is no answer yet, it will
+        come separately."""
         if error is None:
             error = self.error
             if error is None:
@@ -211,7 +209,7 @@ Operations = tuple[Operation, ...]
 
 
 class Batched(Struct):
-    """The requests of a batch. Whoever has one of them, or a single request's `Operation`, need not know which."""
+    """The operations of a batch, with the interface of a single `Operation`."""
 
     operations: Operations
 
@@ -232,15 +230,14 @@ class Batched(Struct):
 
 
 class Transports(NamedTuple):
-    """How messages come and go, in the conventions' words: "tcp" or "pipe"."""
+    """The transports on both sides, in the conventions' words: "tcp" or "pipe"."""
 
     from_client: str = "tcp"
     to_server: str = "tcp"
 
 
 class Meter:
-    """What one server's requests are measured by. `names` are those that may be labels; without a `tracer` nothing is
-    traced."""
+    """Measures one server's requests. `names` may be labels; without a `tracer` nothing is traced."""
 
     def __init__(
         self,
@@ -264,8 +261,8 @@ class Meter:
     def begin(
         self, message: Frame | Batch, began: float, traceparent: bytes | None = None
     ) -> Operation | Batched | None:
-        """Begin to measure the requests in a message that came at `began` (`perf_counter`). `traceparent` is that of
-        the HTTP request, which is another trace: spans are linked to it."""
+        """Begin to measure the requests in a message that came at `began` (`perf_counter`). `traceparent` is from the
+        HTTP request, a separate trace: spans are linked to it."""
         if isinstance(message, Request):
             operation = message.watcher = Operation(self, self._names.of(message), began)
             if self.tracer is not None:
@@ -277,7 +274,7 @@ class Meter:
         return Batched(tuple(each for each in begun if isinstance(each, Operation)))
 
     def unread(self, error: AccreditError, began: float) -> None:
-        """Count a refused request of which nobody knows what it asks."""
+        """Count a refused request that could not be read."""
         self.served.observe(((OTHER, ""), error_of(error)), perf_counter() - began)
 
     def decided(self, watcher: Watcher | None, error: AccreditError | None) -> None:
@@ -290,7 +287,7 @@ class Meter:
     # --- at a server ---------------------------------------------------------------------------------
 
     def in_trace(self, request: Request, operation: Operation) -> Request:
-        """Return a request as it goes to the server which it came in for: in the context of its span there."""
+        """Return a request with the context of its span at its server."""
         traced = operation.traced
         if traced is None or self.tracer is None:
             return request
@@ -298,8 +295,8 @@ class Meter:
         return _in_trace(request, traced.below, traced)
 
     def sent(self, message: Frame | Batch, parent: Watcher | None = None) -> tuple[Frame | Batch, Operations]:
-        """Begin to measure the requests in a message that goes to the server; return it as it is to go: with the
-        context of its trace, if it has one. `parent` is for one that is the gateway's own."""
+        """Begin to measure the requests in a message to the server; return the message, with its trace's context if it
+        has one. `parent` is for a request of the gateway's own."""
         if isinstance(message, Request):
             request, operation = self._sent(message, parent)
             return request, (operation,)
@@ -315,7 +312,7 @@ class Meter:
         return _batch_of(message, frames, operations), tuple(operations)
 
     def received(self, operations: Operations, error: BaseException | None = None) -> None:
-        """End what the server has not answered, as the exchange with it is over."""
+        """End operations that the server has not answered: the exchange is over."""
         for each in operations:
             if each.error is None and error is not None:
                 if isinstance(error, RequestError):
@@ -342,7 +339,7 @@ class Meter:
         above = watcher if isinstance(watcher, Operation) else None
         is_same = above is not None and above.meter is self and not own
         labels = above.labels if above is not None and is_same else self._names.of(request)
-        # What comes of a request of the gateway's own is not what comes of the client's.
+        # The result of the gateway's own request is not that of the client's.
         operation = Operation(self, labels, perf_counter(), None if own else above, at_server=True)
         if above is not None and above.traced is not None and self.tracer is not None:
             context = self.tracer.child(above.traced.context)
@@ -353,17 +350,17 @@ class Meter:
 
 
 class Telemetry(NamedTuple):
-    """What one process measures by."""
+    """One process's metrics and tracer."""
 
     metrics: Metrics
     tracer: Tracer | None = None
 
     def meter(self, server: str, names: Names, transports: Transports) -> Meter:
-        """Return what one server's requests are measured by."""
+        """Return the meter of one server."""
         return Meter(self.metrics, self.tracer, server=server, names=names, transports=transports)
 
     def timed(self, store: ProofStore | None) -> ProofStore | None:
-        """Return a store whose answers are timed."""
+        """Wrap a store, to time it."""
         return TimedStore(store, self.metrics.store_seconds) if store is not None else None
 
     def invalid(self, server: str) -> None:
@@ -371,15 +368,15 @@ class Telemetry(NamedTuple):
         self.metrics.invalid.add((server,))
 
     def unasked(self, server: str) -> None:
-        """Count an answer of a server's where nothing was asked, by its name in the configuration."""
+        """Count an unsolicited answer of a server, by its name in the configuration."""
         self.metrics.unasked.add((server,))
 
 
 def _in_trace(request: Request, context: TraceContext, above: _Traced) -> Request:
-    """Return a request as it goes to a server: in the context of its span there."""
+    """Return a request with the context of its span at a server."""
     traceparent = {"traceparent": Raw(to_json(f"00-{context.trace_id}-{context.span_id}-01"))}
     try:
-        # What a client's own trace says of its state means nothing in one that began here.
+        # The client's `tracestate` means nothing in a trace that began here.
         return request.with_meta(traceparent, without=() if above.parent_id else ("tracestate",))
     except FrameError:
         return request
@@ -392,7 +389,7 @@ def _context_in(request: Request) -> TraceContext | None:
 
 
 def _batch_of(batch: Batch, frames: Iterable[Frame], operations: Iterable[Operation]) -> Batch:
-    """Return a batch with these members. If none of them is traced its text is what it was."""
+    """Return a batch of these members; its text is unchanged if none is traced."""
     kept = tuple(frames)
     if not any(each.traced for each in operations):
         return Batch(kept, batch.text)
@@ -400,5 +397,5 @@ def _batch_of(batch: Batch, frames: Iterable[Frame], operations: Iterable[Operat
 
 
 def _session_name(id: str) -> str:
-    """Return what names a session without giving it away: whoever has its id can speak in it."""
+    """Return a name for a session that doesn't reveal its id, which would allow using it."""
     return f"sha256:{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:_SESSION_DIGITS]}" if id else ""

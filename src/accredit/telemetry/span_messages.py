@@ -1,8 +1,8 @@
 """Spans as OTLP messages. No I/O.
 
-The messages are those that the SDK and its encoder would make (a test compares the two), made in less than half the
-time: encoding is most of what a traced call costs. The messages of attributes with short values are cached, as most
-have few values. The classes of messages come with `accredit[telemetry]`.
+The messages equal those of the SDK's encoder (a test compares them), but are made in less than half the time: encoding
+is most of the cost of a traced call. Attribute messages with short values are cached, as most have few values. The
+message classes come with `accredit[telemetry]`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from accredit.base.deferred import Deferred
 from accredit.limits import MAX_KNOWN_ATTRIBUTES
 from accredit.telemetry.tracing import Span, TraceContext
 
-# Typed as `Any`: the classes of messages are made when these modules are loaded, where no type checker sees them.
+# Typed as `Any`: the classes are made at import.
 service: Any = Deferred("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 common: Any = Deferred("opentelemetry.proto.common.v1.common_pb2")
 resource: Any = Deferred("opentelemetry.proto.resource.v1.resource_pb2")
@@ -21,7 +21,7 @@ trace: Any = Deferred("opentelemetry.proto.trace.v1.trace_pb2")
 
 
 def spans_request(spans: Sequence[Span], about: Mapping[str, str], scope: str, version: str) -> bytes:
-    """Return an encoded `ExportTraceServiceRequest`. `about` has the attributes of the process that made them."""
+    """Return an encoded `ExportTraceServiceRequest`. `about` has the process's attributes."""
     of_scope = trace.ScopeSpans(
         scope=common.InstrumentationScope(name=scope, version=version), spans=[_span(each) for each in spans]
     )

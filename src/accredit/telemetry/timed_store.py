@@ -1,4 +1,4 @@
-"""A store whose answers to decisions are timed: `ports.ProofStore` around another one. Reads a clock."""
+"""Wraps a store to time its operations: a `ports.ProofStore` around another one. Reads a clock."""
 
 from collections.abc import Coroutine, Sequence
 from time import perf_counter
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class TimedStore:
-    """Counts how long `store` takes for each operation, whatever comes of it, in `seconds`."""
+    """Measures each operation of `store` in `seconds`, whatever its result."""
 
     def __init__(self, store: ProofStore, seconds: Histogram[str]) -> None:
         self._store = store
@@ -53,7 +53,7 @@ class TimedStore:
         return await self._store.ready()
 
     def problem(self) -> str | None:
-        """Return why the store should be seen to."""
+        """Return why the store needs attention."""
         return self._store.problem()
 
     async def aclose(self) -> None:

@@ -1,11 +1,11 @@
-"""Which calls are traced, and what is kept of them until somebody sends it. Reads randomness and a clock.
+"""Decides which calls are traced, and queues their spans. Reads randomness and a clock.
 
-1. It is decided before a library is asked, when a message has been read: a call that is not traced costs a look at its
-   `_meta` and a counter.
-2. A parent (`params._meta.traceparent`, SEP-414) decides: one that is sampled has its trace go on, one that is not has
-   none here. But a flag that anybody may set does not make the gateway work without bound: beyond
-   `PARENT_SAMPLED_PER_SECOND` the rate decides, as it does for a call without a parent.
-3. A span is a tuple in a bounded queue (`SpanQueue`): what does not fit is dropped and counted. Nobody waits.
+1. The decision comes before any library, when a message has been read: an untraced call costs a look at its `_meta`
+   and a counter.
+2. A parent (`params._meta.traceparent`, SEP-414) decides: its trace continues if it is sampled, and otherwise there is
+   none. But anybody can set that flag, so beyond `PARENT_SAMPLED_PER_SECOND` the rate decides, as for a call without a
+   parent.
+3. Spans go into a bounded queue (`SpanQueue`), as tuples: what does not fit is dropped and counted. Nobody waits.
 """
 
 import math
@@ -34,7 +34,7 @@ SpanKind = Literal["server", "client"]
 
 
 class TraceContext(NamedTuple):
-    """What a `traceparent` says."""
+    """A parsed `traceparent`."""
 
     trace_id: str
     span_id: str
@@ -42,7 +42,7 @@ class TraceContext(NamedTuple):
 
 
 def trace_context(traceparent: str) -> TraceContext | None:
-    """Return what a `traceparent` says, or None if it is none."""
+    """Parse a `traceparent`; None if it is invalid."""
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None or (match[1] == "00" and match[5]):
         return None
@@ -50,7 +50,7 @@ def trace_context(traceparent: str) -> TraceContext | None:
 
 
 class Span(NamedTuple):
-    """One that is over. Times are in unix nanoseconds. `links` are contexts that it is related to."""
+    """A finished span. Times are in unix nanoseconds."""
 
     kind: SpanKind
     name: str
@@ -64,10 +64,10 @@ class Span(NamedTuple):
 
 
 class SpanQueue:
-    """Spans that wait to be sent. One thread puts, another one takes."""
+    """Spans waiting to be sent. One thread puts, another takes."""
 
     def __init__(self, counted: Number, wake: Callable[[], None] = lambda: None) -> None:
-        """`wake` is called when there are as many as are sent at once."""
+        """`wake` is called when a full batch is waiting."""
         self._spans = deque[Span]()
         self._counted = counted
         self.wake = wake
@@ -85,12 +85,12 @@ class SpanQueue:
             self.wake()
 
     def take(self) -> list[Span]:
-        """Remove and return the first ones, as many as are sent at once."""
+        """Remove and return one batch, oldest first."""
         return [self._spans.popleft() for _ in range(min(len(self._spans), SPANS_AT_ONCE))]
 
 
 class Tracer:
-    """One per process. `rate` is from 0 to 1; `lot` returns a number from 0 up to 1, without 1."""
+    """One per process. `rate` is from 0 to 1; `lot` returns a random number in [0, 1)."""
 
     def __init__(
         self,
@@ -123,14 +123,14 @@ class Tracer:
         return self.child(parent)
 
     def child(self, parent: TraceContext) -> TraceContext:
-        """Return the context of a span below another one."""
+        """Return the context of a child span."""
         return TraceContext(parent.trace_id, self._ids.draw()[:_SPAN_DIGITS], True)
 
     def _root(self) -> TraceContext:
         return TraceContext(self._ids.draw(), self._ids.draw()[:_SPAN_DIGITS], True)
 
     def _by_rate(self) -> bool:
-        # How many calls to pass over is drawn once for all of them: that is the same as to draw for each.
+        # How many calls to skip is drawn at once, equivalent to a draw for each call.
         self._left -= 1
         if self._left > 0:
             return False

@@ -101,9 +101,8 @@ def grant(
 ) -> int:
     """Signs a delegation: what an agent may do, under which conditions, and until when.
 
-    With --config or --url, each --tool's scope is looked up (with several servers, SERVER__TOOL), and a --scope that
-    nothing there needs is refused. All constraints must hold. With identity:delegate, an agent passes on a part
-    (--parent).
+    With --config or --url, each --tool's scope is looked up (of several SERVER__TOOL), and a --scope that nothing
+    there needs is refused. All constraints must hold. With identity:delegate, an agent passes on a part (--parent).
 
     Examples:
 
