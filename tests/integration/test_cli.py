@@ -104,7 +104,7 @@ def test_who_misspells_an_option_is_sent_to_the_help_of_that_command(tmp_path: P
 
 def test_help_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
     page = accredit("init", "--help", folder=tmp_path, env={"COLUMNS": "200"}).stdout
-    assert '(identity.key is made later, by a gateway with upstream.identity = "jwt"). Tools that say that' in page
+    assert '(a gateway with upstream.identity = "jwt" makes identity.key later). Read-only tools share the' in page
 
 
 @pytest.mark.holds("config/tokens", 1, 2, 3)
