@@ -1,7 +1,7 @@
 """Makes keys, and reads and writes their files. Uses the operating system's randomness.
 
 A private key that others can read counts as compromised, and is refused. An encrypted one opens only if there is
-somebody to ask for the passphrase. A gateway signs most log records only with the Ed25519 half of its key, which
+somebody to ask for the passphrase. A gateway signs each log record only with the Ed25519 half of its key, which
 `HybridSigner` does not do: hence `LogSigner`.
 """
 

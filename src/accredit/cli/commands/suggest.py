@@ -12,7 +12,7 @@ def suggest(
 
     Tables are TOML for the configuration; grants are commands for the signer, with placeholders for key files. Each
     says which calls it would have allowed. Nothing unused is proposed, nor anything for calls that nobody signed, or
-    that were refused for other reasons. Records that do not verify with the named keys, or the configuration's, are
+    that were refused. Records that do not verify with the named keys, or the configuration's, are
     left out. Read it before you apply it: it shows what agents did, not what they should do.
 
     Examples:
