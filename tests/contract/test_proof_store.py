@@ -14,7 +14,14 @@ from tests.world.running import run
 from tests.world.stores import NOW, SHARED_URLS, URLS, Model, challenge, opened, request
 
 from accredit.errors import ChallengesFull, ClockSetBack, StoreUnavailable
-from accredit.limits import CLOCK_BACK_SECONDS, DATABASE_KEEP_SECONDS, STORE_SWEEP_ENTRIES, USE_MARKS
+from accredit.limits import (
+    CHALLENGE_WINDOW_SECONDS,
+    CLOCK_BACK_SECONDS,
+    CLOCK_LEAD_SECONDS,
+    DATABASE_KEEP_SECONDS,
+    STORE_SWEEP_ENTRIES,
+    USE_MARKS,
+)
 from accredit.ports import ProofStore, RateLimit, Spending
 
 pytestmark = [pytest.mark.holds("ports"), pytest.mark.holds("stores/rules")]
@@ -513,6 +520,55 @@ def test_what_was_forgotten_by_a_clock_that_was_ahead_is_known_after_a_restart__
                 await spend(again, challenge(1), request(1))
             with pytest.raises(ClockSetBack):
                 await again.use([RateLimit("one", 60, 1)], now=NOW)
+
+    run(main())
+
+
+# --- a store that is new, as the one before was lost ---
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 60])
+def test_what_a_client_made_before_a_store_knew_what_is_spent_has_to_be_issued_here(
+    url: str, seconds: int, tmp_path: Path
+) -> None:
+    """Whoever kept a proof that a lost store had spent would have it taken once more."""
+
+    async def main() -> None:
+        made = NOW - CLOCK_LEAD_SECONDS - 1 - seconds
+        async with opened(url, tmp_path, since=NOW) as store:
+            end = made + CHALLENGE_WINDOW_SECONDS + 1
+            for _ in range(2):
+                assert await spend(store, challenge(1), request(1), now=NOW + 1, keep_until=end) is NOT_ISSUED
+            found = await issue(store, request(1), now=NOW + 1)
+            assert await spend(store, found, request(1), now=NOW + 1, keep_until=end) is FIRST, (
+                "one issued here is good"
+            )
+            assert await spend(store, found, request(1), now=NOW + 1, keep_until=end) is SPENT
+
+    run(main())
+
+
+def test_an_honest_clients_first_call_is_good_in_a_stores_first_second(url: str, tmp_path: Path) -> None:
+    """Clients date their challenges back."""
+
+    async def main() -> None:
+        async with opened(url, tmp_path, since=NOW) as store:
+            end = NOW - CLOCK_LEAD_SECONDS + CHALLENGE_WINDOW_SECONDS + 1
+            assert await spend(store, challenge(1), request(1), now=NOW, keep_until=end) is FIRST
+            assert await spend(store, challenge(1), request(1), now=NOW, keep_until=end) is SPENT
+
+    run(main())
+
+
+@pytest.mark.parametrize("url", SHARED_URLS)
+def test_who_opens_a_store_later_knows_what_was_spent_as_long_as_the_store_does(url: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with opened(url, tmp_path, since=NOW - 100) as one:
+            assert await spend(one, challenge(1), request(1)) is FIRST
+            async with opened(url, tmp_path, since=NOW) as later:
+                end = NOW - 50 + CHALLENGE_WINDOW_SECONDS + 1
+                assert await spend(later, challenge(2), request(1), keep_until=end) is FIRST
+                assert await spend(later, challenge(1), request(1)) is SPENT
 
     run(main())
 

@@ -27,6 +27,7 @@ from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.postgres.tasks import PostgresTasks
 from accredit.stores.postgres.worker import Batch
+from accredit.stores.rules import NEVER
 
 NOW = 1_800_000_000
 URLS = ("memory:", "sqlite:///store.db", "postgresql:")
@@ -36,15 +37,16 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str, folder: Path) -> AsyncGenerator[ProofStore]:
-    """A store that is closed in the end."""
+async def opened(url: str, folder: Path, since: int = NEVER) -> AsyncGenerator[ProofStore]:
+    """A store that is closed in the end. A new one knows what was spent `since` then."""
     with contextlib.ExitStack() as stack:
         if url == URLS[2]:
             database = stack.enter_context(database_for(folder))
-            inner = PostgresStore(structs.replace(database, max_spent=MAX_SPENT_IN_DATABASE), clock=TOLD_CLOCK)
+            database = structs.replace(database, max_spent=MAX_SPENT_IN_DATABASE)
+            inner = PostgresStore(database, clock=TOLD_CLOCK, since=str(since))
             store: ProofStore = _Told(inner)
         else:
-            store = open_store(parse_store_url(url, folder))
+            store = open_store(parse_store_url(url, folder), since)
         try:
             yield store
         finally:

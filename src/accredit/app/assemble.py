@@ -10,6 +10,7 @@ import socket
 from typing import NamedTuple
 
 from accredit.attest import Head, LogSigner
+from accredit.base.clock import unix_seconds
 from accredit.base.deferred import load
 from accredit.base.log_events import log_event
 from accredit.config import (
@@ -97,13 +98,13 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Por
     opened, tasks, store = ports.store, ports.tasks, store_of(loaded)
     if loaded.config.quotas.by_number and opened is None:
         check_store(store)
-        opened = open_store(store)
+        opened = open_store(store, unix_seconds())
     if judged or tokens == "required":
         if tasks is None or (judged and opened is None):
             check_store(store)
         tasks = tasks or open_tasks(store)
         if proofs is not None and judged:
-            opened = opened or open_store(store)
+            opened = opened or open_store(store, unix_seconds())
             revocations = revocation_lists(loaded, proofs, store, opened, ports.revocations)
     return ports._replace(store=opened, revocations=revocations, key_sets=key_sets, tasks=tasks)
 

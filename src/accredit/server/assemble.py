@@ -93,7 +93,7 @@ class Guard:
         url = parse_store_url(store, Path()) if isinstance(store, str) else InMemory()
         keys = {derive_id(key): key for key in pinned}
         check_store(url)
-        opened = open_store(url) if isinstance(store, str) else store
+        opened = open_store(url, clock()) if isinstance(store, str) else store
         lists = open_revocations(url, opened, [Path(path) for path in revocation_files], keys, _report)
         self._owned_store = opened if isinstance(store, str) else None
         self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _named(methods))

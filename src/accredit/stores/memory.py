@@ -17,15 +17,16 @@ from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MA
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, Issued, minted, read
-from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, mark, room_at, strictest
+from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, made_before, mark, room_at, strictest
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 class MemoryStore:
-    """A `ProofStore` for one process. `draw(n)` returns n unpredictable bytes."""
+    """A `ProofStore` for one process. `draw(n)` returns n unpredictable bytes; it knows what was spent `since` then."""
 
-    def __init__(self, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    def __init__(self, draw: Callable[[int], bytes] = secrets.token_bytes, *, since: int = NEVER) -> None:
+        self._since = since
         self._draw = draw
         self._lock = Lock()
         self._key = draw(KEY_BYTES)
@@ -50,6 +51,7 @@ class MemoryStore:
         """Spend a challenge if it is good. Raises `ChallengesFull`."""
         ours = read(self._key, challenge, request_hash)
         with self._lock:
+            issued = issued or made_before(self._since, keep_until)
             verdict = self._judge(challenge, ours, issued=issued, now=now)
             if verdict is Spending.FIRST:
                 keep_until = max(keep_until, ours.expires_at) if ours else keep_until

@@ -22,6 +22,7 @@ from accredit.stores.audit_log.shipping import Sink
 from accredit.stores.memory import MemoryStore
 from accredit.stores.postgres.address import SCHEME, PostgresDatabase, parse_address
 from accredit.stores.postgres.driver import require_driver
+from accredit.stores.postgres.forgetting import CLOCK
 from accredit.stores.postgres.log_reader import LogDatabase
 from accredit.stores.postgres.log_sink import DatabaseSink
 from accredit.stores.postgres.migration import status
@@ -30,6 +31,7 @@ from accredit.stores.postgres.revocation_lists import read_lists as read_lists_o
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.postgres.tasks import PostgresTasks
 from accredit.stores.revocation import RevocationLists
+from accredit.stores.rules import NEVER
 from accredit.stores.sqlite.revocation_lists import read_lists
 from accredit.stores.sqlite.store import SqliteStore
 from accredit.stores.tasks import MemoryTasks, SqliteTasks
@@ -86,15 +88,15 @@ def parse_store_url(url: str, folder: Path) -> StoreUrl:
     return SqliteFile(path)
 
 
-def open_store(url: StoreUrl) -> ProofStore:
-    """Return the memory of challenges and uses."""
+def open_store(url: StoreUrl, since: int = NEVER) -> ProofStore:
+    """Return the memory of challenges and uses. If it is new, it knows what was spent `since` now."""
     match url:
         case InMemory():
-            return MemoryStore()
+            return MemoryStore(since=since)
         case SqliteFile(path):
-            return SqliteStore(path)
+            return SqliteStore(path, since=since)
         case PostgresDatabase():
-            return PostgresStore(url)
+            return PostgresStore(url, since=CLOCK)
 
 
 def open_tasks(url: StoreUrl) -> TaskStore:

@@ -4,6 +4,9 @@ A challenge is judged in this order: one that was presented before is spent, wha
 was issued here is good for its own request while it is alive, and for nothing else; any other is good unless it has to
 be issued here.
 
+A store that was lost, or is one process's memory, knows of nothing that was spent before it began. So a challenge that
+a client made before that has to be one issued here, too (`made_before`): the caller is asked to sign one.
+
 Expired entries are forgotten, by the clock. For each kind of entry the store remembers the latest end of those that it
 forgot. If the clock was ahead then and has been set back, an entry ending no later may be missing although it counts
 again: it is refused (`certain`).
@@ -13,12 +16,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from accredit.errors import ClockSetBack
-from accredit.limits import USE_MARKS
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, CLOCK_LEAD_SECONDS, USE_MARKS
 from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued
 
 NEVER = -1
-"""The latest end of forgotten entries, while there are none."""
+"""The latest end of forgotten entries, while there are none; since when all is known that was spent, if ever since."""
 
 
 class ListChange(NamedTuple):
@@ -43,6 +46,12 @@ def judge(*, spent: bool, ours: Issued | None, issued: bool, now: int) -> Spendi
         return Spending.NOT_ISSUED if issued else Spending.FIRST
     good = ours.fits and now <= ours.expires_at
     return Spending.FIRST if good else Spending.NOT_ISSUED
+
+
+def made_before(since: int, keep_until: int) -> bool:
+    """Return whether a client made its challenge before `since`, so that it may have been spent before. Clients date
+    theirs back by `CLOCK_LEAD_SECONDS`; each is kept for the window."""
+    return keep_until - 1 - CHALLENGE_WINDOW_SECONDS < since - CLOCK_LEAD_SECONDS
 
 
 def certain(ends: int, forgotten: int) -> None:

@@ -21,10 +21,12 @@ from accredit.stores.postgres.forgetting import CLOCK, Room, sweeping
 from accredit.stores.postgres.schema import behind
 from accredit.stores.postgres.uses import Counted, RoomAsked, Use
 from accredit.stores.postgres.worker import Batch, Worker
-from accredit.stores.rules import Series
+from accredit.stores.rules import NEVER, Series, made_before
 
 _OWNER_BYTES = 16
 _KEY = "SELECT key FROM challenge_key"
+_BEGIN = "INSERT INTO forgotten VALUES ('since', {}) ON CONFLICT (kind) DO NOTHING"
+_SINCE = "SELECT until FROM forgotten WHERE kind = 'since'"
 _WRITE = "SELECT pg_logical_emit_message(true, 'accredit', 'ready')"
 """Something that is written, and changes nothing: it is committed as any change is."""
 
@@ -39,7 +41,8 @@ class _Asked(NamedTuple):
 
 
 class PostgresStore:
-    """A `ProofStore` in a database. `draw(n)` returns n unpredictable bytes; `clock` is the database's time, in SQL."""
+    """A `ProofStore` in a database. `draw(n)` returns n unpredictable bytes; `clock` is the database's time, in
+    SQL, and `since` what it is when new tables begin to know what was spent."""
 
     def __init__(
         self,
@@ -47,7 +50,9 @@ class PostgresStore:
         draw: Callable[[int], bytes] = secrets.token_bytes,
         *,
         clock: str = CLOCK,
+        since: str = str(NEVER),
     ) -> None:
+        self._begin, self._since = _BEGIN.format(since), NEVER
         self._database = database
         self._draw = draw
         self._key = b""
@@ -118,6 +123,8 @@ class PostgresStore:
                 room.add(-deleted)
         if is_checked:
             ((self._key,),) = await connection.fetch(_KEY)
+            await connection.fetch(self._begin)
+            ((self._since,),) = await connection.fetch(_SINCE)
             await self._spent.count(connection)
             await self._marks.count(connection)
         return most == STORE_SWEEP_ROWS
@@ -132,7 +139,10 @@ class PostgresStore:
         return [self._presented(each).verdict(spent=each.challenge in spent) for each in asked]
 
     async def _spend(self, connection: Connection, asked: Sequence[_Asked]) -> Sequence[Spending | AccreditError]:
-        presented = [self._presented(each) for each in asked]
+        presented = [
+            self._presented(each._replace(issued=each.issued or made_before(self._since, each.keep_until)))
+            for each in asked
+        ]
         return await challenges.spend(connection, self._spending, presented, self._spent)
 
     async def _use(self, connection: Connection, asked: Sequence[Use]) -> Sequence[bool | AccreditError]:

@@ -16,18 +16,19 @@ from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, minted
-from accredit.stores.rules import Series
+from accredit.stores.rules import NEVER, Series
 from accredit.stores.sqlite.tables import Tables
 from accredit.stores.sqlite.worker import Worker
 
 
 class SqliteStore:
-    """A `ProofStore` in the file at `path`. `draw(n)` returns n unpredictable bytes."""
+    """A `ProofStore` in the file at `path`. `draw(n)` returns n unpredictable bytes; a new file knows what was spent
+    `since` then."""
 
-    def __init__(self, path: Path, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    def __init__(self, path: Path, draw: Callable[[int], bytes] = secrets.token_bytes, *, since: int = NEVER) -> None:
         self.path = path
         self._draw = draw
-        self._tables = Tables()
+        self._tables = Tables(since)
         self._worker = Worker(path)
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:

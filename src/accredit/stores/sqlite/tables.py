@@ -11,13 +11,13 @@ from typing import NamedTuple
 from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS, USE_TOTAL_TURN
 from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued, read
-from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, mark, room_at, strictest
+from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, made_before, mark, room_at, strictest
 from accredit.stores.sqlite.forgetting import Table, forgotten, sweep
 
 _KEPT_LONGER: dict[Table, int] = {"spent": 0, "uses": CLOCK_BACK_SECONDS}
 _KNOWN = (
     "SELECT EXISTS (SELECT 1 FROM spent WHERE challenge = ?), (SELECT key FROM challenge_key),"
-    " (SELECT until FROM forgotten WHERE kind = 'spent')"
+    " (SELECT until FROM forgotten WHERE kind = 'spent'), (SELECT until FROM forgotten WHERE kind = 'since')"
 )
 _COUNTS = {table: f"SELECT count(*) FROM {table}" for table in _KEPT_LONGER}  # noqa: S608 - of constants
 
@@ -39,7 +39,8 @@ class _Counted(NamedTuple):
 class Tables:
     """Jobs take the connection first, and return None if there is no room."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: int = NEVER) -> None:
+        self._since = since
         self._swept_at: int | None = None
         self._rows = dict.fromkeys(_KEPT_LONGER, 0)
 
@@ -57,7 +58,7 @@ class Tables:
         self, connection: sqlite3.Connection, challenge: bytes, request_hash: bytes, *, issued: bool, now: int
     ) -> Spending:
         """Return what `spend` would return."""
-        spent, ours, _ = _known(connection, challenge, request_hash)
+        spent, ours, _, _ = _known(connection, challenge, request_hash)
         return judge(spent=spent, ours=ours, issued=issued, now=now)
 
     def spend(
@@ -71,7 +72,11 @@ class Tables:
         now: int,
     ) -> Spending | None:
         """Spend a challenge if it is good, and return the verdict."""
-        spent, ours, forgotten_until = _known(connection, challenge, request_hash)
+        spent, ours, forgotten_until, since = _known(connection, challenge, request_hash)
+        if since is None:
+            since = self._since
+            connection.execute("INSERT INTO forgotten VALUES ('since', ?)", (since,))
+        issued = issued or made_before(since, keep_until)
         verdict = judge(spent=spent, ours=ours, issued=issued, now=now)
         if verdict is not Spending.FIRST:
             return verdict
@@ -128,12 +133,14 @@ class Tables:
         return self._rows[table] <= most
 
 
-def _known(connection: sqlite3.Connection, challenge: bytes, request_hash: bytes) -> tuple[bool, Issued | None, int]:
-    """Return whether a challenge is spent, what it says if it was issued here, and what `forgotten` returns of those
-    that were spent. One statement: each call asks twice."""
-    spent, key, until = connection.execute(_KNOWN, (challenge,)).fetchone()
+def _known(
+    connection: sqlite3.Connection, challenge: bytes, request_hash: bytes
+) -> tuple[bool, Issued | None, int, int | None]:
+    """Return whether a challenge is spent, what it says if it was issued here, what `forgotten` returns of those that
+    were spent, and since when they are known. One statement: each call asks twice."""
+    spent, key, until, since = connection.execute(_KNOWN, (challenge,)).fetchone()
     ours = read(key, challenge, request_hash) if key is not None else None
-    return bool(spent), ours, NEVER if until is None else until
+    return bool(spent), ours, NEVER if until is None else until, since
 
 
 def _key(series: Series) -> tuple[bytes, int]:

@@ -1,0 +1,128 @@
+"""A proof that is taken out of a record is worth nothing: it is bound, spent and stale, wherever it is tried."""
+
+import json
+import sqlite3
+from base64 import b64decode
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.world.authorization import GATEWAY, Signed, Trust
+from tests.world.calls import Posted, post
+from tests.world.many_servers import NAMES, Several
+from tests.world.recorded import records_at
+from tests.world.routes import Route, messages_of
+from tests.world.running import run
+
+from accredit.attest.proofs import decode_proof, unpacked_proof
+from accredit.base.clock import unix_seconds
+from accredit.jsonrpc.methods import Era
+from accredit.limits import CLOCK_LEAD_SECONDS
+from accredit.ports import ProofStore
+from accredit.stores import MemoryStore, SqliteStore, open_store, parse_store_url
+
+INBOX = {"name": "list_inbox", "arguments": {}}
+LATER = CLOCK_LEAD_SECONDS + 1
+"""Seconds after the call: a store that begins to know what is spent no sooner takes nothing that was made by then."""
+
+
+@pytest.fixture(scope="module")
+def trust() -> Trust:
+    return Trust()
+
+
+def proved(trust: Trust, **signed: Any) -> dict[str, Any]:
+    proof = trust.proof(trust.chain(), "tools/call", INBOX, Signed(**signed))
+    return {**INBOX, "_meta": {"ratify_proof": proof}}
+
+
+def modern(params: dict[str, Any]) -> Posted:
+    return post(Era.MODERN, "tools/call", params)
+
+
+def taken_from(log: Path, *, by_text: bool) -> dict[str, Any]:
+    """The call that somebody makes of what a record keeps: of the store's bytes, or of the text that a bundle has."""
+    with closing(sqlite3.connect(log)) as file:
+        ((packed,),) = file.execute("SELECT proof FROM log_entries WHERE proof IS NOT NULL")
+        ((chain,),) = file.execute("SELECT certificates FROM log_delegations")
+    kept = unpacked_proof(packed, chain)
+    if by_text:
+        kept = decode_proof(kept.text())
+    said = json.loads(kept.text())
+    context = said.pop("context")
+    assert b64decode(said["session_context"]) == kept.session_context
+    return {
+        **INBOX,
+        "_meta": {"ratify_proof": said | {"agent_id": context["agent_id"], "delegations": json.loads(chain)}},
+    }
+
+
+async def made(trust: Trust, folder: Path, store: ProofStore, *, by_text: bool = False) -> dict[str, Any]:
+    """What is kept of a call that was allowed."""
+    log = folder / "log.db"
+    async with Route("http-modern", trust, folder, store=store, records=records_at(log)) as route:
+        assert "result" in await route.ask("tools/call", proved(trust))
+        return taken_from(log, by_text=by_text)
+
+
+async def tried(trust: Trust, folder: Path, store: ProofStore, params: dict[str, Any], **more: Any) -> str:
+    """What a gateway says to it: `data.error`."""
+    async with Route("http-modern", trust, folder, store=store, **more) as route:
+        answer = await route.ask("tools/call", params)
+        assert route.received("tools/call") == []
+        return answer["error"]["data"]["error"]
+
+
+@pytest.mark.parametrize("by_text", [True, False], ids=["bundle", "store"])
+def test_what_is_kept_is_good_at_no_other_gateway_of_the_same_owner__nor_at_its_own_after_a_restart(
+    trust: Trust, tmp_path: Path, by_text: bool
+) -> None:
+    async def main() -> None:
+        file = tmp_path / "accredit.db"
+        kept = await made(trust, tmp_path, SqliteStore(file), by_text=by_text)
+        other = {"verifier_id": "ab" * 16}
+        assert await tried(trust, tmp_path, MemoryStore(), kept, policy=other) == "ratify_invalid"
+        assert await tried(trust, tmp_path, SqliteStore(file), kept) == "ratify_replayed"
+
+    run(main())
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite:///new.db"])
+@pytest.mark.holds("stores/rules")
+def test_what_is_kept_is_not_good_again_once_the_store_is_lost(trust: Trust, tmp_path: Path, url: str) -> None:
+    """`memory:` is lost with each restart, a file by who deletes it. The agent itself is asked to sign once more."""
+
+    async def main() -> None:
+        kept = await made(trust, tmp_path, MemoryStore())
+        new = open_store(parse_store_url(url, tmp_path), unix_seconds() + LATER)
+        assert await tried(trust, tmp_path, new, kept) == "ratify_challenge_required"
+
+    run(main())
+
+
+def test_what_is_kept_is_not_good_at_another_server_of_the_same_gateway(trust: Trust, tmp_path: Path) -> None:
+    async def main() -> None:
+        log = tmp_path / "log.db"
+        mail, files = NAMES[:2]
+        async with Several(trust, records=records_at(log)) as several:
+            first = proved(trust, gateway=f"{GATEWAY}/{mail}")
+            assert "result" in messages_of(await several.send(mail, modern(first)))[-1]
+            kept = modern(taken_from(log, by_text=False))
+            for name, error in ((files, "ratify_invalid"), (mail, "ratify_replayed")):
+                refused = messages_of(await several.send(name, kept))[-1]["error"]
+                assert refused["data"]["error"] == error
+            assert (len(several.calls(mail)), several.calls(files)) == (1, [])
+
+    run(main())
+
+
+def test_what_may_be_shown_is_too_old_for_any_gateway(trust: Trust, tmp_path: Path) -> None:
+    """By then a store that forgot it is no help either."""
+
+    async def main() -> None:
+        policy = trust.policy()
+        stale = proved(trust, age=policy.freshness_seconds + 1)
+        assert await tried(trust, tmp_path, MemoryStore(), stale) == "ratify_invalid"
+
+    run(main())
