@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from accredit.attest import CallBundle, Envelope, Stored, encode_call_bundle, encode_envelope
-from accredit.base.clock import unix_ms
+from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT
 from accredit.base.terminal import two_lines
 from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
@@ -24,6 +24,10 @@ from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.reading import LogReader
 
 _NEGATIVE = 1
+_HELD = (
+    "note: what the agent signed is left out, as it may still be worth something: export the call again in a minute, or"
+    " after 30 days if the id of its session is sealed; without it the bundle does not verify for long"
+)
 _OTHER_LOG = "see that [attest] mode is not off, that calls were made, and that --store or --config names the gateway's"
 
 
@@ -80,12 +84,10 @@ def _bundle(log: LogReader, call_id: str) -> list[bytes]:
         return []
     decision = records[0][0]
     certificates = log.certificates(decision.authority.chain_sha256) if decision.authority else None
-    bundle = CallBundle(
-        tuple(envelope for _, envelope in records),
-        certificates,
-        _covering(log, decision.log.writer, decision.log.sequence),
-        log.shown_of(decision, unix_ms() // 1000),
-    )
+    covering, proof = _covering(log, decision.log.writer, decision.log.sequence), log.shown_of(decision, unix_seconds())
+    if proof is None and log.kept_of(decision)[1]:
+        typer.echo(_HELD, err=True)
+    bundle = CallBundle(tuple(envelope for _, envelope in records), certificates, covering, proof)
     return [encode_call_bundle(bundle)]
 
 

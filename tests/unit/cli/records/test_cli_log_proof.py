@@ -9,8 +9,11 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.cli.records.conftest import KEY, Folder
 from tests.unit.policy.test_evidence import old
-from tests.unit.ratify.world import AGENT, HOLDERS, HUMAN, STRANGER, certificate, chain, constraint
+from tests.unit.ratify.world import AGENT, HOLDERS, HUMAN, NOW, STRANGER, certificate, chain, constraint
+from tests.world.decisions import call as one_call
+from tests.world.decisions import proven
 from tests.world.in_process import Done, Run
+from tests.world.proved_calls import calls_come_now, recorded
 from tests.world.recorded import thread
 from tests.world.records import NOW_MS, OK, POLICY, decided
 from tests.world.signed_calls import SignedCall, lied, said, signed_call
@@ -20,6 +23,8 @@ from accredit.cli.actions.log_place import keys_by_kind
 from accredit.keys import PrivateKeyFile, log_signer, read_key
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
 from accredit.stores.audit_log.queue import QueuedRecords
+
+__all__ = ["calls_come_now"]
 
 GOOD = signed_call()
 ROOT = ("--root", "owner.key.pub")
@@ -95,6 +100,21 @@ def test_another_calls_proof_in_the_bundle_is_bad(run: Run, folder: Folder) -> N
     for call in (GOOD._replace(proof=signed_call(resource_id="other").proof), GOOD._replace(certificates=b"[]")):
         done = run("log", "verify", written(folder, call), *KEY, *ROOT)
         assert (done.code, "of the decision" in done.words) == (1, True)
+
+
+def test_who_exports_a_call_is_told_that_what_the_agent_signed_is_not_in_it_yet(
+    run: Run, folder: Folder, calls_come_now: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An auditor who opens such a file a day later would take it for a forged one."""
+    made = recorded(folder.path / "kept.db", proven(one_call(), bound=True))
+
+    def exported(seconds: int) -> tuple[bool, bool]:
+        monkeypatch.setattr("accredit.cli.actions.log_export.unix_seconds", lambda: NOW + seconds)
+        done = run("log", "export", "--store", "sqlite:///kept.db", "--call", made.call.id, "--bundle")
+        return json.loads(done.out)["proof"] is None, "what the agent signed is left out" in done.err
+
+    assert exported(1) == (True, True)
+    assert exported(1_000) == (False, False)
 
 
 def test_what_is_not_answered_is_listed(run: Run, folder: Folder) -> None:
