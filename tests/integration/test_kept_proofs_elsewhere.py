@@ -11,16 +11,17 @@ import pytest
 from tests.world.authorization import GATEWAY, Signed, Trust
 from tests.world.calls import Posted, post
 from tests.world.many_servers import NAMES, Several
-from tests.world.recorded import records_at
+from tests.world.recorded import records_at, records_of
 from tests.world.routes import Route, messages_of
 from tests.world.running import run
 
-from accredit.attest.proofs import decode_proof, unpacked_proof
+from accredit.attest.proofs import decode_proof
 from accredit.base.clock import unix_seconds
 from accredit.jsonrpc.methods import Era
 from accredit.limits import CLOCK_LEAD_SECONDS
 from accredit.ports import ProofStore
 from accredit.stores import MemoryStore, SqliteStore, open_store, parse_store_url
+from accredit.stores.audit_log.reader import LogFile
 
 INBOX = {"name": "list_inbox", "arguments": {}}
 LATER = CLOCK_LEAD_SECONDS + 1
@@ -43,12 +44,17 @@ def modern(params: dict[str, Any]) -> Posted:
 
 def taken_from(log: Path, *, by_text: bool) -> dict[str, Any]:
     """The call that somebody makes of what a record keeps: of the store's bytes, or of the text that a bundle has."""
-    with closing(sqlite3.connect(log)) as file:
-        ((packed,),) = file.execute("SELECT proof FROM log_entries WHERE proof IS NOT NULL")
-        ((chain,),) = file.execute("SELECT certificates FROM log_delegations")
-    kept = unpacked_proof(packed, chain)
-    if by_text:
-        kept = decode_proof(kept.text())
+    with LogFile(log) as reader:
+        (decision,) = [each for each in records_of(log) if each.decision is not None]
+        chain, text = reader.kept_of(decision)
+    assert text
+    assert chain
+    kept = decode_proof(text)
+    if not by_text:  # the store has the same bytes, shorter
+        with closing(sqlite3.connect(log)) as file:
+            ((packed,),) = file.execute("SELECT proof FROM log_entries WHERE proof IS NOT NULL")
+        assert kept.challenge in packed
+        assert kept.challenge_sig.ml_dsa_65 in packed
     said = json.loads(kept.text())
     context = said.pop("context")
     assert b64decode(said["session_context"]) == kept.session_context
