@@ -34,11 +34,6 @@ def refuses(scope: str, verifier: str = LIAR, **more: Any) -> Callable[[Mapping[
     return answer
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 @pytest.fixture
 def files(trust: Trust, tmp_path: Path) -> AgentFiles:
     return agent_files(tmp_path, trust)

@@ -32,11 +32,6 @@ def with_proof(params: dict[str, Any], proof: object) -> dict[str, Any]:
     return {**params, "_meta": {**params.get("_meta", {}), "ratify_proof": proof}}
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 everywhere = pytest.mark.parametrize("name", ROUTES)
 
 

@@ -59,11 +59,6 @@ url = "sqlite:///accredit.db"
 """
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def proved(trust: Trust, session: str = "", params: dict[str, Any] = INBOX, **signed: Any) -> dict[str, Any]:
     proof = trust.proof(trust.chain(), "tools/call", params, Signed(session=session, **signed))
     return {**params, "_meta": {"ratify_proof": proof}}

@@ -18,11 +18,6 @@ from tests.world.running import run
 LIMIT = 64
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 @pytest.fixture
 def crowd() -> Generator[ExitStack]:
     """Connections that are there until the test's end."""

@@ -16,11 +16,6 @@ from tests.world.small_disk import SmallDisk
 PAGES = 24
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def test_at_whatever_page_of_a_call_the_disk_is_full__it_is_refused_or_withheld__and_with_room_calls_go_on(
     trust: Trust, tmp_path: Path
 ) -> None:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from tests.world.authorization import Trust
 from tests.world.besieged import Besieged, Reading, asked, posting
 from tests.world.calls import Posted, chunk, http, post
@@ -24,11 +23,6 @@ from accredit.limits import MAX_HEAD_BYTES, MAX_INTERIM_ANSWERS, MAX_REQUEST_HEA
 LEAK = "swordfish"
 A_WHILE = 0.5
 """Seconds for a connection that may stay open with nothing more to come."""
-
-
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
 
 
 # --- clients ----------------------------------------------------------------------------------------

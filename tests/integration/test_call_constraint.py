@@ -17,11 +17,6 @@ from accredit.ratify import DelegationCert
 from accredit.ratify.constraints import MaxRate
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def once(trust: Trust, params: dict[str, Any], **changes: Any) -> tuple[DelegationCert, ...]:
     """The owner's yes to this call, once in ten minutes."""
     digest = hashlib.sha256(rfc8785.dumps(params)).hexdigest()

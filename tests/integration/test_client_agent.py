@@ -39,11 +39,6 @@ CATALOG = Catalog(
 )
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 @pytest.fixture
 def files(trust: Trust, tmp_path: Path) -> AgentFiles:
     return agent_files(tmp_path, trust, "email:read", "email:send", "mcp:prompt")

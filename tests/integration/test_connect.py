@@ -32,11 +32,6 @@ ERAS = ["legacy", "auto"]
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
 def shared(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> AgentFiles:
     return agent_files(tmp_path_factory.mktemp("gateway"), trust)
 

@@ -20,11 +20,6 @@ READ: dict[str, Any] = {"name": "list_inbox", "arguments": {}}
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
 def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
     folder = tmp_path_factory.mktemp("gateway")
     agent_files(folder, trust)

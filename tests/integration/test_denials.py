@@ -35,11 +35,6 @@ Posts = list[tuple[Posted, str | None]]
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
 def world() -> Tokened:
     return Tokened()
 

@@ -91,11 +91,6 @@ def test_whoever_has_half_of_an_agents_key_does_not_have_its_name(half: str, des
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
 def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     files: AgentFiles = agent_files(tmp_path_factory.mktemp("gateway"), trust)
     with Serving("--config", "accredit.toml", folder=files.folder) as serving:

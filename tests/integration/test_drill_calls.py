@@ -35,11 +35,6 @@ Answer = dict[str, Any]
 Fault = Callable[[Answer], Answer]
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 class Faulty(httpx2.AsyncBaseTransport):
     """A gateway in this process, whose answers a fault may change."""
 

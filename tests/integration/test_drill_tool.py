@@ -25,11 +25,6 @@ everywhere = pytest.mark.parametrize("name", ROUTES)
 NONE = Quota(by="server", tools=frozenset({"*"}), window_s=3600, window="1h", most=1)
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def params(tool: str = DRILL, **arguments: Any) -> dict[str, Any]:
     return {"name": tool, "arguments": arguments}
 

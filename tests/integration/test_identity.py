@@ -33,11 +33,6 @@ WAYS = ["http-legacy", "http-modern", "sse-legacy", "sse-modern"]
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
 def world() -> Tokened:
     return Tokened()
 

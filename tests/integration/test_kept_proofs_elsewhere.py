@@ -28,11 +28,6 @@ LATER = CLOCK_LEAD_SECONDS + 1
 """Seconds after the call: a store that begins to know what is spent no sooner takes nothing that was made by then."""
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def proved(trust: Trust, **signed: Any) -> dict[str, Any]:
     proof = trust.proof(trust.chain(), "tools/call", INBOX, Signed(**signed))
     return {**INBOX, "_meta": {"ratify_proof": proof}}

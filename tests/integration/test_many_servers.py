@@ -32,11 +32,6 @@ CALL: dict[str, Any] = {"name": "list_inbox", "arguments": {}}
 SEND: dict[str, Any] = {"name": "send_email", "arguments": {"to": "bob"}}
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def proved(
     trust: Trust, name: str, params: dict[str, Any], method: str = "tools/call", **signed: Any
 ) -> dict[str, Any]:

@@ -34,11 +34,6 @@ SCOPES = {"list_inbox": "email:read", "send_email": "email:send"}
 UNAVAILABLE = "dev.accredit/unavailable"
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def modern(params: dict[str, Any], capabilities: Any = None, method: str = "tools/call") -> Posted:
     return post(Era.MODERN, method, params, capabilities=capabilities)
 

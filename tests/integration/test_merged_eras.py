@@ -22,11 +22,6 @@ DISCOVER = modern({}, method="server/discover")
 UNAVAILABLE = "dev.accredit/unavailable"
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 class Older:
     """A server that speaks none but the older revisions: `refusal` is what it says to a request without a session.
     `learnt`: it has been given a version that knows `server/discover`. `asked` are the methods, `open` the sessions."""

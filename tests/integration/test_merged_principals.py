@@ -24,11 +24,6 @@ from accredit.jsonrpc.methods import Era
 pytestmark = pytest.mark.holds("gateway/upstream/merged/stateful")
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def in_session(posted: Posted, session: str, *more: tuple[str, str]) -> list[tuple[str, str]]:
     bare = [pair for pair in posted.headers if pair[0] != "Mcp-Session-Id"]
     return [*bare, ("Mcp-Session-Id", session), *more]

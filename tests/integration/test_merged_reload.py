@@ -24,11 +24,6 @@ from accredit.rounds import KeyRing
 pytestmark = pytest.mark.holds("gateway/server")
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 class Somebody:
     """Who takes a place."""
 

@@ -22,11 +22,6 @@ pytestmark = pytest.mark.holds("gateway/upstream/merged/tasks")
 BOTH = pytest.mark.parametrize("era", [Era.MODERN, Era.LEGACY])
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 class Agent:
     """Who asks the merged endpoint, with proofs."""
 

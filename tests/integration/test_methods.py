@@ -23,11 +23,6 @@ INBOX = {"name": "list_inbox", "arguments": {}}
 UNNAMED = ("vendor/x", "tools/call/all", "tasks/everything", "sampling/createMessage", "roots/list", "", "\u212b/x")
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def of_another_era(era: Era) -> list[str]:
     revision = "2025-11-25" if era is Era.LEGACY else "2026-07-28"
     names = [name for name, method in METHODS.items() if revision not in method.revisions]

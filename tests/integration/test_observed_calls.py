@@ -31,11 +31,6 @@ everywhere = pytest.mark.parametrize("name", ROUTES)
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
 def other(trust: Trust) -> Trust:
     """Another agent of the same owner."""
     found = Trust()

@@ -34,11 +34,6 @@ CALL = compact({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"n
 CHARSET = "a charset other than utf-8"
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def as_utf_7() -> bytes:
     """A ping to who reads UTF-8, a tools/call to who reads UTF-7."""
     text = HIDDEN.decode().replace('"', "+ACI-").replace("{", "+AHs-").replace("}", "+AH0-")

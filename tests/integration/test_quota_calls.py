@@ -28,11 +28,6 @@ OF_SERVER = Quota(by="server", tools=frozenset({"*"}), window_s=3600, window="1h
 OF_AGENT = Quota(by="agent", tools=frozenset({"*"}), window_s=3600, window="1h", most=2)
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def errors(answers: list[dict[str, Any]]) -> list[str]:
     return [each.get("error", {}).get("data", {}).get("error", "") for each in answers]
 

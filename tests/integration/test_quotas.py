@@ -46,11 +46,6 @@ async def upstream(connection: Connection) -> None:
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
 def tokened() -> Tokened:
     return Tokened()
 

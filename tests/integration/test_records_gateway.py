@@ -32,11 +32,6 @@ SECRET = "swordfish-7f3a"
 everywhere = pytest.mark.parametrize("name", ROUTES)
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def recorded(name: str, trust: Trust, folder: Path, **more: Any) -> Route:
     """A way on which proofs are off and calls are recorded durably."""
     given: dict[str, Any] = {"records": records_at(folder / "log.db"), "required": False, **more}

@@ -41,11 +41,6 @@ LISTED: dict[str, Any] = {"forward_headers": ("X-Wanted",)}
 PING = post(Era.LEGACY, "ping", {})
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def app_of(settings: list[GatewaySettings]) -> Gateway:
     return create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}), tasks=MemoryTasks())
 

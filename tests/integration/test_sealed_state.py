@@ -33,11 +33,6 @@ TARGETS = {"tools/call": "list_inbox", "prompts/get": "greet"}
 everywhere = pytest.mark.parametrize("name", MODERN)
 
 
-@pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
 def route(
     name: str, trust: Trust, folder: Path, *keys: bytes, required: bool = False, seconds: int = 600, **settings: Any
 ) -> Route:

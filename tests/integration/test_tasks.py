@@ -38,11 +38,6 @@ EVERYWHERE = pytest.mark.parametrize("name", ROUTES)
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
 def other(trust: Trust) -> Trust:
     """Another agent of the same owner."""
     found = Trust()

@@ -21,11 +21,6 @@ CALL = {"name": "list_inbox", "arguments": {}}
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
 def world() -> Tokened:
     return Tokened()
 

@@ -24,11 +24,6 @@ ELSEWHERE = "the token is good in one session, and this is not it"
 
 
 @pytest.fixture(scope="module")
-def trust() -> Trust:
-    return Trust()
-
-
-@pytest.fixture(scope="module")
 def world() -> Tokened:
     return Tokened()
 

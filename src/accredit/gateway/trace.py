@@ -14,12 +14,13 @@ from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
 from accredit.telemetry import trace_context
 
+_TRACED = (Request, Notification)
 _current: ContextVar[ref[Request | Notification] | None] = ContextVar("accredit_current_message", default=None)
 
 
 def set_current(message: Frame | Batch | None) -> None:
     """Set the message that the current task is about, for as long as somebody else holds it."""
-    _current.set(ref(message) if isinstance(message, Request | Notification) else None)
+    _current.set(ref(message) if isinstance(message, _TRACED) else None)
 
 
 def current() -> Request | Notification | None:
