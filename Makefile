@@ -36,6 +36,7 @@ check: $(READY)
 fmt: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python scripts/limits.py
 
 # The wheel and the sdist, the same bytes for the same commit wherever they are built, and their digests.
 dist: $(RUN_READY)

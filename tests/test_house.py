@@ -51,3 +51,15 @@ def test_whoever_reaches_into_others_private_parts_is_named(
     assert measure(house(tmp_path, first=text)) == 1
     printed = capsys.readouterr().out
     assert "accredit/first.py imports what is private to others: asyncio._get_running_loop, mcp.client._t" in printed
+
+
+def test_functions_named_by_a_participle_are_counted__nouns_and_verbs_are_not(
+    measure: Callable[[Path], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["told", "_shown", "asked_of_desk", "kept_proof", "read_answer", "embed", "red"]
+    text = "".join(f"def {name}() -> None: ...\n" for name in names)
+    assert measure(house(tmp_path, first=text)) == 0
+    assert "house: 3 functions are named by a participle" in capsys.readouterr().out
+    many = "".join(f"def _told_{n}() -> None: ...\ndef told_by_{n}() -> None: ...\n" for n in range(61))
+    (tmp_path / "more").mkdir()
+    assert measure(house(tmp_path / "more", first=many)) == 1

@@ -21,7 +21,12 @@ from typing import Literal, cast
 import msgspec
 
 from accredit.base.steps import Steps, at_one_go
-from accredit.limits import MAX_REWRITTEN_NUMBERS, MAX_SAFE_INTEGER
+from accredit.limits import MAX_SAFE_INTEGER
+
+MAX_REWRITTEN_NUMBERS = 25_000
+"""Numbers of one text that its canonical form rewrites one by one (1 us each): integers beyond 2^53-1, fractions nearer
+to zero than 1e-5, and those from 1e16 on. Measurements have a few; lists of large ids some thousands."""
+
 
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _encode = msgspec.json.Encoder().encode

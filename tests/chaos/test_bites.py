@@ -27,9 +27,9 @@ def servers() -> Generator[Replicated]:
 def refusals_as_in_production() -> Generator[None]:
     """A wait for a standby ends as soon as in a gateway."""
     before = limits.STORE_WAIT_SECONDS
-    change_limits({"STORE_WAIT_SECONDS": 2.0})
+    change_limits({"accredit.limits.STORE_WAIT_SECONDS": 2.0})
     yield
-    change_limits({"STORE_WAIT_SECONDS": before})
+    change_limits({"accredit.limits.STORE_WAIT_SECONDS": before})
 
 
 @pytest.mark.holds("stores/postgres/driver", 1)

@@ -13,8 +13,8 @@ from tests.world.raw_server import until
 from tests.world.records import NOW_MS, decided, gateway
 from tests.world.running import run
 
-from accredit.limits import CHECKPOINT_RECORDS
 from accredit.stores.audit_log import queue
+from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
 from accredit.stores.audit_log.requests import Begin, Turn, encoded
 from accredit.stores.audit_log.transactions import Event
 

@@ -18,12 +18,12 @@ from tests.world.running import run
 
 from accredit.attest import LogReport
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.limits import LOG_COPIED
 from accredit.stores import PostgresDatabase, SqliteFile, open_log
 from accredit.stores.audit_log.reading import LogAway
 from accredit.stores.postgres import log_pruning
 from accredit.stores.postgres.driver import Connection, DatabaseFailed
 from accredit.stores.postgres.log_pruning import prune
+from accredit.stores.postgres.schema import LOG_COPIED
 
 pytestmark = pytest.mark.holds("stores/postgres/log_pruning")
 

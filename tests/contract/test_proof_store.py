@@ -14,15 +14,10 @@ from tests.world.running import run
 from tests.world.stores import NOW, SHARED_URLS, URLS, Model, challenge, opened, request
 
 from accredit.errors import ChallengesFull, ClockSetBack, StoreUnavailable
-from accredit.limits import (
-    CHALLENGE_WINDOW_SECONDS,
-    CLOCK_BACK_SECONDS,
-    CLOCK_LEAD_SECONDS,
-    DATABASE_KEEP_SECONDS,
-    STORE_SWEEP_ENTRIES,
-    USE_MARKS,
-)
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, CLOCK_BACK_SECONDS, CLOCK_LEAD_SECONDS, USE_MARKS
 from accredit.ports import ProofStore, RateLimit, Spending
+from accredit.stores.memory import STORE_SWEEP_ENTRIES
+from accredit.stores.postgres.forgetting import DATABASE_KEEP_SECONDS
 
 pytestmark = [pytest.mark.holds("ports"), pytest.mark.holds("stores/rules")]
 

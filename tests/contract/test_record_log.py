@@ -28,9 +28,9 @@ from accredit.attest import (
     recorded_params,
 )
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.limits import CHECKPOINT_RECORDS
 from accredit.stores.audit_log import queue as log
 from accredit.stores.audit_log import writer_locks
+from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.writer_locks import hold
 

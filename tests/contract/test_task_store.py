@@ -9,10 +9,11 @@ from tests.world.stores import NOW, SHARED_URLS, URLS, opened_tasks
 
 from accredit import limits
 from accredit.errors import ClockSetBack, StoreUnavailable
-from accredit.limits import CLOCK_BACK_SECONDS, DATABASE_KEEP_SECONDS
+from accredit.limits import CLOCK_BACK_SECONDS
 from accredit.ports import Task, TaskStore
 from accredit.stores import tasks
 from accredit.stores.postgres import tasks as postgres_tasks
+from accredit.stores.postgres.forgetting import DATABASE_KEEP_SECONDS
 
 pytestmark = [pytest.mark.holds("stores/tasks"), pytest.mark.holds("stores/postgres/tasks")]
 

@@ -24,13 +24,13 @@ from accredit.client import ProofPresenter
 from accredit.client.budgets import Budgets
 from accredit.client.headers import RoutingHeaders
 from accredit.client.messages import encode_message, read_message
-from accredit.client.proving import Prover
+from accredit.client.proving import MAX_PROOFS_OF_REQUEST, Prover
 from accredit.client.refusals import Caller, explained, refusal_of
 from accredit.client.streams import ProvingTransport
 from accredit.errors import FrameError
 from accredit.jsonrpc.sse import SseParser
 from accredit.keys import SigningKey
-from accredit.limits import MAX_ANSWER_BYTES, MAX_PROOFS_OF_REQUEST
+from accredit.limits import MAX_ANSWER_BYTES
 from accredit.policy import guarded_call_from_values
 from accredit.ratify import decode_proof_bundle
 

@@ -18,8 +18,10 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, RawServer
 from tests.world.running import run
 
+from accredit.app.admin import MAX_ADMIN_CONNECTIONS
+from accredit.app.edge import MAX_REQUEST_HEAD_BYTES
+from accredit.gateway.upstream.http.balance import BREAKER_FAILURES
 from accredit.jsonrpc.methods import Era
-from accredit.limits import BREAKER_FAILURES, MAX_ADMIN_CONNECTIONS, MAX_REQUEST_HEAD_BYTES
 
 pytestmark = [pytest.mark.holds("app/watching"), pytest.mark.holds("telemetry/exposition")]
 

@@ -25,8 +25,8 @@ from tests.world.warm import python
 from accredit.base.clock import unix_seconds
 from accredit.consent import Answer, Ask, read_ask
 from accredit.consent.offers import offers_for
+from accredit.console.book import MAX_PENDING_ASKS
 from accredit.keys import PrivateKeyFile
-from accredit.limits import MAX_PENDING_ASKS
 from accredit.ratify import issue_delegation
 
 pytestmark = [pytest.mark.holds("client/asking", 8), pytest.mark.holds("console/socket")]

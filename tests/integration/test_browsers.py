@@ -17,6 +17,8 @@ from tests.world.command import Serving, accredit
 from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import raw_command
 
+pytestmark = pytest.mark.holds("gateway/front/cors")
+
 PAGE = """<!doctype html><script>
 const url = "URL", told = {};
 const headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"};

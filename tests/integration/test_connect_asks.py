@@ -15,9 +15,9 @@ from tests.world.connected import Connected
 from tests.world.desk import CALL
 from tests.world.scripted_desk import Script, ScriptedDesk, allows, says, waits
 
+from accredit.client.asking import MAX_HOLDS_OF_ASK
 from accredit.consent import Ask
 from accredit.keys import make_key
-from accredit.limits import MAX_HOLDS_OF_ASK
 
 pytestmark = [pytest.mark.holds("client/asking"), pytest.mark.holds("client/desk_socket")]
 

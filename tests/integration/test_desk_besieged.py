@@ -16,7 +16,8 @@ from tests.world.household import told_by
 from tests.world.raw_server import PATIENCE
 
 from accredit.console.admission import EVERY_ANSWER
-from accredit.limits import MAX_ASKING_CONNECTIONS, MAX_PAGE_CONNECTIONS
+from accredit.console.connections import MAX_PAGE_CONNECTIONS
+from accredit.console.socket import MAX_ASKING_CONNECTIONS
 
 pytestmark = [
     pytest.mark.holds("console/browser"),

@@ -11,7 +11,7 @@ from tests.world.desk import Agent, Desk, Line
 from tests.world.raw_server import PATIENCE
 
 from accredit.consent import chain_allowed, read_answer
-from accredit.limits import MAX_PAGE_BODY_BYTES
+from accredit.console.admission import MAX_PAGE_BODY_BYTES
 
 pytestmark = [
     pytest.mark.holds("console/api"),

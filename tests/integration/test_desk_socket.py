@@ -21,9 +21,10 @@ from tests.world.warm import COMMAND
 
 from accredit.client.desk_socket import DeskConnection, DeskGone, desk_answers
 from accredit.consent import Answer, chain_allowed, read_answer
+from accredit.console.book import MAX_PENDING_ASKS_OF_NEW
 from accredit.console.client import find_desk
+from accredit.console.socket import MAX_DESK_LINE_BYTES
 from accredit.keys import PrivateKeyFile
-from accredit.limits import MAX_DESK_LINE_BYTES, MAX_PENDING_ASKS_OF_NEW
 from accredit.ratify import Grant, issue_delegation
 
 pytestmark = [

@@ -23,6 +23,7 @@ from uvicorn.server import ServerState
 
 from accredit.app.fast import FastProtocol
 from accredit.app.server import server_config
+from accredit.config.schema import MAX_RESPONSE_BYTES
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.app import Gateway, create_app
@@ -31,7 +32,6 @@ from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
-from accredit.limits import MAX_RESPONSE_BYTES
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 __all__ = ["small_heap"]

@@ -16,7 +16,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import ProgressTokens, merged_ring
 from accredit.gateway.upstream.merged.messages import Outward
-from accredit.limits import MAX_EVENT_LINES
+from accredit.jsonrpc.sse import MAX_EVENT_LINES
 from accredit.rounds import KeyRing
 
 __all__ = ["small_heap"]

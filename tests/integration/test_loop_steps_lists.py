@@ -21,10 +21,11 @@ from tests.world.authorization import GATEWAY, Signed, Trust
 from tests.world.measured_loop import MeasuredLoop
 from tests.world.memory import MemoryWatch
 
+from accredit.config.schema import MAX_RESPONSE_BYTES
 from accredit.gateway.app import Gateway, create_app
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
-from accredit.limits import MAX_RESPONSE_BYTES, MAX_SPLIT_BYTES
+from accredit.limits import MAX_SPLIT_BYTES
 from accredit.pins import Pins
 from accredit.stores import MemoryStore, RevocationLists
 

@@ -15,10 +15,10 @@ from accredit.errors import RequestError, SealError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.front.session_binding import SealedSessions, sessions_of
 from accredit.gateway.merging import merged_settings
+from accredit.gateway.room import MAX_BODIES_BYTES
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.upstream.merged.sessions import NONCE_BYTES, MemberSession, packed
 from accredit.jsonrpc.methods import Era
-from accredit.limits import MAX_BODIES_BYTES
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/server")

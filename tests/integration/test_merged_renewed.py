@@ -16,9 +16,8 @@ from tests.world.raw_server import Connection, Handler, RawServer, until
 from tests.world.running import run
 from tests.world.stdio_bridge import SessionClient, next_event
 
-from accredit.gateway.upstream.merged.renewals import Renewals
+from accredit.gateway.upstream.merged.renewals import MAX_RENEWABLE_BYTES, Renewals
 from accredit.jsonrpc.requests import decode_request
-from accredit.limits import MAX_RENEWABLE_BYTES
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/renewing")
 

@@ -15,15 +15,15 @@ from tests.world.running import run
 from tests.world.token_server import CLIENT, MAIL, SECRET, TokenServer
 
 from accredit.errors import AccreditError, ConfigurationError, UpstreamUnavailable
-from accredit.limits import (
+from accredit.net import AccessTokens
+from accredit.net.access_tokens import (
     ACCESS_TOKEN_DROP_SECONDS,
     ACCESS_TOKEN_MARGIN_SECONDS,
     ACCESS_TOKEN_RENEW_SECONDS,
     ACCESS_TOKEN_RETRY_SECONDS,
     MAX_ACCESS_TOKEN_SECONDS,
-    MAX_TOKEN_ANSWER_BYTES,
 )
-from accredit.net import AccessTokens
+from accredit.net.token_endpoint import MAX_TOKEN_ANSWER_BYTES
 from accredit.tokens import AccessGrant, SubjectToken, subject_key
 
 pytestmark = [pytest.mark.holds("net/access_tokens"), pytest.mark.holds("net/token_endpoint")]

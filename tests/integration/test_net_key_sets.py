@@ -13,15 +13,9 @@ from tests.world.raw_server import PATIENCE, Connection, Handler, RawServer, unt
 from tests.world.running import run
 
 from accredit.errors import ConfigurationError, KeySetError, KeysUnavailable
-from accredit.limits import (
-    KEYS_FRESH_SECONDS,
-    KEYS_REFETCH_SECONDS,
-    KEYS_RETRY_SECONDS,
-    KEYS_STALE_SECONDS,
-    MAX_KEYS_REDIRECTS,
-)
 from accredit.net import IssuerKeys
-from accredit.net.fetch import check_url, fetch, trust
+from accredit.net.fetch import MAX_KEYS_REDIRECTS, check_url, fetch, trust
+from accredit.net.key_sets import KEYS_FRESH_SECONDS, KEYS_REFETCH_SECONDS, KEYS_RETRY_SECONDS, KEYS_STALE_SECONDS
 from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
 
 pytestmark = [pytest.mark.holds("net/fetch"), pytest.mark.holds("net/key_sets")]

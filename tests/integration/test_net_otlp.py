@@ -28,18 +28,11 @@ from tests.world.running import run
 
 from accredit import __version__
 from accredit.errors import CollectorError
-from accredit.limits import (
-    MAX_COLLECTOR_BYTES,
-    MAX_EXPORT_LOOKUPS,
-    MAX_RETRY_AFTER_SECONDS,
-    MAX_WAITING_SPANS,
-    SPANS_AT_ONCE,
-)
-from accredit.net.otlp import Collector
+from accredit.net.otlp import MAX_COLLECTOR_BYTES, MAX_RETRY_AFTER_SECONDS, Collector
 from accredit.telemetry import export
-from accredit.telemetry.export import Encoding, Exporter, rejected_count
+from accredit.telemetry.export import MAX_EXPORT_LOOKUPS, Encoding, Exporter, rejected_count
 from accredit.telemetry.families import SERVER_SECONDS, SPANS
-from accredit.telemetry.tracing import Span, TraceContext
+from accredit.telemetry.tracing import MAX_WAITING_SPANS, SPANS_AT_ONCE, Span, TraceContext
 
 pytestmark = [pytest.mark.holds("telemetry/export"), pytest.mark.holds("telemetry/span_messages")]
 

@@ -11,9 +11,9 @@ from tests.world.ordinary import NOBODY
 from tests.world.terminal import Terminal
 
 from accredit.base.clock import unix_seconds
+from accredit.cli.passphrases import ADVISED_PASSPHRASE_CHARS
 from accredit.keys import LockedKeyFile, lock_key, make_key, read_key, write_key
 from accredit.keys.passphrase import passphrase_bytes
-from accredit.limits import ADVISED_PASSPHRASE_CHARS
 
 pytestmark = pytest.mark.holds("cli/passphrases")
 

@@ -37,8 +37,8 @@ from tests.world.tokened import Tokened
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
+from accredit.gateway.upstream.http.balance import BREAKER_FAILURES
 from accredit.jsonrpc.methods import Era
-from accredit.limits import BREAKER_FAILURES
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/replicas")
 MANY = 40

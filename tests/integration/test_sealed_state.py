@@ -21,9 +21,9 @@ from accredit.base.clock import unix_seconds
 from accredit.gateway.settings import RoundsSettings
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key
-from accredit.limits import MAX_STATE_BYTES
 from accredit.policy.passing import AUTHORIZATION
 from accredit.rounds import FlowState, KeyRing
+from accredit.rounds.sealing import MAX_STATE_BYTES
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 REFUSED = {"code": -32602, "message": "Invalid or expired requestState"}

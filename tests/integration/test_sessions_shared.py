@@ -25,10 +25,11 @@ from tests.world.stdio_processes import raw_command
 from tests.world.tokened import Tokened
 
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
+from accredit.gateway.front.session_binding import MAX_SEALED_SESSION_ID_BYTES
 from accredit.gateway.front.session_ids import SessionIds, SessionState
 from accredit.gateway.settings import RecordSettings, RoundsSettings
 from accredit.jsonrpc.methods import Era
-from accredit.limits import MAX_SEALED_SESSION_ID_BYTES, MAX_SESSION_ID_BYTES
+from accredit.limits import MAX_SESSION_ID_BYTES
 from accredit.rounds import KeyRing
 from accredit.stores import MemoryStore, RevocationLists
 

@@ -18,11 +18,10 @@ from tests.world.raw_server import RawServer
 from tests.world.running import run
 
 from accredit.errors import RequestError
-from accredit.gateway.front.bootstrap import Bootstrap
+from accredit.gateway.front.bootstrap import MAX_BOOTSTRAP_AGENT_CHARS, MAX_BOOTSTRAP_ATTEMPTS, Bootstrap
 from accredit.gateway.settings import BootstrapSettings
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_token_key
-from accredit.limits import MAX_BOOTSTRAP_AGENT_CHARS, MAX_BOOTSTRAP_ATTEMPTS
 
 pytestmark = pytest.mark.holds("config/tokens")
 

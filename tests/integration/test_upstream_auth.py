@@ -28,8 +28,8 @@ from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
-from accredit.limits import ACCESS_TOKEN_RETRY_SECONDS
 from accredit.net import AccessTokens
+from accredit.net.access_tokens import ACCESS_TOKEN_RETRY_SECONDS
 from accredit.tokens import AccessGrant, GrantType
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/own_token")

@@ -12,7 +12,7 @@ from tests.world.running import run as run_in
 
 from accredit.errors import AnswerError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.upstream.http.client import UpstreamClient
-from accredit.limits import HIGH_WATER_BYTES
+from accredit.gateway.upstream.http.connection import HIGH_WATER_BYTES
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -9,8 +9,7 @@ import rfc8785
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accredit.canonical import canonical, has_wide_integer
-from accredit.limits import MAX_REWRITTEN_NUMBERS
+from accredit.canonical import MAX_REWRITTEN_NUMBERS, canonical, has_wide_integer
 
 pytestmark = pytest.mark.holds("canonical")
 

@@ -16,14 +16,13 @@ from tests.world.authorization import GATEWAY, Trust
 from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.client.headers import RoutingHeaders
-from accredit.client.proving import Prover, TokenTakers
+from accredit.client.proving import MAX_PROOFS_OF_REQUEST, Prover, TokenTakers
 from accredit.client.refusals import Caller, explained, refusal_of
 from accredit.client.streams import ProvingTransport
 from accredit.errors import ProofRefused, RequestError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
 from accredit.keys import SigningKey
-from accredit.limits import MAX_PROOFS_OF_REQUEST
 from accredit.policy import guarded_call_from_values, guarded_call_of
 from accredit.ratify import decode_proof_bundle
 from accredit.refusals import BY_WORD

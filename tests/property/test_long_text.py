@@ -15,8 +15,7 @@ from accredit.errors import AnswerError, FrameError
 from accredit.jsonrpc import long_text, responses, text
 from accredit.jsonrpc.frames import MESSAGE, Request
 from accredit.jsonrpc.methods import Era
-from accredit.jsonrpc.objects import pairs, unambiguous_members
-from accredit.limits import MAX_MEMBERS
+from accredit.jsonrpc.objects import MAX_MEMBERS, pairs, unambiguous_members
 
 pytestmark = pytest.mark.holds("jsonrpc/long_text")
 

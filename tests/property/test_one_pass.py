@@ -21,7 +21,8 @@ from accredit.jsonrpc.frames import Failure, Notification, Request, Success, dec
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Expected
-from accredit.limits import MAX_DEPTH, ONE_PASS_BYTES
+from accredit.jsonrpc.simd import ONE_PASS_BYTES
+from accredit.limits import MAX_DEPTH
 
 ASKED = Request(7, "tools/call", None, b"")
 

@@ -13,8 +13,7 @@ from tests.property.texts import deep, mutated, numbers, objects, strings, value
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc import text as fast
-from accredit.jsonrpc.objects import members, pairs, split_batch
-from accredit.limits import MAX_BATCH_MEMBERS
+from accredit.jsonrpc.objects import MAX_BATCH_MEMBERS, members, pairs, split_batch
 
 texts = mutated(values | deep())
 

@@ -8,7 +8,12 @@ import sys
 from tests.world.patience import be_patient, change_limits
 
 be_patient()
-change_limits({"LOG_SILENT_SECONDS": 1.0, "LOG_LOOK_SECONDS": 0.1})
+change_limits(
+    {
+        "accredit.stores.audit_log.requests.LOG_SILENT_SECONDS": 1.0,
+        "accredit.stores.audit_log.queue.LOG_LOOK_SECONDS": 0.1,
+    }
+)
 
 COMMAND = (sys.executable, "-m", "tests.world.hasty_logs")
 

@@ -2,7 +2,8 @@
 
 from functools import cache
 
-from accredit.limits import MAX_PROOF_BUNDLE_BYTES, MAX_STRUCTURES, MAX_VALUES
+from accredit.jsonrpc.text import MAX_STRUCTURES
+from accredit.limits import MAX_PROOF_BUNDLE_BYTES, MAX_VALUES
 
 ROOM = 4_194_304 - 600
 MARKS = "\u0301\u0316"

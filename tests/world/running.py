@@ -19,8 +19,8 @@ from tests.world.raw_server import until
 from uvicorn.server import ServerState
 
 from accredit.app.fast import FastProtocol
+from accredit.app.server import CLIENT_IDLE_SECONDS
 from accredit.gateway import GatewaySettings, create_app
-from accredit.limits import CLIENT_IDLE_SECONDS
 
 T = TypeVar("T")
 ASGIApplication = Any

@@ -28,9 +28,15 @@ from accredit.gateway.front.health import ALIVE, READY
 from accredit.gateway.headers import JSON, host_allowed, host_refused, origin_allowed, origin_refused
 from accredit.gateway.replies import refusal
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.limits import MAX_ADMIN_CONNECTIONS, SCRAPE_SHARE
 from accredit.telemetry import Board
 from accredit.telemetry.exposition import CONTENT_TYPE, text_of
+
+MAX_ADMIN_CONNECTIONS = 16
+"""Connections to the admin listener of one worker: a few scrapers, an orchestrator's probes, each for one request."""
+SCRAPE_SHARE = 4
+"""For how many times the time that it took to write them the metrics are shown again as they are: whoever asks all the
+time takes a fifth of one thread, however many series there are."""
+
 
 METRICS = "/metrics"
 

@@ -32,13 +32,18 @@ from uvicorn.server import ServerState
 
 from accredit.app.listener import client_connections
 from accredit.app.one_write import OneWriteTransport
-from accredit.limits import (
-    BUSY_RETRY_SECONDS,
-    MAX_HEADERS,
-    MAX_PIPELINED_REQUESTS,
-    MAX_REQUEST_HEAD_BYTES,
-    REQUEST_HEAD_SECONDS,
-)
+from accredit.limits import BUSY_RETRY_SECONDS, MAX_HEADERS
+
+MAX_PIPELINED_REQUESTS = 16
+"""Requests of one connection that wait for the answer to an earlier one. Clients and proxies send one at a time; a
+read of the event loop brings some 10,000 at once, each of which costs a kilobyte and, when its turn comes, time."""
+MAX_REQUEST_HEAD_BYTES = 65_536
+"""Bytes of a request outside its body, at a time: its head, its trailers, a chunk's extension. Clients and proxies
+themselves stop at 8 to 64 KiB."""
+REQUEST_HEAD_SECONDS = 20.0
+"""The time from a connection's beginning, or the first byte of its next request, to the end of that request's head. A
+head is one or two packets; a connection that sends none holds a file descriptor."""
+
 
 _TOO_LARGE = "The request's head is too large."
 _FRAMING = (b"content-length", b"transfer-encoding")

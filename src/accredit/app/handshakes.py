@@ -13,7 +13,15 @@ from collections import Counter
 from collections.abc import Callable
 
 from accredit.app.listener import client_handshakes
-from accredit.limits import ACCEPT_RETRY_SECONDS, ACCEPTS_A_TURN, TLS_CLOSE_SECONDS, TLS_HANDSHAKE_SECONDS
+
+TLS_HANDSHAKE_SECONDS = 10.0
+"""The time for a client to finish the TLS handshake. It is two round trips, a second each on the slowest lines."""
+TLS_CLOSE_SECONDS = 2.0
+"""The time for a client to confirm the end of TLS before its connection is closed. Most don't confirm it."""
+ACCEPTS_A_TURN = 64
+"""Connections accepted in one turn of the loop, at some 50 microseconds each, before others get their turn."""
+ACCEPT_RETRY_SECONDS = 0.1
+"""The wait before the next accept if no file descriptor was left."""
 
 
 class TlsListener:

@@ -10,7 +10,17 @@ import resource
 import socket
 
 from accredit.errors import ConfigurationError
-from accredit.limits import LISTEN_BACKLOG, MAX_CLIENT_CONNECTIONS, MAX_DESCRIPTORS, MAX_TLS_HANDSHAKES
+from accredit.limits import LISTEN_BACKLOG
+
+MAX_DESCRIPTORS = 8_192
+"""Open files of a process: a client's connection and one to the upstream for each call under way, twice over. Many
+systems start with a limit of 1,024."""
+MAX_CLIENT_CONNECTIONS = 4_096
+"""Connections of clients at once: half of the descriptors; the rest is for the upstream side. There can be fewer
+streams, calls and slow bodies under way than this, so there is always an idle connection to close."""
+MAX_TLS_HANDSHAKES = 512
+"""Connections still in the TLS handshake, beside those that are past it. Honest ones take two round trips: some hundred
+a second are under way at once. Above that, the oldest of the address with the most is dropped."""
 
 
 def open_listener(host: str, port: int, section: str = "gateway") -> socket.socket:

@@ -8,12 +8,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from accredit.gateway.end_of_step import end_of_step
-from accredit.limits import CLIENT_STALL_SECONDS, ONE_WRITE_BYTES
+from accredit.limits import CLIENT_STALL_SECONDS
 
 if TYPE_CHECKING:
     Base = asyncio.Transport
 else:
     Base = object  # asyncio's own class would hide what is delegated
+
+ONE_WRITE_BYTES = 65_536
+"""Bytes of an answer that are held so as to leave in one write with its head; more leave at once, so that the
+transport's own bound on buffered data applies."""
 
 
 class OneWriteTransport(Base):

@@ -23,7 +23,14 @@ import msgspec
 from msgspec import Struct
 
 from accredit.errors import ConfigurationError
-from accredit.limits import MAX_PID_FILE_BYTES, PID_FILE_PAUSE_SECONDS, PID_FILE_TRIES
+
+MAX_PID_FILE_BYTES = 16_384
+"""Bytes of `accredit.pid`: an id, and what is said about one reload."""
+PID_FILE_TRIES = 10
+"""How often a gateway tries to lock its file: who looks whether it is locked holds it for a moment."""
+PID_FILE_PAUSE_SECONDS = 0.02
+"""How long it waits between two of these."""
+
 
 PID_FILE = "accredit.pid"
 _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -33,7 +33,13 @@ from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
 from accredit.gateway.app import Gateway, Routes
 from accredit.keys import ReadFiles
-from accredit.limits import MAX_RELOAD_TEXT, RELOAD_CHECK_SECONDS, RELOAD_PREPARE_SECONDS
+from accredit.limits import MAX_RELOAD_TEXT
+
+RELOAD_CHECK_SECONDS = 30.0
+"""How long a new configuration may take to be read and checked: files on a network, a signer that is far away."""
+RELOAD_PREPARE_SECONDS = 30.0
+"""How long the workers may take to make their part ready. Key sets at URLs are fetched meanwhile."""
+
 
 _logger = logging.getLogger("accredit.app")
 

@@ -27,7 +27,15 @@ import uvicorn
 from accredit.app.edge import EdgeProtocol
 from accredit.app.fast import FastProtocol
 from accredit.app.handshakes import TlsListener
-from accredit.limits import CLIENT_IDLE_SECONDS, GRACE_SECONDS, LARGE_BLOCK_BYTES, LISTEN_BACKLOG
+from accredit.limits import GRACE_SECONDS, LISTEN_BACKLOG
+
+LARGE_BLOCK_BYTES = 131_072
+"""The size from which a block of memory is returned to the system as soon as it is free. Mapping one takes some
+microseconds; messages of the usual size have smaller ones."""
+CLIENT_IDLE_SECONDS = 75
+"""How long an idle connection of a client is kept: longer than common proxies keep theirs (60 s), so that they close
+first, as they know when they will send."""
+
 
 _M_MMAP_THRESHOLD = -3
 """From glibc's malloc.h."""

@@ -22,11 +22,16 @@ import msgspec
 from msgspec import Struct
 
 from accredit.app.configured import Change
-from accredit.app.reloading import Order, read_order, words_for
+from accredit.app.reloading import RELOAD_CHECK_SECONDS, RELOAD_PREPARE_SECONDS, Order, read_order, words_for
 from accredit.base.log_events import log_event
 from accredit.errors import ConfigurationError
 from accredit.keys import memory_file
-from accredit.limits import MAX_RELOAD_TEXT, RELOAD_CHECK_SECONDS, RELOAD_PREPARE_SECONDS, RELOAD_SWAP_SECONDS
+from accredit.limits import MAX_RELOAD_TEXT
+
+RELOAD_SWAP_SECONDS = 5.0
+"""How long a worker may take to go over. One that stands still longer is killed, and started anew: it must not wake up
+and go by what is over."""
+
 
 _logger = logging.getLogger("accredit.app")
 _LATE = "a worker did not make the new configuration ready in time"

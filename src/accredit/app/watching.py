@@ -19,12 +19,21 @@ from accredit.config import WatchSettings, policy_digest, store_of
 from accredit.errors import AccreditError
 from accredit.gateway.app import Gateway
 from accredit.keys import reading
-from accredit.limits import GAUGES_SECONDS, MAX_WATCHED_SINKS, SINK_LAG_SECONDS
 from accredit.stores import InMemory, LogStore, open_log
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.postgres.store import PostgresStore
 from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
 from accredit.telemetry.export import Collector, Exporter
+
+GAUGES_SECONDS = 5.0
+"""How often each worker looks at what is not counted but measured, such as the length of a queue: any worker may be
+asked for all of them, and Prometheus asks every 15 s or less often."""
+SINK_LAG_SECONDS = 30.0
+"""How often one worker asks the store how far the log's sinks have come: a connection, and two short questions a
+sink."""
+MAX_WATCHED_SINKS = 32
+"""Sinks of the log, by their names, of which the metrics say how far they are: each is a series."""
+
 
 _DIGEST_DIGITS = 12
 """As many as a float holds exactly; enough to tell configurations apart."""

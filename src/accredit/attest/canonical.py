@@ -14,7 +14,11 @@ from msgspec import Raw
 
 from accredit.canonical import canonical as canonical_form
 from accredit.errors import AttestationError
-from accredit.limits import MAX_CANONICAL_RESULT_BYTES
+
+MAX_CANONICAL_RESULT_BYTES = 262_144
+"""Bytes of a result that is put into canonical form for its digest (up to 0.1 s, if it is all fractions); a longer
+one's own bytes are digested."""
+
 
 _Params = bytes | Raw | Mapping[str, Raw] | None
 """A request's `params`: their text, or their members where they are split already; None where there are none."""

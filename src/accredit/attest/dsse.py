@@ -20,7 +20,11 @@ from msgspec import Raw, Struct
 
 from accredit.attest.canonical import canonical
 from accredit.errors import AttestationError
-from accredit.limits import MAX_ATTESTATION_BYTES, MAX_SIGNATURE_MEMBERS_BYTES
+from accredit.limits import MAX_ATTESTATION_BYTES
+
+MAX_SIGNATURE_MEMBERS_BYTES = 65_536
+"""Bytes of a signature's further members, as canonical JSON. A sigstore bundle has some 10 KB."""
+
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 

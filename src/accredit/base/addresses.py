@@ -5,7 +5,10 @@ import ipaddress
 import re
 from functools import lru_cache
 
-from accredit.limits import MAX_KNOWN_PEERS
+MAX_KNOWN_PEERS = 1_024
+"""Addresses of clients of which is remembered whose they are, so that it is not worked out again for every request
+(about 200 bytes each). A forgotten one is worked out again."""
+
 
 _AUTHORITY = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::[0-9]*)?")  # RFC 3986, section 3.2, without a user
 

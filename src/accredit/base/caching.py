@@ -5,7 +5,10 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from accredit.limits import MAX_REMEMBERED_VALUE_BYTES
+MAX_REMEMBERED_VALUE_BYTES = 256
+"""Bytes of one header's name or value of which is remembered what it says, for a few hundred of them: a host's name has
+up to 253. A longer one, which may fill a whole head, is read each time."""
+
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")

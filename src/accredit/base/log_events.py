@@ -11,7 +11,10 @@ from datetime import UTC, datetime
 from typing import Literal, TextIO, cast
 
 from accredit.base.terminal import rows, width_of
-from accredit.limits import MAX_LOG_TEXT
+
+MAX_LOG_TEXT = 8_192
+"""Characters of one text in a log line: a traceback of some 80 frames. A peer must not fill a disk with it."""
+
 
 LogFormat = Literal["json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]

@@ -13,7 +13,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from accredit.base.text import excerpt
-from accredit.limits import MAX_ANCESTORS
+
+MAX_ANCESTORS = 8
+"""Parent processes of an asking program that are looked at, for "started by"."""
+
 
 _LINUX = struct.Struct("3i")
 """`struct ucred`: process, user, group."""

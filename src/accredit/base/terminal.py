@@ -14,7 +14,11 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from accredit.base.text import one_line
-from accredit.limits import DEFAULT_TERMINAL, MIN_TERMINAL_COLUMNS
+from accredit.limits import DEFAULT_TERMINAL
+
+MIN_TERMINAL_COLUMNS = 20
+"""Columns in which texts are wrapped at least: in less there is no room for a margin, a mark and a word."""
+
 
 FURTHER = "  | "
 """The start of a continuation row, after the margin."""

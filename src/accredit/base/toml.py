@@ -10,7 +10,9 @@ import re
 import tomllib
 from typing import Any
 
-from accredit.limits import MAX_TOML_NAME_PARTS
+MAX_TOML_NAME_PARTS = 16
+"""Parts of a dotted name in TOML. The deepest of a configuration has six; parsing one takes the square of its parts."""
+
 
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _LONG = re.compile(rf"(?<![\\A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_TOML_NAME_PARTS}}}")

@@ -12,7 +12,9 @@ from typing import Any, cast
 
 import typer
 
-from accredit.limits import MAX_COMPLETED_FILE_BYTES
+MAX_COMPLETED_FILE_BYTES = 131_072
+"""Bytes of a configuration that is read when a person presses the tab key: of a longer one no names are offered."""
+
 
 PLAIN_WORD = re.compile(r"[A-Za-z0-9@%_+=:,./-]+")
 """A word that every shell takes literally."""

@@ -22,10 +22,17 @@ import typer
 
 from accredit.cli.standard import reads_secret
 from accredit.errors import ConfigurationError
-from accredit.limits import ADVISED_PASSPHRASE_CHARS, MAX_PASSPHRASE_FILE_BYTES
 
 if TYPE_CHECKING:
     from accredit.keys import AskPassphrase, KeyFile
+
+MAX_PASSPHRASE_FILE_BYTES = 1_024
+"""Bytes of a file that holds a passphrase, with its line's end."""
+ADVISED_PASSPHRASE_CHARS = 15
+"""Characters below which a new passphrase is warned of: whoever copies the key's file tries the short ones in turn,
+and Argon2id makes that only dearer. NIST SP 800-63B-4 (3.1.1.2) wants as many of a password that
+stands alone."""
+
 
 _CONTROLS = frozenset("\0\n\r")
 

@@ -15,7 +15,14 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from accredit.cli.options import is_for_programs
-from accredit.limits import PROGRESS_AFTER_SECONDS, PROGRESS_ENTRIES, PROGRESS_SECONDS
+
+PROGRESS_ENTRIES = 500
+"""Entries that are verified (in 40 ms) between two updates of what is shown."""
+PROGRESS_AFTER_SECONDS = 2.0
+"""How long something takes before a terminal shows how far it is: until then nobody wonders."""
+PROGRESS_SECONDS = 0.2
+"""How often that is shown anew."""
+
 
 _T = TypeVar("_T")
 _lock = threading.Lock()

@@ -14,10 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from accredit.errors import ConfigurationError
-from accredit.limits import MAX_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from accredit.gateway import HttpUpstream, StdioUpstream
+
+MAX_TIMEOUT_SECONDS = 86_400.0
+"""The longest `--timeout`: a day. Nobody waits longer for a silent server."""
+
 
 _FROM_ENVIRONMENT = "env:"
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

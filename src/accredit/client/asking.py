@@ -33,7 +33,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.base.text import excerpt, one_line
 from accredit.canonical import canonical
-from accredit.client.desk_socket import DeskConnection, DeskGone, DeskLine, text_or_empty
+from accredit.client.desk_socket import DESK_ANSWER_SECONDS, DeskConnection, DeskGone, DeskLine, text_or_empty
 from accredit.client.desk_start import DeskStarter
 from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
@@ -44,20 +44,27 @@ from accredit.consent.asks import ASKABLE, LEG_MEMBERS, AskedGateway, AskedRefus
 from accredit.errors import ConfigurationError, ConsentError, ProofRefused
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.limits import (
-    ASK_PROGRESS_SECONDS,
     ASK_SECONDS,
-    DESK_ANSWER_SECONDS,
-    DESK_LOOK_SECONDS,
-    DESK_START_SECONDS,
-    MAX_HOLDS_OF_ASK,
     MAX_KNOWN_TARGETS,
     MAX_PRINCIPALS,
-    MAX_REMEMBERED_ASKS,
     MAX_SERVER_WORDS_BYTES,
     MAX_TOLD_REASON_CHARS,
 )
 from accredit.ratify import DelegationCert
 from accredit.refusals import BY_WORD, UNTRUSTED_ROOT
+
+ASK_PROGRESS_SECONDS = 5.0
+"""How often a host hears that a person is waited for."""
+MAX_HOLDS_OF_ASK = 8
+"""Calls that wait for the answer to one ask: an agent that makes one call more often at the same time is told at once
+that nobody has answered yet."""
+MAX_REMEMBERED_ASKS = 64
+"""Asks of one connection that are remembered, so that a call that is made again finds its own."""
+DESK_START_SECONDS = 20.0
+"""How long a call waits for a desk that was started for it: it takes one or two, on a busy machine ten."""
+DESK_LOOK_SECONDS = 0.05
+"""How often it is looked meanwhile whether the desk listens."""
+
 
 _log = logging.getLogger("accredit.client")
 

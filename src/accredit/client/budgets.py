@@ -21,16 +21,17 @@ from msgspec import Struct
 from accredit.client.sdk import Incoming
 from accredit.errors import FrameError
 from accredit.jsonrpc.encode import INVALID_ANSWER, UPSTREAM_ERROR
-from accredit.limits import (
-    MAX_ANSWER_BYTES,
-    MAX_ANSWER_VALUES,
-    MAX_CALL_ASKED_CHARS,
-    MAX_CALL_CHARS,
-    MAX_DIALOGS,
-    MAX_NOTIFICATION_CHARS,
-    MAX_ROUNDS,
-    MAX_TYPED_VALUES,
-)
+from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES, MAX_DIALOGS, MAX_ROUNDS, MAX_TYPED_VALUES
+
+MAX_CALL_CHARS = 67_108_864
+"""Characters of what a server says in all while a call is open: four of the longest answers."""
+MAX_NOTIFICATION_CHARS = 262_144
+"""Characters of a server's notification at a client: those of its progress wait for the host's callback, and with one
+rare character among them these take 1 MiB each. Other clients' hosts show a line of them."""
+MAX_CALL_ASKED_CHARS = 8_388_608
+"""Characters of what a server asks for while a call is open: requests that wait for a person or a model are kept. As
+many as some pictures have, for a model to look at; with one rare character in each they take 32 MiB."""
+
 
 _log = logging.getLogger("accredit.client")
 

@@ -59,8 +59,12 @@ from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION, TARGET_MEMBER
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.result_types import COMPLETE, declared_extensions, is_result_type
-from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_HOST_LINE_BYTES, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
+from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
 from accredit.refusals import DENIED
+
+MAX_HOST_LINE_BYTES = 16_777_216
+"""Bytes of a host's message that `accredit connect` reads."""
+
 
 _log = logging.getLogger("accredit.client")
 

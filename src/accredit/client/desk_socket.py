@@ -18,7 +18,10 @@ from typing import Any, cast
 from msgspec import Struct
 
 from accredit.base.peers import is_own, socket_peer
-from accredit.limits import DESK_ANSWER_SECONDS, MAX_CONSENT_ANSWER_BYTES
+from accredit.limits import MAX_CONSENT_ANSWER_BYTES
+
+DESK_ANSWER_SECONDS = 5.0
+"""How long a desk may take to accept a connection: it runs on the same machine."""
 
 
 class DeskGone(Exception):

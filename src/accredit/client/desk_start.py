@@ -26,7 +26,12 @@ from pathlib import Path
 from accredit.base.files import make_folder
 from accredit.errors import ConfigurationError
 from accredit.keys.places import desk_log, user_runtime_folder
-from accredit.limits import DESK_RESTART_SECONDS, MAX_DESK_LOG_BYTES
+
+DESK_RESTART_SECONDS = 60.0
+"""How long no other desk is started after one: where it ends at once, each call would start a process."""
+MAX_DESK_LOG_BYTES = 1_048_576
+"""Bytes of `desk.log` before a start begins it anew."""
+
 
 _log = logging.getLogger("accredit.client")
 

@@ -10,13 +10,12 @@ from urllib.request import getproxies
 
 from msgspec import Struct
 
-from accredit.client.http import GatewayHttp
+from accredit.client.http import SILENCE_SECONDS, GatewayHttp
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
 from accredit.client.renewing import Opened, RenewingTransport, Ways
 from accredit.client.streams import Heard, ProvingTransport, Uncovered
 from accredit.client.ways import over_http, over_sse
-from accredit.limits import SILENCE_SECONDS
 
 
 class Reached(Struct, frozen=True, kw_only=True):

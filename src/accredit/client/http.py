@@ -29,8 +29,12 @@ from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import check_values
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import is_modern
-from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, MAX_TYPED_VALUES, SILENCE_SECONDS
+from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, MAX_TYPED_VALUES
 from accredit.refusals import INVALID_TOKEN, MISSING_TOKEN, SESSION_LOST
+
+SILENCE_SECONDS = 3_600.0
+"""How long a gateway may send no message while a request waits, by default: an hour, for long-running tools."""
+
 
 BROKEN_OFF = "the gateway broke its answer off"
 NOT_REACHED = "can't be reached: is it running, and is the URL right?"

@@ -22,7 +22,11 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt
 from accredit.client.peers import Peer
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
-from accredit.limits import MAX_RENEWED_SUBSCRIPTIONS, RENEW_SECONDS
+from accredit.limits import RENEW_SECONDS
+
+MAX_RENEWED_SUBSCRIPTIONS = 1_000
+"""Subscriptions of a session that are made again in the next one; beyond that the oldest are dropped."""
+
 
 _log = logging.getLogger("accredit.client")
 _ROOTS_CHANGED = "notifications/roots/list_changed"

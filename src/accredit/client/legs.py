@@ -49,9 +49,14 @@ from accredit.client.rounds import InputHandler, call_handler
 from accredit.client.sdk import read_results_with
 from accredit.jsonrpc.encode import INVALID_ANSWER, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import MODERN_REVISIONS
-from accredit.limits import MAX_DIALOGS, MAX_LIST_PAGES, MAX_WAITING_PROGRESS
+from accredit.limits import MAX_DIALOGS, MAX_LIST_PAGES
 from accredit.rounds import InputContext, is_input_required_result, read_input_required
 from accredit.rounds.results import Responses, check_result_type
+
+MAX_WAITING_PROGRESS = 16
+"""Notifications of a call's progress that wait for a host's callback, which is called for one at a time. Of more the
+oldest are left out: a server may tell them as fast as it likes."""
+
 
 _log = logging.getLogger("accredit.client")
 

@@ -37,7 +37,7 @@ from accredit.consent.answers import refused_for_certain
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file, write_file
 from accredit.keys.places import KNOWN_GATEWAYS
-from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_GRANTS, MAX_PRESENTED
+from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_PRESENTED
 from accredit.policy.constraint_words import refused_constraint
 from accredit.policy.guarded_call import GuardedCall
 from accredit.ratify import (
@@ -52,6 +52,10 @@ from accredit.ratify import (
 from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.refusals import CHALLENGE_REQUIRED
+
+MAX_GRANTS = 64
+"""Delegations of an agent that a person allowed when asked: each ends within a day."""
+
 
 _log = logging.getLogger("accredit.client")
 

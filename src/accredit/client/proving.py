@@ -38,7 +38,7 @@ from accredit.client.presenter import Chain, Challenge, ProofPresenter
 from accredit.errors import FrameError, ProofRefused
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER
 from accredit.jsonrpc.result_types import TASK
-from accredit.limits import MAX_KNOWN_TARGETS, MAX_PROOFS_OF_REQUEST
+from accredit.limits import MAX_KNOWN_TARGETS, MAX_PRESENTED
 from accredit.policy import (
     GUARDED,
     LISTS,
@@ -52,6 +52,11 @@ from accredit.policy import (
 from accredit.policy.lists import KINDS, OBSERVED, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 from accredit.tokens.carried import ARGUMENT
+
+MAX_PROOFS_OF_REQUEST = MAX_PRESENTED + 2
+"""Proofs that a client makes for one request, whatever is answered: one for a scope that was assumed wrongly, one for a
+call that was read the other way, and one with each delegation that is tried. A hostile server had 199 of a call."""
+
 
 Params = dict[str, object]
 

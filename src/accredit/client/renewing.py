@@ -37,7 +37,7 @@ from mcp_types import (
 )
 from msgspec import Struct
 
-from accredit.client.http import GatewayHttp
+from accredit.client.http import SILENCE_SECONDS, GatewayHttp
 from accredit.client.legacy_session import LegacySession
 from accredit.client.peers import Answer, Changed, Peer
 from accredit.client.proving import Params
@@ -46,14 +46,12 @@ from accredit.client.server_requests import ServerRequests
 from accredit.client.ways import NoEventStream, broken_off
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
-from accredit.limits import (
-    BACKOFF_FIRST_SECONDS,
-    BACKOFF_MAX_SECONDS,
-    MAX_TRIES,
-    SILENCE_SECONDS,
-    STOP_GRACE_SECONDS,
-)
+from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, STOP_GRACE_SECONDS
 from accredit.refusals import SESSION_LOST
+
+MAX_TRIES = 2
+"""Sessions that may end under one request: one that meets the end of another new session as well fails."""
+
 
 _log = logging.getLogger("accredit.client")
 

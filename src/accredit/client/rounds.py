@@ -44,7 +44,7 @@ from accredit.errors import (
     RoundsExceeded,
     RoundsTimeout,
 )
-from accredit.limits import LEG_SECONDS, MAX_DIALOGS, STATE_ONLY_FIRST_SECONDS, STATE_ONLY_MAX_SECONDS
+from accredit.limits import LEG_SECONDS, MAX_DIALOGS
 from accredit.rounds.options import InputContext, LegOptions, RoundsOptions
 from accredit.rounds.results import (
     Params,
@@ -53,6 +53,12 @@ from accredit.rounds.results import (
     read_input_required,
     with_retry_params,
 )
+
+STATE_ONLY_FIRST_SECONDS = 0.05
+"""The wait before a call is repeated for a server that asked only to be called again; it doubles."""
+STATE_ONLY_MAX_SECONDS = 0.25
+"""The longest such wait: somebody may be waiting for the answer."""
+
 
 _Result = TypeVar("_Result")
 

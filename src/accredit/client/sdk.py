@@ -41,7 +41,7 @@ from accredit.base.text import excerpt
 from accredit.client.messages import events_of, is_message, read_message
 from accredit.errors import FrameError, UnsupportedRevision
 from accredit.jsonrpc.sse import Event
-from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MIN_RESUME_SECONDS
+from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
 
 if TYPE_CHECKING:
     from anyio.abc import Process
@@ -54,6 +54,11 @@ if TYPE_CHECKING:
 else:
     _memory = Deferred("mcp.client._memory")
     _stdio = Deferred("mcp.client.stdio")
+
+MIN_RESUME_SECONDS = 0.1
+"""The shortest wait before a client resumes a stream of events, whatever `retry` the server names: for 0 it made
+thirty requests a second, as long as the call was open. Servers that mean to be asked again name a second or so."""
+
 
 __all__ = [
     "BROKEN",

@@ -40,9 +40,16 @@ from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
-from accredit.limits import KNOWN_GATEWAYS_LOOK_SECONDS, KNOWN_GATEWAYS_SECONDS, MAX_DIALOGS
+from accredit.limits import MAX_DIALOGS
 from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS
+
+KNOWN_GATEWAYS_SECONDS = 0.5
+"""How long a client waits for another process that reads and changes this file: it takes a millisecond or two, and one
+that is stopped would stop all others."""
+KNOWN_GATEWAYS_LOOK_SECONDS = 0.002
+"""How often it looks meanwhile."""
+
 
 Uncovered = Callable[[dict[str, object]], dict[str, object]]
 """Makes an entry for a list's item that no delegation covers, in place of omitting it."""

@@ -13,7 +13,11 @@ from accredit.config.load import Loaded
 from accredit.config.schema import SECTIONS, Gateway
 from accredit.errors import ConfigurationError
 from accredit.keys import ReadFiles, reading
-from accredit.limits import MAX_RELOAD_CHANGES, MAX_RELOAD_TEXT
+from accredit.limits import MAX_RELOAD_TEXT
+
+MAX_RELOAD_CHANGES = 40
+"""How many names of what has changed are said. The rest is counted."""
+
 
 _FIXED = {
     "gateway": ("host", "port"),

@@ -9,8 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from accredit.config.schema import ENTRIES, LISTED, NESTED, SECTIONS, Config, Section, description, kinds
-from accredit.config.values import NO_SUCH_KEY, Place, WrongValue, check
-from accredit.limits import MAX_QUOTAS
+from accredit.config.values import MAX_QUOTAS, NO_SUCH_KEY, Place, WrongValue, check
 
 _AT = re.compile(r"(.*) - at `\$([^`]*)`", re.DOTALL)
 _STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")

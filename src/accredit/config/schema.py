@@ -42,20 +42,27 @@ from accredit.config.values import (
     Window,
     check,
 )
-from accredit.limits import (
-    CHALLENGE_WINDOW_SECONDS,
-    DEFAULT_RESPONSE_BYTES,
-    DRAIN_SECONDS,
-    GRACE_SECONDS,
-    MAX_BOOTSTRAP_TTL_SECONDS,
-    MAX_ENDING_SECONDS,
-    MAX_PINS_FRESH_SECONDS,
-    MAX_REPLICAS,
-    MAX_RESPONSE_BYTES,
-    MAX_STATE_SECONDS,
-    QUOTA_MOST,
-)
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, DEFAULT_RESPONSE_BYTES, GRACE_SECONDS, MAX_STATE_SECONDS
 from accredit.tokens import GrantType
+
+MAX_RESPONSE_BYTES = 104_857_600
+"""The most that it may be set to: each answer is whole in memory before any of it goes on."""
+MAX_REPLICAS = 32
+"""URLs of one server. Each has connections of its own, and is looked at for each request: beyond that a balancer of its
+own does it better."""
+DRAIN_SECONDS = 0
+"""For how long a gateway that is told to stop still accepts, where nothing is configured: without a load balancer
+before it, nobody would learn anything meanwhile."""
+MAX_ENDING_SECONDS = 3600
+"""The longest of these two that can be configured, as the longest call is an hour, too: what takes longer is more
+likely another unit than meant."""
+MAX_PINS_FRESH_SECONDS = 3600
+"""The longest for which a look may count: what a server says anew goes unseen for so long."""
+QUOTA_MOST = 1_000_000_000
+"""Calls, or the sum of what they are about, that a quota may allow: sums are counted in millionths, and a database's
+integers have 19 digits."""
+MAX_BOOTSTRAP_TTL_SECONDS = 86_400
+"""The longest lifetime of such a token: a day, as it can't be revoked individually."""
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True):

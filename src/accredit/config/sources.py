@@ -17,7 +17,10 @@ from accredit.base.text import one_line
 from accredit.config.values import HeaderFrom, SecretFrom, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file
-from accredit.limits import MAX_CLIENT_SECRET_BYTES, MAX_VALUE_FILE_BYTES
+from accredit.limits import MAX_VALUE_FILE_BYTES
+
+MAX_CLIENT_SECRET_BYTES = 4_096
+"""Bytes of a file with a client's secret. Generated ones have 32 to 80."""
 
 
 class Source(NamedTuple):

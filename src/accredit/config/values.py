@@ -15,12 +15,15 @@ from msgspec import Meta, Struct, to_builtins
 from accredit.base.addresses import is_loopback_host, without_slash
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added, can_name_caller
-from accredit.limits import MAX_QUOTAS
 from accredit.policy import facts_fault, may_guard, scope_fault
 from accredit.policy.drill import DRILLS
 from accredit.policy.merging import SERVER_NAME
 from accredit.policy.quotas import ANY_TOOL, window_seconds
 from accredit.stores.postgres.address import SCHEME, parse_address
+
+MAX_QUOTAS = 32
+"""Quotas of a configuration: each is a line that a call's transaction writes."""
+
 
 NO_SUCH_KEY = "no such key"
 """The text for an unknown key."""

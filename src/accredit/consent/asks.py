@@ -31,8 +31,6 @@ from accredit.limits import (
     ASK_SECONDS,
     CLOCK_LEAD_SECONDS,
     MAX_AGENT_NAME_LENGTH_BYTES,
-    MAX_ASK_BYTES,
-    MAX_ASKED_PARAMS_BYTES,
     MAX_DEPTH,
     MAX_IDENTIFIER_LENGTH_BYTES,
     MAX_PRINCIPALS,
@@ -44,6 +42,12 @@ from accredit.limits import (
 )
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, signature_fault
 from accredit.ratify.wire import Integer, WireObject, tree
+
+MAX_ASK_BYTES = 98_304
+"""Bytes of an ask (96 KiB): its params, and some 10 KiB for a key, two signatures and what is said about the call."""
+MAX_ASKED_PARAMS_BYTES = 65_536
+"""Bytes of the params of a call that can be asked for. A person reads a few pages, not a book."""
+
 
 ASKABLE = ("tools/call", "resources/read", "prompts/get")
 """The methods of calls that can be asked for."""

@@ -34,7 +34,6 @@ from accredit.limits import (
     LIKE_CALLS,
     LIKE_SECONDS,
     MAX_LIKE_CALLS,
-    MAX_LIKE_SECONDS,
     MAX_LOOK_ALIKE_CHARS,
     MAX_UNFOLDED_CHARS,
 )
@@ -43,6 +42,10 @@ from accredit.pins.shown import shown
 from accredit.ratify import Constraint, Grant
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, path_fault
 from accredit.ratify.scopes import DELEGATE, WILDCARDS
+
+MAX_LIKE_SECONDS = 86_400
+"""The longest time for which they can be allowed: today."""
+
 
 _MONEY = frozenset(
     (

@@ -24,9 +24,15 @@ from msgspec import Struct
 from accredit.canonical import canonical
 from accredit.consent.asks import Ask
 from accredit.consent.offers import what_runs
-from accredit.limits import MAX_TOLD_MARKS, MAX_UNFOLDED_CHARS, MAX_UNFOLDED_FIELDS, MAX_UNFOLDED_LINES
+from accredit.limits import MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
 from accredit.pins.lookalikes import LookAlikes, mixes_scripts, twins_in
 from accredit.pins.shown import coded, hides, shown
+
+MAX_UNFOLDED_FIELDS = 100
+"""Values of a call that show at once: 64 KiB can hold 30,000."""
+MAX_TOLD_MARKS = 3
+"""Marks of one kind on one value: the first few say what kind of text it is."""
+
 
 Kind = Literal["text", "number", "yes or no", "nothing", "list", "object"]
 

@@ -18,17 +18,27 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from accredit.console.admission import EVERY_ANSWER, SIGNED_IN, PageRefusal, api_fault, bearer_in, host_fault, only
-from accredit.console.live import Changes
-from accredit.console.sessions import Sessions
-from accredit.errors import DeskError
-from accredit.limits import (
+from accredit.console.admission import (
+    EVERY_ANSWER,
     MAX_PAGE_BODY_BYTES,
-    MAX_PAGE_STREAMS,
-    PAGE_BODY_SECONDS,
-    PAGE_SESSION_SECONDS,
-    PAGE_STREAM_SECONDS,
+    SIGNED_IN,
+    PageRefusal,
+    api_fault,
+    bearer_in,
+    host_fault,
+    only,
 )
+from accredit.console.live import Changes
+from accredit.console.sessions import PAGE_SESSION_SECONDS, Sessions
+from accredit.errors import DeskError
+
+MAX_PAGE_STREAMS = 16
+"""Pages that are told of changes at one time."""
+PAGE_STREAM_SECONDS = 15.0
+"""How often a page is told of nothing, so that both sides notice that the other one is gone."""
+PAGE_BODY_SECONDS = 5.0
+"""The time for what a page sends to come."""
+
 
 Said = Mapping[str, Any]
 Work = Callable[..., Awaitable[Said]]

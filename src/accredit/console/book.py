@@ -25,16 +25,26 @@ from accredit.base.caching import RecentlyUsed
 from accredit.consent.answers import Answer
 from accredit.consent.asks import Ask
 from accredit.errors import DeskError
-from accredit.limits import (
-    DENIED_SECONDS,
-    KEPT_OPEN_SECONDS,
-    MAX_ANSWERED_ASKS,
-    MAX_ASKS_OF_AGENT_AN_HOUR,
-    MAX_ASKS_OF_NEW_AN_HOUR,
-    MAX_PENDING_ASKS,
-    MAX_PENDING_ASKS_OF_AGENT,
-    MAX_PENDING_ASKS_OF_NEW,
-)
+
+MAX_PENDING_ASKS = 64
+"""Asks that wait for a person at one time: more than anybody reads."""
+MAX_PENDING_ASKS_OF_NEW = 16
+"""Of these, asks of agents to whom nothing was allowed yet. Whoever runs programs can make keys without end: they must
+not take the room of agents that the person knows."""
+MAX_PENDING_ASKS_OF_AGENT = 3
+"""Asks of one agent that wait at one time."""
+MAX_ASKS_OF_AGENT_AN_HOUR = 10
+"""Asks of one agent that a person is shown in an hour: who is asked too often says yes without reading."""
+MAX_ASKS_OF_NEW_AN_HOUR = 60
+"""The same, for all agents together to whom nothing was allowed yet."""
+MAX_ANSWERED_ASKS = 1_024
+"""Asks that were answered and are remembered: a program that lost its answer gets it again, and an identical ask is
+denied unseen."""
+DENIED_SECONDS = 3_600
+"""How long an ask that is identical to a denied one is denied unseen."""
+KEPT_OPEN_SECONDS = 3_600
+"""How long an ask waits that a person keeps open (WCAG 2.2.1)."""
+
 
 State = Literal["pending", "allowed", "denied", "expired", "withdrawn"]
 

@@ -13,7 +13,12 @@ from typing import Any, cast
 
 from accredit.base.peers import is_own, socket_peer
 from accredit.errors import ConfigurationError, DeskError
-from accredit.limits import DESK_PATIENCE_SECONDS, MAX_DESK_LIST_BYTES
+
+MAX_DESK_LIST_BYTES = 8_388_608
+"""Bytes of the desk's longest line, the list of all asks that wait: 64 of 96 KiB."""
+DESK_PATIENCE_SECONDS = 10.0
+"""How long a command waits for the desk to answer what it answers at once."""
+
 
 _CHUNK = 65_536
 

@@ -13,7 +13,10 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from accredit.console.admission import EVERY_ANSWER, SIGNED_IN
-from accredit.limits import MAX_PAGE_CONNECTIONS
+
+MAX_PAGE_CONNECTIONS = 64
+"""Connections to the desk's page. Any user of the machine can open them: one more closes the oldest that rests, and
+commands use the socket."""
 
 
 class PageConnection(H11Protocol):

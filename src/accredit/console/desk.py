@@ -26,13 +26,13 @@ from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_code
 from accredit.consent.offers import Offer, concerns_money, offers_for
 from accredit.consent.shown import one_word
-from accredit.console.book import AskBook, Asked, State
+from accredit.console.book import DENIED_SECONDS, AskBook, Asked, State
 from accredit.console.journal import Journal
 from accredit.console.past import Past, id_for, values_of
 from accredit.console.unlock import KeyHolder
 from accredit.errors import AccreditError, ConsentError, DeskError, NotOffered, StoreUnavailable
 from accredit.keys import KeyFile
-from accredit.limits import CLOCK_LEAD_SECONDS, DENIED_SECONDS
+from accredit.limits import CLOCK_LEAD_SECONDS
 from accredit.ratify import DelegationCert, HybridSigner, issue_delegation
 from accredit.ratify.scopes import is_sensitive
 

@@ -29,16 +29,17 @@ from accredit.base.addresses import is_loopback_host
 from accredit.base.clock import unix_ms
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file
-from accredit.limits import (
-    HEALTH_FRESH_SECONDS,
-    HEALTH_REST_SECONDS,
-    HEALTH_SECONDS,
-    MAX_ASKED_GATEWAYS,
-    MAX_ASKED_LISTS,
-    MAX_HEALTH_BYTES,
-    MAX_KNOWN_GATEWAYS_BYTES,
-)
+from accredit.limits import HEALTH_SECONDS, MAX_ASKED_LISTS, MAX_HEALTH_BYTES, MAX_KNOWN_GATEWAYS_BYTES
 from accredit.net.fetch import trust
+
+HEALTH_FRESH_SECONDS = 2.0
+"""How long an answer of `/readyz` is shown before a gateway is asked again."""
+HEALTH_REST_SECONDS = 30.0
+"""How long the desk leaves a gateway alone that did not answer in time: about as long as a system looks for a name that
+nobody answers for."""
+MAX_ASKED_GATEWAYS = 32
+"""Gateways that a desk asks how they are, all at one time; of more it names the first."""
+
 
 _STATUSES = ("ok", "not ready", "draining")
 _MAX_PARTS = 100

@@ -21,14 +21,20 @@ from accredit.base.clock import unix_ms, unix_seconds
 from accredit.console.api import Said, Work
 from accredit.console.gateways import GatewayHealth, Gateways
 from accredit.console.lists import SeenList
-from accredit.console.log_pages import LogPages
+from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
 from accredit.console.people import People
 from accredit.errors import AttestationError, DeskError
-from accredit.limits import CALLS_LOOKED_AT, MAX_SHOWN_WRITERS, RATE_ENTRIES, SHORT_ID_CHARS
+from accredit.limits import SHORT_ID_CHARS
 from accredit.pins.shown import shown
 from accredit.stores import SqliteFile
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
+
+MAX_SHOWN_WRITERS = 50
+"""Writers of a log that the desk's page names: a gateway's process is one, and so is each that it was before."""
+RATE_ENTRIES = 1_000
+"""The newest entries of a log, from whose times the desk says how fast it grows."""
+
 
 _Keys = Sequence[LogKey | RecordKey]
 _GOOD, _UNCHECKED = "good", "not checked"

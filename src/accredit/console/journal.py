@@ -19,7 +19,14 @@ from typing import Any, cast
 from accredit.base.files import make_folder, open_file
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.keys.places import JOURNAL
-from accredit.limits import MAX_JOURNAL_ASKED_CHARS, MAX_JOURNAL_READ_BYTES
+
+MAX_JOURNAL_READ_BYTES = 16_777_216
+"""Bytes of the end of the desk's journal that are read at its start: some 40,000 asks, or 1,000 calls that were
+allowed, whose certificates are verified then."""
+MAX_JOURNAL_ASKED_CHARS = 200
+"""Characters of each text of a journal's entry for what was asked: sixty such entries an hour, which is what new agents
+can have written, take days to fill what is read."""
+
 
 _ASKED = "asked"
 _PRIVATE = 0o600

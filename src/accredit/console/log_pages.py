@@ -38,14 +38,7 @@ from accredit.console.api import Said, Work
 from accredit.console.call_filter import CallFilter, Glimpse, glimpse, read_filter, values_of
 from accredit.console.views import timestamp
 from accredit.errors import AttestationError, DeskError, StoreUnavailable, WireError
-from accredit.limits import (
-    CALLS_A_PAGE,
-    CALLS_LOOKED_AT,
-    MAX_BOOKMARKS,
-    MAX_LOG_LOOKS,
-    OUTCOMES_LOOKED_AT,
-    SHORT_ID_CHARS,
-)
+from accredit.limits import SHORT_ID_CHARS
 from accredit.pins.shown import shown
 from accredit.policy.constraint_words import constraint
 from accredit.policy.evidence import Auditor, Evidence, in_words, sentence
@@ -53,6 +46,21 @@ from accredit.ratify import DelegationCert, HybridPublicKey
 from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import Bookmark, LogReader, Numbered
+
+CALLS_A_PAGE = 50
+"""Calls that the desk's page shows at once; there are more at the end of the list."""
+CALLS_LOOKED_AT = 20_000
+"""Entries of the log that are looked at for one page of calls (some 0.3 s): a filter that few calls pass goes on from
+there when the reader asks for more."""
+OUTCOMES_LOOKED_AT = 512
+"""Entries after the end of the page before that are looked at for outcomes of its calls: of calls that others overtook
+by more, the page says only that they have ended."""
+MAX_BOOKMARKS = 10_000
+"""Calls that were listed whose place in the log is remembered: 4 MiB, and 200 pages of the list. The story of others is
+found by the index of calls."""
+MAX_LOG_LOOKS = 2
+"""Pages of the log that are read at one time: each is a thread and a connection to the store."""
+
 
 _Found = TypeVar("_Found")
 _MAX_CHAIN_BYTES = 131_072

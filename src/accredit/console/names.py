@@ -15,7 +15,13 @@ from accredit.base.files import make_folder
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key, log_key, read_file, write_file
 from accredit.keys.formats import name_fault
-from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KEY_FILES, MAX_NAMES, MAX_NAMES_FILE_BYTES
+from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KEY_FILES
+
+MAX_NAMES = 4_096
+"""Names that a person gives to keys and gateways."""
+MAX_NAMES_FILE_BYTES = 1_048_576
+"""Bytes of the file of these names."""
+
 
 NAMES = "names.json"
 

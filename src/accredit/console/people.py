@@ -21,20 +21,21 @@ from msgspec import Struct
 from accredit.attest import Stored, sha256_hex
 from accredit.console.delegations import Forest, Link, Node, links_in, links_of
 from accredit.console.lists import KeyOf, ListPlace, SeenList, people_in, revoked_by, see_lists
-from accredit.console.log_pages import LogPages
+from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
 from accredit.errors import ConfigurationError, DeskError, WireError
 from accredit.keys import DelegationFile, KeyFile, read_file
-from accredit.limits import (
-    CALLS_LOOKED_AT,
-    MAX_DELEGATION_CHAIN_DEPTH,
-    MAX_DELEGATION_FILE_BYTES,
-    MAX_DELEGATION_FILES,
-    MAX_LOG_CHAINS,
-    PEOPLE_FRESH_SECONDS,
-)
+from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH, MAX_DELEGATION_FILE_BYTES
 from accredit.ratify import DelegationCert, HybridPublicKey
 from accredit.ratify.verify import certificate_fault
 from accredit.stores.audit_log.reading import LogReader
+
+MAX_LOG_CHAINS = 20_000
+"""Chains of certificates in a log that the desk reads for its tree (some 100 µs each); of more it says so."""
+PEOPLE_FRESH_SECONDS = 3.0
+"""How long the desk shows a tree of delegations before it reads the log again."""
+MAX_DELEGATION_FILES = 1_000
+"""Files of delegations that a desk reads in its folder, and in `grants` there."""
+
 
 _GRANTS = "grants"
 

@@ -34,9 +34,13 @@ from accredit.console.people_views import PeopleViews
 from accredit.console.revoking import revoke
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import SigningKey
-from accredit.limits import MAX_CALL_FILTER_CHARS, REVOCATION_CHECK_SECONDS, SHORT_ID_CHARS, TAKE_BACK_SECONDS
+from accredit.limits import MAX_CALL_FILTER_CHARS, REVOCATION_CHECK_SECONDS, SHORT_ID_CHARS
 from accredit.pins.shown import shown
 from accredit.stores import SqliteFile
+
+TAKE_BACK_SECONDS = 8.0
+"""How long the desk waits for gateways to say that they know what was taken back."""
+
 
 _SECRET_BYTES = 32
 _PAUSE_SECONDS = 0.5

@@ -13,16 +13,22 @@ from accredit.base.clock import unix_seconds
 from accredit.console.delegations import HOLDS, Node, Placed, State, sorted_nodes
 from accredit.console.people import Known
 from accredit.errors import DeskError
-from accredit.limits import (
-    DELEGATIONS_A_PAGE,
-    DELEGATIONS_UNDER_ONE,
-    MAX_SHOWN_ENDS,
-    MAX_SHOWN_ID_CHARS,
-    MAX_SHOWN_SCOPE_CHARS,
-    SHORT_ID_CHARS,
-)
+from accredit.limits import SHORT_ID_CHARS
 from accredit.pins.shown import shown
 from accredit.policy.constraint_words import UNTIL_REVOKED, scopes
+
+DELEGATIONS_A_PAGE = 200
+"""Delegations that the desk's page shows at once; there are more at the end of the list."""
+DELEGATIONS_UNDER_ONE = 20
+"""Delegations below one that a page of all shows: whoever may pass on makes as many as they like, and the others must
+stay in sight. All are on that one's own page."""
+MAX_SHOWN_ENDS = 100
+"""Delegations that are named before one is taken back; of more, their number."""
+MAX_SHOWN_SCOPE_CHARS = 300
+"""Characters of what a delegation allows, in the list of all; on its own page there is the rest."""
+MAX_SHOWN_ID_CHARS = 600
+"""Characters of a certificate's id on its own page: whoever issues one chooses it, and it may be as long as a proof."""
+
 
 _OWN_ID = re.compile(r"[0-9a-f]{32}")
 """Ids that accredit gives. Others may hold anything, and are not put into a command that a person might run."""

@@ -40,7 +40,14 @@ from accredit.console.unlock import KeyHolder
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile
 from accredit.keys.places import KNOWN_GATEWAYS
-from accredit.limits import BROWSER_SECONDS, LISTEN_BACKLOG, MAX_DESK_THREADS
+from accredit.limits import LISTEN_BACKLOG
+
+BROWSER_SECONDS = 60
+"""How often at most an ask opens the browser by itself."""
+MAX_DESK_THREADS = 64
+"""Threads of the desk: twice as many as can look for gateways' names at one time, so that some are left for the key,
+the log and the lists."""
+
 
 _LOOPBACK = "127.0.0.1"
 _PORTS_TRIED = 20

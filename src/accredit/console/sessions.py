@@ -12,7 +12,15 @@ import hmac
 import secrets
 from collections import OrderedDict
 
-from accredit.limits import LOGIN_LINK_SECONDS, MAX_LOGIN_LINKS, MAX_PAGE_SESSIONS, PAGE_SESSION_SECONDS
+from accredit.limits import LOGIN_LINK_SECONDS
+
+MAX_LOGIN_LINKS = 8
+"""Links that were not used yet: the oldest one is forgotten."""
+PAGE_SESSION_SECONDS = 43_200
+"""How long a page stays signed in: a working day."""
+MAX_PAGE_SESSIONS = 8
+"""Pages that are signed in: browsers of one person. The oldest is signed out."""
+
 
 _LINK_BYTES = 16
 _BEARER_BYTES = 32

@@ -13,7 +13,15 @@ from accredit.base.toml import read_toml
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key, read_file
 from accredit.keys.places import config_folder, home_folder
-from accredit.limits import MAX_DESK_FILE_BYTES, MAX_KEY_FILES, MAX_UNLOCKED_SECONDS, UNLOCKED_SECONDS
+from accredit.limits import MAX_KEY_FILES
+
+MAX_DESK_FILE_BYTES = 65_536
+"""Bytes of `desk.toml`."""
+UNLOCKED_SECONDS = 900
+"""How long the desk's key stays unlocked, by default."""
+MAX_UNLOCKED_SECONDS = 43_200
+"""The longest time for which it may: a working day."""
+
 
 DESK_FILE = "desk.toml"
 _UNITS = {"m": 60, "h": 3_600}

@@ -35,13 +35,18 @@ from accredit.console.desk import Desk
 from accredit.console.views import Circumstances
 from accredit.errors import ConfigurationError, ConsentError, DeskError
 from accredit.keys.places import OWN_FOLDER
-from accredit.limits import (
-    DESK_IDLE_SECONDS,
-    MAX_ASKING_CONNECTIONS,
-    MAX_DESK_CONNECTIONS,
-    MAX_DESK_LINE_BYTES,
-    MAX_PASSPHRASE_BYTES,
-)
+from accredit.limits import MAX_PASSPHRASE_BYTES
+
+MAX_DESK_LINE_BYTES = 131_072
+"""Bytes of a line on the desk's socket: an ask has at most 98,304, an answer with a chain of three some 32,000."""
+MAX_DESK_CONNECTIONS = 128
+"""Connections to the desk's socket. Each program that waits for a person holds one; all are the same user's."""
+MAX_ASKING_CONNECTIONS = 96
+"""Of these, connections on which something was asked: an agent that makes one call many times at once must not take the
+room of `accredit approve` and `deny`."""
+DESK_IDLE_SECONDS = 60.0
+"""How long a connection to the desk's socket may be silent that waits for nothing."""
+
 
 _SOCKET_MODE = 0o600
 Said = Mapping[str, Any]

@@ -23,8 +23,13 @@ from accredit.console.prompts import Prompt
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import LockedKeyFile, PrivateKeyFile, read_key
 from accredit.keys.passphrase import passphrase_bytes, unlock, wipe
-from accredit.limits import MAX_PASSPHRASE_TRIES, PASSPHRASE_SECONDS
 from accredit.ratify import HybridSigner
+
+PASSPHRASE_SECONDS = 120.0
+"""How long the desk waits for a passphrase that a signature needs."""
+MAX_PASSPHRASE_TRIES = 3
+"""Wrong passphrases before a prompt is given up; asking again is a new prompt."""
+
 
 KeyState = Literal["open", "unlocked", "asking", "locked"]
 

@@ -17,9 +17,8 @@ from accredit.attest.canonical import recorded_chain
 from accredit.consent import this_call_only
 from accredit.console.call_filter import glimpse
 from accredit.console.delegations import links_of
-from accredit.console.log_pages import LogPages
+from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
 from accredit.errors import DeskError
-from accredit.limits import CALLS_LOOKED_AT
 from accredit.pins.shown import shown
 from accredit.ratify import DelegationCert
 from accredit.stores.audit_log.proven import Prover

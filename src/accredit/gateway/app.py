@@ -32,10 +32,13 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstre
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import about
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
-from accredit.limits import MAX_LEAVING_SERVERS
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
 from accredit.telemetry import Telemetry
+
+MAX_LEAVING_SERVERS = 16
+"""Servers that a reload has changed or taken out and whose calls may still finish. Each may have children; who reloads
+again and again within one `grace_seconds` does not heap them up."""
 
 
 def create_app(

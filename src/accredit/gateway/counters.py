@@ -17,8 +17,11 @@ from accredit.errors import (
     UpstreamError,
 )
 from accredit.gateway.trace import traced
-from accredit.limits import UNASKED_LOG_SECONDS
 from accredit.refusals import KINDS
+
+UNASKED_LOG_SECONDS = 60.0
+"""The time between two lines of the log about such bodies of one server: it sends one for each notification."""
+
 
 _log = logging.getLogger("accredit.gateway")
 _CHALLENGED = "call_challenged"

@@ -18,9 +18,12 @@ from enum import Enum
 
 from accredit.base.caching import remembered
 from accredit.gateway.headers import RawHeaders
-from accredit.gateway.media_types import JSON_TYPE, parse_media_type
+from accredit.gateway.media_types import JSON_TYPE, MAX_MEDIA_TYPE_BYTES, parse_media_type
 from accredit.jsonrpc.param_headers import PARAM_HEADERS
-from accredit.limits import MAX_MEDIA_RANGES, MAX_MEDIA_TYPE_BYTES
+
+MAX_MEDIA_RANGES = 32
+"""Elements of a client's `Accept` that go on. Browsers send ten."""
+
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _TO_DASHES = bytes(code if chr(code).isalnum() and code < 128 else ord("-") for code in range(256))

@@ -13,7 +13,11 @@ from msgspec import Struct
 
 from accredit.base.caching import remembered
 from accredit.jsonrpc.param_headers import DUPLICATED
-from accredit.limits import MAX_MEDIA_TYPE_BYTES
+
+MAX_MEDIA_TYPE_BYTES = 256
+"""Bytes of a `Content-Type`, or of one element of `Accept`, that are read. RFC 6838 allows 127 for each half of a
+type's name; those that MCP uses have 17."""
+
 
 JSON_TYPE = b"application/json"
 EVENTS_TYPE = b"text/event-stream"

@@ -26,15 +26,21 @@ from accredit.errors import RequestError
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.limits import (
     BUSY_RETRY_SECONDS,
-    MAX_BODIES_BYTES,
     MAX_CALLS,
-    MAX_LARGEST_BODIES,
     MAX_REMEMBERED_SESSION_BYTES,
     MAX_REMEMBERED_SESSIONS,
     MAX_STREAMS,
-    MAX_WAITING_BODIES,
-    RESERVED_SHARE,
 )
+
+RESERVED_SHARE = 0.25
+"""The share of each kind of room that unauthenticated callers never get, where tokens or proofs are required."""
+MAX_LARGEST_BODIES = 16
+"""Requests of `max_request_bytes` that are in memory at once, each until it is answered: 64 MiB as a rule. Smaller ones
+share that room."""
+MAX_BODIES_BYTES = 67_108_864
+"""The same in bytes, where `max_request_bytes` is smaller than 4 MiB."""
+MAX_WAITING_BODIES = 64
+"""Requests that wait for such room, each with up to 320 KiB that were read already."""
 
 
 class Holder(Protocol):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from accredit.base.addresses import without_slash
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added
-from accredit.limits import CHILD_SILENCE_SECONDS, DEFAULT_RESPONSE_BYTES, UPSTREAM_SILENCE_SECONDS
+from accredit.limits import DEFAULT_RESPONSE_BYTES
 from accredit.pins import Pins
 from accredit.policy import Policy
 from accredit.policy.drill import DRILLS
@@ -22,6 +22,13 @@ from accredit.tokens import AccessGrant, Issuer, Source
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+UPSTREAM_SILENCE_SECONDS = 60.0
+"""How long a server behind HTTP may be silent, before the first byte of its answer and between events, by default.
+Servers of event streams send comments every 15 s or so; one that is cut off sends none."""
+CHILD_SILENCE_SECONDS = 3_600.0
+"""How long a child may be silent about a request, by default. Its process can be seen to be alive, and tools that
+build, search or wait for people take many minutes without a word."""
 
 
 _REPLICA_HEX = 16

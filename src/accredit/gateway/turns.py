@@ -17,7 +17,16 @@ from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
 from accredit.base.steps import Found, Steps
-from accredit.limits import LONG_STEP_SECONDS, MOST_REST_SECONDS, SHORT_MESSAGE_BYTES, TURNS_BETWEEN_LONG_STEPS
+from accredit.limits import SHORT_MESSAGE_BYTES
+
+LONG_STEP_SECONDS = 0.002
+"""The time of a step of long work after which others have more than one turn: the longest take 60 ms."""
+TURNS_BETWEEN_LONG_STEPS = 8
+"""Turns of the loop that others have then. A recorded call takes about ten, some of them waits for other processes."""
+MOST_REST_SECONDS = 0.1
+"""The most time that others have then: as much as the step took. A longer one is none of ours, but a machine that
+stalls."""
+
 
 _server: ContextVar[str] = ContextVar("accredit_server", default="")
 

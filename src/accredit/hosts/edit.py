@@ -29,7 +29,13 @@ from accredit.errors import ConfigurationError
 from accredit.hosts.installed import remember
 from accredit.hosts.table import Entry, Host
 from accredit.keys import read_file, replace_file, write_file
-from accredit.limits import MAX_BACKUPS, MAX_HOST_FILE_BYTES
+
+MAX_HOST_FILE_BYTES = 8_388_608
+"""Bytes of a host's configuration file. Claude Code keeps a history in its own, of some megabytes, each of which takes
+up to 2.5 s (measured, on a busy machine)."""
+MAX_BACKUPS = 5
+"""Files that are kept of what a host's file held before an edit."""
+
 
 _MARK = ".accredit-"
 _NONE = ".none"

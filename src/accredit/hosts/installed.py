@@ -15,7 +15,12 @@ from msgspec import Struct
 from accredit.errors import ConfigurationError
 from accredit.hosts.table import Entry
 from accredit.keys import read_file, write_file
-from accredit.limits import MAX_INSTALLED, MAX_INSTALLED_BYTES
+
+MAX_INSTALLED = 1_000
+"""Entries in hosts' files that are remembered: those of twelve hosts, and of projects. The oldest are forgotten."""
+MAX_INSTALLED_BYTES = 4_194_304
+"""Bytes of the file that remembers them: of one entry some 700."""
+
 
 _FILE = "hosts.json"
 

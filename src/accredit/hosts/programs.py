@@ -15,7 +15,13 @@ from pathlib import Path
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError
 from accredit.hosts.table import Entry
-from accredit.limits import HOST_PROGRAM_SECONDS, MAX_PROCESSES
+
+MAX_PROCESSES = 65_536
+"""Processes that are looked at for a host that must not run. Linux counts up to 4,194,304; a person's machine has some
+500."""
+HOST_PROGRAM_SECONDS = 60.0
+"""How long a host's own program may take to write an entry. Claude Code takes 1.4."""
+
 
 _DESKTOP = {"linux": {"claude-desktop", "Claude"}, "darwin": {"Claude"}}
 """Names of Claude Desktop's process; on Linux, others package it."""

@@ -10,7 +10,10 @@ from accredit.errors import FrameError
 from accredit.jsonrpc.long_text import outside_strings
 from accredit.jsonrpc.objects import parts_of
 from accredit.jsonrpc.text import BRACKETS
-from accredit.limits import MAX_SPLIT_BRACKETS
+
+MAX_SPLIT_BRACKETS = 1_048_576
+"""Arrays and objects in such a part, at every depth. To skip one takes as long as ten other bytes; definitions of tools
+that are nothing but schemas have one in 22 bytes."""
 
 
 def check_brackets(value: bytes | Raw, what: str) -> Steps[None]:

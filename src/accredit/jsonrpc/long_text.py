@@ -21,12 +21,23 @@ from msgspec import Raw
 
 from accredit.base.steps import Steps
 from accredit.errors import FrameError, JsonError
-from accredit.jsonrpc.objects import Names, check_names, is_object, members, pairs, parts_of, unambiguous_members
-from accredit.jsonrpc.simd import reads_well
+from accredit.jsonrpc.objects import (
+    MAX_MEMBERS,
+    SEARCHED_BYTES,
+    Names,
+    check_names,
+    is_object,
+    members,
+    pairs,
+    parts_of,
+    unambiguous_members,
+)
+from accredit.jsonrpc.simd import ONE_PASS_BYTES, reads_well
 from accredit.jsonrpc.text import (
     ALL_BUT,
     ALL_BUT_ESCAPES,
     BRACKETS,
+    MAX_NUMBER_BYTES,
     NUMBERS,
     STEPS,
     ExtremeNumbers,
@@ -34,14 +45,7 @@ from accredit.jsonrpc.text import (
     too_deep,
     too_large,
 )
-from accredit.limits import (
-    LONG_ANSWER_BYTES,
-    MAX_DEPTH,
-    MAX_MEMBERS,
-    MAX_NUMBER_BYTES,
-    ONE_PASS_BYTES,
-    SEARCHED_BYTES,
-)
+from accredit.limits import LONG_ANSWER_BYTES, MAX_DEPTH
 
 # A piece with a long string cut out of it is two of them, and the brackets around it.
 _SLICE = ONE_PASS_BYTES // 2 - 1_024

@@ -17,7 +17,18 @@ from msgspec import Raw
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.text import count_members
-from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS, MAX_NUMBER_LENGTH, SEARCHED_BYTES
+
+MAX_BATCH_MEMBERS = 100
+"""Messages in one JSON-RPC batch (revision 2025-03-26 only). The revision sets no bound; each member is an exchange of
+its own, so this bounds how many one POST can start."""
+MAX_NUMBER_LENGTH = 400
+"""Characters of a JSON number that is read as an integer. The largest that is finite as a double has 309 digits."""
+MAX_MEMBERS = 65_536
+"""Members of one JSON object whose names the gateway reads (a message, its params, its result). Real ones have tens; a
+body of 100 MiB could hold 20 million, at some 300 bytes of memory each."""
+SEARCHED_BYTES = 1_048_576
+"""Bytes of a long value that are searched at one go, for whether a word is in it: a millisecond or two."""
+
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
 _decode_string: Callable[[Raw], str] = msgspec.json.Decoder(str).decode

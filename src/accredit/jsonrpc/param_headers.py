@@ -32,7 +32,17 @@ from accredit.jsonrpc.encode import HEADER_MISMATCH
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.header_values import DUPLICATED, Headers, decode_header
 from accredit.jsonrpc.objects import as_string, is_object, members
-from accredit.limits import MAX_DECLARED_CHARS, MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_BYTES
+from accredit.limits import MAX_TOOL_LIST_BYTES
+
+MAX_SCHEMA_BYTES = 262_144
+"""Bytes of one tool's `inputSchema` in which header declarations are looked for. Decoded, it takes up to 30 times as
+much memory."""
+MAX_PARAM_HEADERS = 64
+"""Headers that one tool may declare. Servers stop at about 100 header fields of a request."""
+MAX_DECLARED_CHARS = 8_192
+"""Characters of the headers that one tool declares, and of the paths to their arguments: 64 of 128 each. What a tool
+declares is remembered, for `MAX_KNOWN_TOOLS`: a schema's own bound would let a server fill a gigabyte."""
+
 
 _Path = tuple[str, ...]
 """Names of properties from the root of a tool's arguments to one value."""

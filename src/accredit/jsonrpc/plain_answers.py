@@ -13,7 +13,11 @@ from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.result_types import COMPLETE, DECIDING
 from accredit.jsonrpc.simd import ParsedObject, parsed_object
 from accredit.jsonrpc.text import is_too_deep
-from accredit.limits import MAX_PLAIN_RESULT_MEMBERS
+
+MAX_PLAIN_RESULT_MEMBERS = 64
+"""Members of a modern result whose names are looked at one by one as the fast parser gives them; real ones have five. A
+larger result is split."""
+
 
 _MEMBERS = 3
 _BEGINNINGS = (b'{"jsonrpc":"2.0","id":%b,"result":{', b'{"jsonrpc": "2.0", "id": %b, "result": {')

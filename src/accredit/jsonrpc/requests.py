@@ -30,13 +30,16 @@ from accredit.jsonrpc.objects import (
     unambiguous_members,
 )
 from accredit.jsonrpc.text import check_amount, check_text
-from accredit.limits import (
-    MAX_ID_CHARS,
-    MAX_META_MEMBERS,
-    MAX_META_NAME_CHARS,
-    MAX_METHOD_CHARS,
-    MAX_PARAMS_MEMBERS,
-)
+from accredit.limits import MAX_META_MEMBERS
+
+MAX_PARAMS_MEMBERS = 1_024
+"""Members of a request's `params`, whose names are read at every step. MCP defines up to six."""
+MAX_METHOD_CHARS = 256
+"""Characters of a request's method. MCP's longest has 36; extensions prefix theirs with a domain name."""
+MAX_ID_CHARS = 1_024
+"""Characters of a request's id that is a string. Clients count, or take a UUID of 36."""
+MAX_META_NAME_CHARS = 256
+"""Characters of the name of such a member: a domain name of at most 253, and the member's own name."""
 
 
 class Batch:

@@ -9,12 +9,15 @@ Where no wheel of it is installed, nobody says anything here.
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from accredit.limits import ONE_PASS_BYTES
-
 try:
     from simdjson import Parser
 except (ImportError, RuntimeError):  # there are wheels for the usual machines; the rest does without
     Parser = None
+
+ONE_PASS_BYTES = 262_144
+"""Bytes of a text that one pass of a fast parser reads (some 0.2 ms). It keeps up to 14 times as much memory for it, of
+which it touches what the largest text so far has needed; longer texts are read in slices."""
+
 
 _BOM_BEGINS = 0xEF
 _parse: Callable[[bytes], Any] | None = Parser(ONE_PASS_BYTES).parse if Parser is not None else None

@@ -13,7 +13,14 @@ from msgspec import Struct
 from accredit.errors import AnswerError
 from accredit.jsonrpc.lines import on_one_line
 from accredit.jsonrpc.text import is_utf8
-from accredit.limits import EVENTS_PIECE_BYTES, MAX_EVENT_LINES
+
+MAX_EVENT_LINES = 100_000
+"""Lines of one server-sent event. Servers write one to four; indented JSON of a megabyte makes some 40,000. Each costs
+a microsecond, so that lines of a byte would cost more than any other input."""
+EVENTS_PIECE_BYTES = 16_384
+"""Bytes of an event stream, or of a child's lines, that are judged at a time: of the smallest events (three bytes each)
+in some 15 ms."""
+
 
 _BLANK_LINES = re.compile(rb"[\r\n]+")
 _FIELD = re.compile(rb"(data|event|id)(?:: ?|\Z)")

@@ -31,7 +31,11 @@ from accredit.jsonrpc.objects import (
     unambiguous_members,
 )
 from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
-from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, MAX_TASK_ID_CHARS
+from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES
+
+MAX_TASK_ID_CHARS = 1_024
+"""The longest id of a task. It travels in `Mcp-Name`, beside other headers."""
+
 
 RELATED_TASK = "io.modelcontextprotocol/related-task"
 """The member of `_meta` that names the task which a message belongs to."""

@@ -18,7 +18,18 @@ from itertools import accumulate
 
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.simd import reads_well
-from accredit.limits import MAX_DEPTH, MAX_EXTREME_NUMBERS, MAX_NUMBER_BYTES, MAX_STRUCTURES, MAX_VALUES
+from accredit.limits import MAX_DEPTH, MAX_VALUES
+
+MAX_EXTREME_NUMBERS = 10_000
+"""Numbers of 1e100 and more in one body: each is converted to see whether it is finite (0.5 us). Real data has a few
+sentinels such as 1.7976931348623157e308."""
+MAX_STRUCTURES = 65_536
+"""Arrays, objects and members of objects in a request, at every depth. They cost three times as much as a number, and
+real requests have a few hundred; a map with 20,000 points has 40,000."""
+MAX_NUMBER_BYTES = 1_048_576
+"""Bytes of a JSON number that is looked at, for whether it is finite; a longer one counts as too large. The fast parser
+takes none that is longer than `ONE_PASS_BYTES`."""
+
 
 _SLICE = 1 << 18
 

@@ -14,17 +14,19 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from accredit.errors import WireError
-from accredit.limits import (
-    MAX_AGENT_NAME_LENGTH_BYTES,
-    MAX_ARGON2_LANES,
-    MAX_ARGON2_MEMORY_KIB,
-    MAX_ARGON2_PASSES,
-    MAX_DELEGATION_FILE_BYTES,
-    MAX_KEY_FILE_BYTES,
-    MIN_ARGON2_MEMORY_KIB,
-)
+from accredit.limits import MAX_AGENT_NAME_LENGTH_BYTES, MAX_DELEGATION_FILE_BYTES, MAX_KEY_FILE_BYTES
 from accredit.ratify import DelegationCert, HybridPrivateKey, HybridPublicKey, derive_id
 from accredit.ratify.wire import Bytes32, WireObject
+
+MIN_ARGON2_MEMORY_KIB = 8_192
+"""The least memory that a key file may name: Argon2 with less is quick to guess at."""
+MAX_ARGON2_MEMORY_KIB = 1_048_576
+"""The most memory that a key file may name, 1 GiB: a hostile one must not take the machine's."""
+MAX_ARGON2_PASSES = 16
+"""The most passes that a key file may name: with 1 GiB, a minute."""
+MAX_ARGON2_LANES = 16
+"""The most threads that a key file may name."""
+
 
 KEY_FILE_VERSION = 1
 

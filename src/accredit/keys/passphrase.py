@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, cast
 from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError, WireError, WrongPassphrase
 from accredit.keys.formats import LockedKeyFile, PrivateKeyFile, SealedSeeds, Seeds
-from accredit.limits import ARGON2_LANES, ARGON2_MEMORY_KIB, ARGON2_PASSES
 from accredit.ratify.hybrid import SEED_BYTES
 
 if TYPE_CHECKING:
@@ -25,6 +24,15 @@ else:
     exceptions = Deferred("cryptography.exceptions")
     aead = Deferred("cryptography.hazmat.primitives.ciphers.aead")
     argon2 = Deferred("cryptography.hazmat.primitives.kdf.argon2")
+
+ARGON2_MEMORY_KIB = 65_536
+"""Memory that turning a passphrase into a key takes (RFC 9106 section 4, the second choice): each guess costs as much.
+"""
+ARGON2_PASSES = 3
+"""How often that memory is gone through (RFC 9106): half a second in all."""
+ARGON2_LANES = 4
+"""Threads that do it (RFC 9106)."""
+
 
 _KEY_BYTES = 32
 

@@ -39,7 +39,12 @@ from accredit.errors import AttestationError, ConfigurationError, StoreUnavailab
 from accredit.keys.files import read_file
 from accredit.keys.load import check_private
 from accredit.keys.record_keys import FOREIGN_KEY_ERRORS, check_signature, keeps_members, load_peer_key
-from accredit.limits import MAX_PEM_BYTES, SIGNER_TRIAL_SECONDS
+from accredit.limits import MAX_PEM_BYTES
+
+SIGNER_TRIAL_SECONDS = 30.0
+"""The time for another signer of records to make its first signature, at the start: reaching a remote service, with all
+that this needs, takes some seconds."""
+
 
 SECRET_VARIABLE = "ACCREDIT_SIGNER_SECRET"  # noqa: S105 - its name
 """The environment variable with the PIN or passphrase of a signer that asks for one."""

@@ -25,19 +25,33 @@ from collections.abc import Callable
 from accredit.base.caching import RecentlyUsed
 from accredit.base.log_events import log_event
 from accredit.errors import AccessTokenError, UpstreamLeftOut
-from accredit.limits import (
-    ACCESS_TOKEN_DROP_SECONDS,
-    ACCESS_TOKEN_MARGIN_SECONDS,
-    ACCESS_TOKEN_RENEW_SECONDS,
-    ACCESS_TOKEN_REQUEST_SECONDS,
-    ACCESS_TOKEN_RETRY_SECONDS,
-    MAX_ACCESS_TOKEN_SECONDS,
-    MAX_ACCESS_TOKENS,
-    MAX_TOKEN_REQUESTS,
-)
+from accredit.limits import ACCESS_TOKEN_REQUEST_SECONDS
 from accredit.net.fetch import check_url
 from accredit.net.token_endpoint import Unreachable, request_token
 from accredit.tokens import AccessGrant, AccessToken, SubjectToken
+
+ACCESS_TOKEN_RETRY_SECONDS = 2.0
+"""For how long a request for an access token that failed is not repeated: an authorization server that is down is not
+flooded, and calls work again soon after it is back."""
+ACCESS_TOKEN_DROP_SECONDS = 5.0
+"""The interval in which one token that the upstream refuses is dropped: an upstream that answers 401 to everything, or
+to one tool, must not make as many requests of the authorization server."""
+ACCESS_TOKEN_MARGIN_SECONDS = 10.0
+"""How long before its end an access token is no longer used, or a tenth of its lifetime if that is less: clocks differ,
+and the request is on its way for a while."""
+ACCESS_TOKEN_RENEW_SECONDS = 60.0
+"""How long before its end a token in use is renewed, while calls go on with it; or a quarter of its lifetime if that is
+less."""
+MAX_ACCESS_TOKEN_SECONDS = 86_400
+"""For how long an access token is used at the most, whatever its answer says: what an authorization server takes back
+is out of use within a day."""
+MAX_ACCESS_TOKENS = 4_096
+"""Access tokens that are remembered for one upstream, one for each caller whose token is exchanged: some 2 KiB each,
+and at most 17 KiB."""
+MAX_TOKEN_REQUESTS = 32
+"""Requests for access tokens at once: callers of whom nothing is known yet wait for each other, not for those who have
+one."""
+
 
 _log = logging.getLogger("accredit.net")
 _OWN = b""

@@ -18,7 +18,11 @@ import httpx2
 
 from accredit.base.addresses import is_loopback_host
 from accredit.errors import ConfigurationError, KeySetError
-from accredit.limits import MAX_KEYS_REDIRECTS, MAX_QUOTED
+from accredit.limits import MAX_QUOTED
+
+MAX_KEYS_REDIRECTS = 3
+"""Redirects of one fetch, all within one origin."""
+
 
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
 

@@ -19,16 +19,22 @@ import time
 from collections.abc import Callable, Mapping
 
 from accredit.errors import KeySetError, KeysUnavailable
-from accredit.limits import (
-    KEYS_FETCH_SECONDS,
-    KEYS_FRESH_SECONDS,
-    KEYS_REFETCH_SECONDS,
-    KEYS_RETRY_SECONDS,
-    KEYS_STALE_SECONDS,
-    MAX_KEY_SET_BYTES,
-)
+from accredit.limits import MAX_KEY_SET_BYTES
 from accredit.net.fetch import check_url, fetch
 from accredit.tokens import KeySet, read_key_set
+
+KEYS_FRESH_SECONDS = 300.0
+"""The age at which a key set is fetched again: a key that its issuer has withdrawn is accepted for so long."""
+KEYS_REFETCH_SECONDS = 60.0
+"""The interval between fetches of a known key set: tokens with invented key ids must not cause as many requests."""
+KEYS_RETRY_SECONDS = 5.0
+"""The interval between fetches of a key set that is not known yet: until it is, every token is refused."""
+KEYS_STALE_SECONDS = 86_400.0
+"""The age at which a key set that can't be fetched is no longer used. An issuer that is down for a night locks nobody
+out."""
+KEYS_FETCH_SECONDS = 10.0
+"""The time for one fetch, redirects included. Issuers answer well within a second."""
+
 
 _log = logging.getLogger("accredit.net")
 _NEVER = -math.inf

@@ -19,8 +19,16 @@ import httpx2
 
 from accredit.base.clock import unix_seconds
 from accredit.errors import CollectorError
-from accredit.limits import COLLECTOR_WORK_SECONDS, MAX_COLLECTOR_BYTES, MAX_RETRY_AFTER_SECONDS
 from accredit.net.fetch import trust
+
+MAX_COLLECTOR_BYTES = 65_536
+"""Bytes of a collector's answer that are read: it says how many records were rejected, and why, which nobody reads."""
+COLLECTOR_WORK_SECONDS = 1.0
+"""Processor time of the sending thread for one message and its answer: a megabyte over TLS takes some 10 ms, the first
+message loads modules. While that thread computes no call does."""
+MAX_RETRY_AFTER_SECONDS = 300.0
+"""The longest pause that a collector gets by asking for it (`Retry-After`): one that asks for a year is tried anew."""
+
 
 _PROTOBUF = "application/x-protobuf"
 _HEADERS = {"content-type": _PROTOBUF, "accept-encoding": "identity", "user-agent": "accredit"}

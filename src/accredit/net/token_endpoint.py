@@ -14,9 +14,13 @@ How long it takes is the caller's to bound; what the answer says is read by `tok
 import httpx2
 
 from accredit.errors import AccessTokenError
-from accredit.limits import MAX_TOKEN_ANSWER_BYTES
 from accredit.net.fetch import trust
 from accredit.tokens import AccessGrant, AccessToken, SubjectToken, error_word, read_access_token
+
+MAX_TOKEN_ANSWER_BYTES = 65_536
+"""Bytes of an answer with an access token: the longest token, and an id token and a refresh token that nobody asked
+for."""
+
 
 _HEADERS = {
     "accept": "application/json",

@@ -31,7 +31,15 @@ from accredit.jsonrpc.objects import (
     members,
     unambiguous_members,
 )
-from accredit.limits import MAX_DEFINITION_BYTES, MAX_DEFINITIONS, MAX_LISTED_BYTES, MAX_REMEMBERED_DIGESTS
+from accredit.limits import MAX_DEFINITIONS, MAX_LISTED_BYTES
+
+MAX_DEFINITION_BYTES = 1_048_576
+"""Bytes of one tool's definition. Real ones have some thousand; to digest this much takes 40 ms, in which nobody
+else is served."""
+MAX_REMEMBERED_DIGESTS = 8_192
+"""Definitions whose digests are remembered by the SHA-256 of their text, at some 200 bytes each: servers list the same
+text again and again, and the canonical form takes eight times as long as that hash."""
+
 
 _LIST = Names("tools", "nextCursor")
 _TOOL = Names("name", "_meta")

@@ -18,7 +18,9 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from accredit.limits import MAX_MARKS_IN_A_ROW
+MAX_MARKS_IN_A_ROW = 2
+"""Combining marks that are shown in a row. Vietnamese stacks two; piles of them cover what stands beside them."""
+
 
 _BRACKETS = "⟨⟩"
 _FIRST_COMBINING = "\u0300"

@@ -12,11 +12,15 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
 
-from accredit.limits import MAX_SCOPE_LENGTH_BYTES, MAX_SCOPE_WORD_CHARS
+from accredit.limits import MAX_SCOPE_LENGTH_BYTES
 from accredit.policy.drill import DRILL, DRILL_SCOPE, SENSITIVE_DRILL
 from accredit.policy.facts import NO_FACTS, Facts
 from accredit.policy.uris import readings
 from accredit.ratify.scopes import WILDCARDS, is_sensitive, unknown_scope
+
+MAX_SCOPE_WORD_CHARS = 48
+"""Characters of a server's or tool's name that go into a suggested scope; a scope has 256 bytes at most."""
+
 
 MCP_SCOPES = frozenset({"mcp:tool", "mcp:resource", "mcp:prompt"})
 """The scopes for the three guarded methods, known to every deployment."""

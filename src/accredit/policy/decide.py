@@ -46,13 +46,7 @@ from accredit.attest.proofs import Halves, KeptProof
 from accredit.base.caching import Once
 from accredit.consent import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
-from accredit.limits import (
-    CHALLENGE_WINDOW_SECONDS,
-    CLOCK_AHEAD_SECONDS,
-    CLOCK_BACK_SECONDS,
-    CLOCK_LEAD_SECONDS,
-    MAX_PROOF_BUNDLE_BYTES,
-)
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, CLOCK_BACK_SECONDS, CLOCK_LEAD_SECONDS, MAX_PROOF_BUNDLE_BYTES
 from accredit.pins import Pins
 from accredit.policy import refusals
 from accredit.policy.catalog import Entry
@@ -86,6 +80,11 @@ from accredit.ratify import (
 from accredit.ratify import needs as proof_needs
 from accredit.ratify.verify import Terms, constraints_fault, verification
 from accredit.tokens import VerifiedToken
+
+CLOCK_AHEAD_SECONDS = 60
+"""How far the clock of whoever signs a challenge issued here may be ahead. Its lifetime is measured by our own
+clock."""
+
 
 _Steps = Generator[Need, object, Decision]
 _Verification = Generator[Need, object, VerifyResult]

@@ -24,8 +24,13 @@ from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_METHODS
 from accredit.jsonrpc.same_names import check_same_names, check_same_names_in_steps
 from accredit.jsonrpc.tasks import may_subscribe
-from accredit.limits import MAX_SAFE_INTEGER, MAX_TARGET_CHARS, MAX_TOLD_TASKS, MAX_VALUES
+from accredit.limits import MAX_SAFE_INTEGER, MAX_TOLD_TASKS, MAX_VALUES
 from accredit.ratify.signable import build_session_context, operation_context_hash
+
+MAX_TARGET_CHARS = 8_192
+"""Characters of a call's target: a tool's or prompt's name (128, says MCP), or a resource's URI (8,000 octets, which
+RFC 9110 section 4.1 asks recipients to support)."""
+
 
 PROOF = "ratify_proof"
 """The member of `_meta` that carries a proof."""

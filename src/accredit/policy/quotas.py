@@ -19,10 +19,16 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from accredit.limits import MAX_RATE_WINDOW_SECONDS, QUOTA_MARKS
 from accredit.policy.drill import DRILLS
 from accredit.policy.merging import Member, member_of_name, merged_name
 from accredit.ports import RateLimit
+
+MAX_RATE_WINDOW_SECONDS = 31 * 86_400
+"""The longest window in which uses are counted, as counts are kept so long. A month is the longest common billing
+period."""
+QUOTA_MARKS = 50
+"""Parts of a quota's window that are counted separately: quotas count many more callers than delegations do."""
+
 
 ANY_TOOL = "*"
 QUOTA_UNITS = 1_000_000

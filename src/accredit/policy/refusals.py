@@ -9,7 +9,6 @@ from collections.abc import Collection
 from accredit.base.text import excerpt
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.encode import INVALID_PARAMS
-from accredit.limits import MAX_TOLD_TARGET_CHARS
 from accredit.policy.catalog import Entry
 from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.quotas import QuotaReached
@@ -26,6 +25,10 @@ from accredit.refusals import (
     TOO_MANY_CHALLENGES,
     UNTRUSTED_ROOT,
 )
+
+MAX_TOLD_TARGET_CHARS = 512
+"""Characters of a call's target that its refusal repeats."""
+
 
 UNKNOWN_ERRORS = {"tools/call": "unknown_tool", "resources/read": "unknown_resource", "prompts/get": "unknown_prompt"}
 

@@ -28,19 +28,24 @@ from msgspec import Struct, field
 
 from accredit.attest import CallRecord, RecordedAuthority
 from accredit.consent import CallTerms
-from accredit.limits import (
-    MAX_GRANT_TARGET_CHARS,
-    MAX_GRANT_TARGETS,
-    MAX_RECORDED_TARGET,
-    MAX_SUGGESTED_OF_AGENT,
-    MAX_SUGGESTED_TARGETS,
-    MAX_TOLD_TARGETS,
-)
+from accredit.limits import MAX_RECORDED_TARGET
 from accredit.policy.catalog import Catalog, Entry, own_scope, scope_fault
 from accredit.policy.drill import is_drill
 from accredit.policy.guarded_call import GUARDED, TASKS
 from accredit.policy.merging import member_of_target
 from accredit.ratify import Extension
+
+MAX_SUGGESTED_TARGETS = 10_000
+"""Targets, of one agent each, that `accredit suggest` tells apart: 20 MB of the longest names."""
+MAX_SUGGESTED_OF_AGENT = 500
+"""Those of one agent: one that makes up names takes no room that others need, and nobody reads more."""
+MAX_GRANT_TARGETS = 64
+"""Targets that one suggested delegation names: a certificate may have 128 scopes, and people are to read it."""
+MAX_GRANT_TARGET_CHARS = 8_192
+"""Characters of the targets that one suggested delegation names; a proof has 128 KiB at most, and its keys need 10."""
+MAX_TOLD_TARGETS = 20
+"""Targets that are named of those calls that stay refused for one reason."""
+
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _TOOLS = "tools/call"

@@ -19,12 +19,16 @@ from msgspec import Struct
 
 from accredit.consent import named_arguments
 from accredit.errors import StoreUnavailable
-from accredit.limits import MAX_TASK_FACTS_BYTES
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.merging import member_of_name
 from accredit.ports import Task
 from accredit.ratify import CallFacts, DelegationCert
 from accredit.tokens import VerifiedToken
+
+MAX_TASK_FACTS_BYTES = 4_096
+"""Bytes of what is remembered of the call that created a task, as JSON: its facts, and a digest of each argument that a
+constraint names (some 100 bytes each). Of a larger one only the digest of its params is kept, and constraints on the
+rest can't be verified."""
 
 
 class MadeBy(Struct, frozen=True, kw_only=True):

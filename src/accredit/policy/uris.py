@@ -19,7 +19,14 @@ import re
 import unicodedata
 from urllib.parse import unquote
 
-from accredit.limits import MAX_MARKS, MAX_URI_DECODINGS, MAX_URI_LENGTH
+from accredit.limits import MAX_URI_LENGTH
+
+MAX_URI_DECODINGS = 4
+"""How many times over a resource's URI may be percent-encoded; nobody names a resource with more."""
+MAX_MARKS = 30
+"""Consecutive combining marks in a resource's URI: as many as Unicode's stream-safe format allows (UAX #15, section
+13)."""
+
 
 _WEB = frozenset({"http", "https", "ws", "wss", "ftp"})
 _NO_HOST = re.compile(r"^.*@|\.?(?::(?:80|443|21)?)?$")

@@ -19,10 +19,10 @@ from operator import itemgetter
 
 from accredit.consent import this_call_only
 from accredit.errors import SealError
-from accredit.limits import MAX_RATE_WINDOW_SECONDS, MAX_STATE_SECONDS
+from accredit.limits import MAX_STATE_SECONDS
 from accredit.policy.decision import Flow, FlowOf
 from accredit.policy.needs import CountUses, FindRoom, Need, TakeUse
-from accredit.policy.quotas import Quota, QuotaReached, Taken
+from accredit.policy.quotas import MAX_RATE_WINDOW_SECONDS, Quota, QuotaReached, Taken
 from accredit.ports import RateLimit
 from accredit.ratify import DelegationCert, ProofBundle
 from accredit.ratify.constraints import MaxRate

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from accredit.errors import ChallengesFull
-from accredit.limits import MAX_PENDING_CHALLENGES
+
+MAX_PENDING_CHALLENGES = 10_000
+"""Challenges of the memory store that were issued and not yet used (Ratify section 9), some 200 bytes each."""
+
 
 CHALLENGE_BYTES = 32
 _BINDING_BYTES = 32

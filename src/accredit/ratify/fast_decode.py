@@ -20,15 +20,19 @@ from msgspec import Raw, Struct
 
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import WireError
-from accredit.limits import (
-    MAX_GLIMPSED_TEXTS,
-    MAX_PROOF_BUNDLE_BYTES,
-    MAX_REMEMBERED_TEXT_BYTES,
-    MAX_REMEMBERED_TEXTS,
-)
+from accredit.limits import MAX_PROOF_BUNDLE_BYTES
 from accredit.ratify.constraints import Extension
 from accredit.ratify.structures import DelegationCert, Presentation, ProofBundle
 from accredit.ratify.wire import base64_is_canonical
+
+MAX_GLIMPSED_TEXTS = 4_096
+"""Beginnings of certificates' texts that were seen once, some 250 bytes each."""
+MAX_REMEMBERED_TEXTS = 256
+"""Texts of certificates that were seen again, remembered with the decoded certificate."""
+MAX_REMEMBERED_TEXT_BYTES = 16_384
+"""Bytes of such a text. One with a few scopes has 11 KB; with its object and two loaded keys of 11 KiB each (measured),
+256 of them are at most 14 MiB."""
+
 
 _LEVEL_IN_BUNDLE = 3
 """A certificate's level of nesting in a bundle."""

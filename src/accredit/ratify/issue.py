@@ -17,13 +17,18 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from accredit.errors import IssueError, WireError
-from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH, MIN_SIGNED_MAGNITUDE
+from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH
 from accredit.ratify.constraints import Constraint, ResourcePath, path_fault, path_is_below
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSigner, derive_id
 from accredit.ratify.scopes import DELEGATE, expand, unknown_scope
 from accredit.ratify.signable import challenge_sign_bytes
 from accredit.ratify.structures import PROTOCOL_VERSION, DelegationCert, ProofBundle, delegation_sign_bytes
 from accredit.ratify.verify import verify_chain
+
+MIN_SIGNED_MAGNITUDE = 1e-4
+"""Numbers nearer to zero than this, and not zero, print differently in other implementations: an issuer refuses
+them (Ratify section 3)."""
+
 
 _ESCAPED_BY_OTHERS = frozenset("<>&")
 _LEVEL_IN_BUNDLE = 3

@@ -8,7 +8,6 @@ from msgspec import Meta, Struct
 from accredit.base.caching import Once
 from accredit.errors import WireError
 from accredit.limits import (
-    MAX_CONSTRAINTS_PER_CERT,
     MAX_IDENTIFIER_LENGTH_BYTES,
     MAX_PROOF_BUNDLE_BYTES,
     MAX_SCOPE_LENGTH_BYTES,
@@ -18,6 +17,10 @@ from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import Constraint, Extension, ResourcePath
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
 from accredit.ratify.wire import Bytes32, Integer, Positive, WireObject
+
+MAX_CONSTRAINTS_PER_CERT = 32
+"""Constraints of one certificate (Ratify section 1)."""
+
 
 PROTOCOL_VERSION = 1
 

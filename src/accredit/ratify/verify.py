@@ -26,7 +26,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
-from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_CACHED_CERTIFICATES, MAX_DELEGATION_CHAIN_DEPTH
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_DELEGATION_CHAIN_DEPTH
 from accredit.ratify.challenges import ChallengeStore
 from accredit.ratify.checks import (
     check_challenge_length,
@@ -64,6 +64,9 @@ from accredit.ratify.structures import (
     bounds_fault,
     delegation_sign_bytes,
 )
+
+MAX_CACHED_CERTIFICATES = 65_536
+"""Digests of verified certificates that a cache remembers: about 8 MiB."""
 
 
 class CertificateCache:

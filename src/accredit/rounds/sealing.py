@@ -34,7 +34,6 @@ from msgspec import Struct
 from accredit.base.caching import Once
 from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError, SealError
-from accredit.limits import MAX_FLOW_BYTES, MAX_STATE_BYTES, MAX_STATE_KEYS
 
 if TYPE_CHECKING:
     from cryptography import exceptions
@@ -46,6 +45,15 @@ else:
     hashes = Deferred("cryptography.hazmat.primitives.hashes")
     hkdf = Deferred("cryptography.hazmat.primitives.kdf.hkdf")
     aead = Deferred("cryptography.hazmat.primitives.ciphers.aead")
+
+MAX_STATE_BYTES = 262_144
+"""UTF-8 bytes of an upstream's `requestState`. In known servers it is a cursor or a small sealed object, and it comes
+back with every leg, in a request of at most 4 MiB."""
+MAX_FLOW_BYTES = 64
+"""UTF-8 bytes of the name of a flow that is sealed with a state; ours have 32."""
+MAX_STATE_KEYS = 16
+"""Keys that can open a `requestState`. A rotation needs two; people have to find each in a file."""
+
 
 KEY_BYTES = 32
 NONCE_BYTES = 12

@@ -28,7 +28,10 @@ from typing import Any, NamedTuple, cast, get_type_hints
 from pydantic import AliasChoices, AliasPath, BaseModel, RootModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from accredit.limits import MAX_REMEMBERED_SIGNATURES
+MAX_REMEMBERED_SIGNATURES = 1_024
+"""Functions of a guarded server whose parameters are remembered with what reads them, some 10 KiB each: more tools than
+a model is offered."""
+
 
 Read = Callable[[Mapping[str, object]], Mapping[str, object] | None]
 """Returns written arguments as the tool gets them, in JSON's types; None if they are as they were written, or get

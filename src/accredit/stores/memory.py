@@ -13,11 +13,15 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from accredit.errors import ChallengesFull, StoreUnavailable
-from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ENTRIES
+from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, Issued, minted, read
 from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, made_before, mark, room_at, strictest
+
+STORE_SWEEP_ENTRIES = 100
+"""Expired entries that one request removes from memory, in some microseconds: no request pays for a flood."""
+
 
 _Key = TypeVar("_Key", bound=Hashable)
 

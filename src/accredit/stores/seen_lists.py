@@ -14,8 +14,12 @@ import mmap
 import struct
 from collections.abc import Iterable
 
-from accredit.limits import SEEN_LISTS
 from accredit.ratify import RevocationList
+
+SEEN_LISTS = 1_024
+"""Issuers of revocation lists of which all workers know how new their newest list is: 16 KiB. Of more, two that share a
+place make a new worker refuse rather than forget."""
+
 
 _PLACE = struct.Struct("=8sQ")
 _EMPTY = bytes(8)

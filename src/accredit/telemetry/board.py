@@ -17,8 +17,14 @@ from typing import Any
 from msgspec import json
 
 from accredit.base.clock import unix_ns
-from accredit.limits import BOARD_NAMES_BYTES, MAX_SERIES
 from accredit.telemetry.families import FAMILIES, Family
+
+MAX_SERIES = 4_096
+"""Series that one worker counts in: each tool of the catalog has some for each method and error that occurs. What would
+be one more is counted as that of `_other`."""
+BOARD_NAMES_BYTES = 1_048_576
+"""Bytes for the names of one worker's series: 256 each. Memory that is not used is never mapped."""
+
 
 OTHER = "_other"
 

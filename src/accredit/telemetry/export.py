@@ -21,16 +21,7 @@ from accredit.base.clock import unix_ns
 from accredit.base.deferred import Deferred
 from accredit.base.log_events import log_event
 from accredit.errors import CollectorError
-from accredit.limits import (
-    EXPORT_KEEP_SECONDS,
-    EXPORT_LAST_SECONDS,
-    EXPORT_METRICS_SECONDS,
-    EXPORT_RETRY_SECONDS,
-    EXPORT_SECONDS,
-    EXPORT_SPANS_SECONDS,
-    MAX_EXPORT_LOOKUPS,
-    MAX_EXPORT_RETRY_SECONDS,
-)
+from accredit.limits import EXPORT_SECONDS
 from accredit.telemetry.board import Labels
 from accredit.telemetry.families import Family
 from accredit.telemetry.metrics import Metrics
@@ -47,6 +38,21 @@ else:
     resources = Deferred("opentelemetry.sdk.resources")
     measured = Deferred("opentelemetry.sdk.metrics.export")
     instrumentation = Deferred("opentelemetry.sdk.util.instrumentation")
+
+EXPORT_SPANS_SECONDS = 5.0
+"""How long a span may wait for others, as by the SDK's own default."""
+EXPORT_METRICS_SECONDS = 60.0
+"""How often the collector gets all metrics, as by the SDK's own default."""
+EXPORT_LAST_SECONDS = 2.0
+"""The same for what is left when the process ends: an orchestrator waits for that."""
+MAX_EXPORT_LOOKUPS = 4
+"""Times that the collector's name is looked up at once: the system can't be told to stop, and a thread waits for it."""
+EXPORT_RETRY_SECONDS, MAX_EXPORT_RETRY_SECONDS = 1.0, 30.0
+"""The pause before a collector that takes nothing for now gets the same spans again, doubled each time up to the
+second; a part of it is left to chance, so that gateways do not come all at once."""
+EXPORT_KEEP_SECONDS = 300.0
+"""For how long the same spans are sent again, one message of a process: a collector is started anew in less."""
+
 answers: Any = Deferred("opentelemetry.proto.collector.logs.v1.logs_service_pb2")
 protobuf: Any = Deferred("google.protobuf.message")
 

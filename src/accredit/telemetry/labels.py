@@ -26,9 +26,14 @@ from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Request, Response, Success
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, METHODS, MODERN_REVISIONS
 from accredit.jsonrpc.objects import is_object, members
-from accredit.limits import MAX_LABEL_CHARS, SHORT_MESSAGE_BYTES
+from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, CODES
 from accredit.telemetry.board import OTHER
+
+MAX_LABEL_CHARS = 128
+"""Characters of a label's value, such as a tool's name (128, says MCP). Of a longer one nothing is counted but that it
+was `_other`."""
+
 
 CALL = "tools/call"
 _OTHER_METHOD, _OTHER_TOOL = (OTHER, ""), (CALL, OTHER)
@@ -48,7 +53,7 @@ _JSONRPC_CODES = frozenset(
 )  # fmt: skip
 _WORDS = {encode.HEADER_MISMATCH: "header_mismatch", encode.INVALID_PARAMS: "invalid_params"}
 _EARLY_WORDS = frozenset({"session_not_found", *_WORDS.values(), "invalid_request", "keys_unavailable"})
-SEARCHED_BYTES = 2_048
+RESULT_END_BYTES = 2_048
 """The part of a result that is searched for `isError`, which servers put at its end: searching all of a long one would
 take as long as all other measuring."""
 _MEMBER, _NONE = b'"isError"', b'"isError":false'
@@ -86,7 +91,7 @@ def code_label(code: int) -> str:
 
 
 def error_of_response(response: Response, *, of_tool: bool) -> str:
-    """Return the label of a response, "" if it is no error. A tool's result is an error if its last `SEARCHED_BYTES`
+    """Return the label of a response, "" if it is no error. A tool's result is an error if its last `RESULT_END_BYTES`
     say so; one of more than `SHORT_MESSAGE_BYTES` never counts as one."""
     if not isinstance(response, Success):
         return code_label(response.code)
@@ -94,7 +99,7 @@ def error_of_response(response: Response, *, of_tool: bool) -> str:
     # Most servers set it in each result, once, and often last: then nothing needs parsing.
     if not of_tool or text.endswith(_NONE_AT_LAST) or len(text) > SHORT_MESSAGE_BYTES:
         return ""
-    end = text if len(text) <= SEARCHED_BYTES else text[-SEARCHED_BYTES:]
+    end = text if len(text) <= RESULT_END_BYTES else text[-RESULT_END_BYTES:]
     times = end.count(_MEMBER)
     if not times or (times == 1 and _NONE in end):
         return ""

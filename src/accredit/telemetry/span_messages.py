@@ -10,8 +10,12 @@ from typing import Any
 
 from accredit.base.caching import remembered
 from accredit.base.deferred import Deferred
-from accredit.limits import MAX_KNOWN_ATTRIBUTES
 from accredit.telemetry.tracing import Span, TraceContext
+
+MAX_KNOWN_ATTRIBUTES = 1024
+"""Attributes of spans whose message is remembered, some 300 bytes each: most are names of tools and the like, and each
+is in thousands of spans."""
+
 
 # Typed as `Any`: the classes are made at import.
 service: Any = Deferred("opentelemetry.proto.collector.trace.v1.trace_service_pb2")

@@ -17,13 +17,19 @@ from time import monotonic
 from typing import Literal, NamedTuple
 
 from accredit.base.random_ids import RandomIds
-from accredit.limits import (
-    MAX_PARENT_SAMPLED,
-    MAX_WAITING_SPANS,
-    PARENT_SAMPLED_PER_SECOND,
-    SPANS_AT_ONCE,
-)
 from accredit.telemetry.metrics import Number
+
+MAX_WAITING_SPANS = 4_096
+"""Spans of one process that wait to be sent, of some 2 KiB each. A collector that is slow or away costs no more: the
+next one is dropped, and counted."""
+SPANS_AT_ONCE = 256
+"""Spans in one request to the collector: some 10 ms of encoding, and 200 KiB."""
+MAX_PARENT_SAMPLED = 200
+"""Traces that callers may have had sampled at once: who calls decides that by a flag, and anybody can set it. Beyond
+that the gateway's own rate decides."""
+PARENT_SAMPLED_PER_SECOND = 100
+"""The same over time: at some 50 us each it is half a percent of one core."""
+
 
 # W3C Trace Context, section 3.2.2: version, trace id, parent id, flags. No id is all zeros, there is no version ff, and
 # only a version after 00 may have more, behind a dash.

@@ -25,9 +25,15 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from accredit.errors import AccessTokenError
-from accredit.limits import MAX_TOKEN_BYTES, MAX_TOLD_TOKEN_SECONDS, UNTOLD_TOKEN_SECONDS
+from accredit.limits import MAX_TOKEN_BYTES
 from accredit.tokens.claims import VerifiedToken
 from accredit.tokens.compact import NOT_JSON, take_apart
+
+UNTOLD_TOKEN_SECONDS = 60
+"""The lifetime of an access token of which its answer says none (RFC 6749 section 5.1 only recommends that it does)."""
+MAX_TOLD_TOKEN_SECONDS = 10_000_000_000
+"""The longest lifetime that an answer may tell, some 300 years: a larger number is a mistake, such as nanoseconds."""
+
 
 GrantType = Literal["client_credentials", "token_exchange"]
 

@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 
 from accredit.base.deferred import Deferred
 from accredit.errors import KeySetError
-from accredit.limits import MAX_CANDIDATE_KEYS, MAX_KEY_SET_BYTES, MAX_KEYS_IN_SET, MAX_RSA_BITS, MIN_RSA_BITS
+from accredit.limits import MAX_KEY_SET_BYTES
 from accredit.tokens.compact import NOT_JSON
 
 if TYPE_CHECKING:
@@ -35,6 +35,16 @@ else:
     ed25519 = Deferred("cryptography.hazmat.primitives.asymmetric.ed25519")
     rsa = Deferred("cryptography.hazmat.primitives.asymmetric.rsa")
     algorithms = Deferred("jwt.algorithms")
+
+MAX_KEYS_IN_SET = 100
+"""Keys of one set. Issuers publish two to ten."""
+MAX_CANDIDATE_KEYS = 4
+"""Keys that one token is tried with, if its `kid` does not name exactly one: two while keys are rotated."""
+MIN_RSA_BITS = 2_048
+"""The smallest RSA key (RFC 7518 section 3.3)."""
+MAX_RSA_BITS = 8_192
+"""The largest RSA key: verifying a signature takes time that grows with the square of its size (16,384 bits: 1 ms)."""
+
 
 _PublicKey = Union["ec.EllipticCurvePublicKey", "ed25519.Ed25519PublicKey", "rsa.RSAPublicKey"]
 

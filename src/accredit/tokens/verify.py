@@ -26,7 +26,7 @@ from msgspec import Struct
 from accredit.base.caching import RecentlyUsed
 from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
-from accredit.limits import MAX_CACHED_TOKENS, MAX_QUOTED, MAX_TOKEN_BYTES, TOKEN_LEEWAY_SECONDS
+from accredit.limits import MAX_CACHED_TOKENS, MAX_QUOTED, MAX_TOKEN_BYTES
 from accredit.tokens.claims import Claims, VerifiedToken, claimed_issuer, read_claims
 from accredit.tokens.compact import Compact, take_apart
 from accredit.tokens.key_sets import ALGORITHMS, KeySet
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     import jwt
 else:
     jwt = Deferred("jwt")
+
+TOKEN_LEEWAY_SECONDS = 30
+"""By how much an issuer's clock may be off (RFC 7519 sections 4.1.4 and 4.1.5 allow "a few minutes" at most)."""
 
 
 BOUND = "bound to a key (cnf), whose proof is not checked here"

@@ -11,7 +11,8 @@ from tests.world.raw_server import until
 from tests.world.running import RunningGateway, run
 
 from accredit.app import edge
-from accredit.limits import MAX_HEADERS, MAX_PIPELINED_REQUESTS, MAX_REQUEST_HEAD_BYTES
+from accredit.app.edge import MAX_PIPELINED_REQUESTS, MAX_REQUEST_HEAD_BYTES
+from accredit.limits import MAX_HEADERS
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
 

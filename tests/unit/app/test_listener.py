@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from accredit.app import address_of, allow_descriptors, open_listener
+from accredit.app.listener import MAX_DESCRIPTORS
 from accredit.errors import ConfigurationError
-from accredit.limits import MAX_DESCRIPTORS
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -8,8 +8,8 @@ import rfc8785
 from tests.world.records import SECRET
 
 from accredit.attest import canonical, recorded_chain, recorded_params, result_digest
+from accredit.attest.canonical import MAX_CANONICAL_RESULT_BYTES
 from accredit.errors import AttestationError
-from accredit.limits import MAX_CANONICAL_RESULT_BYTES
 
 pytestmark = pytest.mark.holds("attest/canonical")
 

@@ -11,8 +11,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.world.terminal import screen
 
-from accredit.base.terminal import FURTHER, GOES_ON, columns, for_stderr, rows, size_of, two_lines, width_of
-from accredit.limits import MIN_TERMINAL_COLUMNS
+from accredit.base.terminal import (
+    FURTHER,
+    GOES_ON,
+    MIN_TERMINAL_COLUMNS,
+    columns,
+    for_stderr,
+    rows,
+    size_of,
+    two_lines,
+    width_of,
+)
 
 pytestmark = pytest.mark.holds("base/terminal")
 

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.world.terminal import screen
 
-from accredit.base.log_events import LogFormat, configure_logs, log_event, notice
-from accredit.limits import MAX_LOG_TEXT
+from accredit.base.log_events import MAX_LOG_TEXT, LogFormat, configure_logs, log_event, notice
 
 LOGGER = logging.getLogger("accredit.test")
 

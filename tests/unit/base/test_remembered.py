@@ -8,19 +8,15 @@ from typing import Any
 import pytest
 
 import accredit
-from accredit.base.caching import remembered
+from accredit.base.caching import MAX_REMEMBERED_VALUE_BYTES, remembered
 from accredit.gateway.forwarding import Forwarding, accepted_types
 from accredit.gateway.front.session_binding import PlainSessions
 from accredit.gateway.headers import host_allowed
 from accredit.gateway.media_types import answer_type, is_json_request, parse_media_type
 from accredit.gateway.room import Rooms
 from accredit.gateway.upstream.http.encoding import accepted_codings
-from accredit.jsonrpc.param_headers import declared_headers
-from accredit.limits import (
-    MAX_DECLARED_CHARS,
-    MAX_REMEMBERED_SESSION_BYTES,
-    MAX_REMEMBERED_VALUE_BYTES,
-)
+from accredit.jsonrpc.param_headers import MAX_DECLARED_CHARS, declared_headers
+from accredit.limits import MAX_REMEMBERED_SESSION_BYTES
 
 LONG = b"a" * (MAX_REMEMBERED_VALUE_BYTES + 1)
 FORWARDING = Forwarding(listed_only=False)

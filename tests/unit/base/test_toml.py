@@ -2,8 +2,7 @@
 
 import pytest
 
-from accredit.base.toml import read_toml
-from accredit.limits import MAX_TOML_NAME_PARTS
+from accredit.base.toml import MAX_TOML_NAME_PARTS, read_toml
 
 pytestmark = pytest.mark.holds("base/toml")
 

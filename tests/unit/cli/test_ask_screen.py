@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.world.asked import an_ask
 from tests.world.terminal import screen
 
+from accredit.base.terminal import MIN_TERMINAL_COLUMNS
 from accredit.cli.actions.ask_screen import screen_rows, value_rows
 from accredit.consent.asks import params_digest
 from accredit.consent.shown import shown_call
-from accredit.limits import MIN_TERMINAL_COLUMNS
 
 pytestmark = [pytest.mark.holds("cli/actions/ask_screen", 1), pytest.mark.holds("cli/actions/approve", 2)]
 

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from accredit.cli import app
 from accredit.cli.actions.completion import candidates
-from accredit.cli.candidates import PLAIN_WORD
-from accredit.limits import MAX_COMPLETED_FILE_BYTES
+from accredit.cli.candidates import MAX_COMPLETED_FILE_BYTES, PLAIN_WORD
 
 pytestmark = pytest.mark.holds("cli/actions/completion")
 

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.world.terminal import screen
 
+from accredit.base.terminal import MIN_TERMINAL_COLUMNS
 from accredit.cli.layout import Row, Words, fact_rows, table_rows, text_rows
-from accredit.limits import MIN_TERMINAL_COLUMNS
 
 pytestmark = pytest.mark.holds("cli/layout")
 

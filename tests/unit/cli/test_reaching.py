@@ -2,10 +2,9 @@
 
 import pytest
 
-from accredit.cli.reaching import reached, read_reach
+from accredit.cli.reaching import MAX_TIMEOUT_SECONDS, reached, read_reach
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
-from accredit.limits import MAX_TIMEOUT_SECONDS
 from accredit.tokens import AccessGrant
 
 SECRET = "s3cr3t-value"

@@ -11,18 +11,10 @@ from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, Text
 from tests.world.running import run
 
 from accredit.client import AccreditedClient
-from accredit.client.budgets import Budgets, characters
+from accredit.client.budgets import MAX_CALL_ASKED_CHARS, MAX_CALL_CHARS, MAX_NOTIFICATION_CHARS, Budgets, characters
 from accredit.client.sdk import in_memory
 from accredit.errors import FrameError
-from accredit.limits import (
-    MAX_ANSWER_BYTES,
-    MAX_ANSWER_VALUES,
-    MAX_CALL_ASKED_CHARS,
-    MAX_CALL_CHARS,
-    MAX_DIALOGS,
-    MAX_NOTIFICATION_CHARS,
-    MAX_TYPED_VALUES,
-)
+from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES, MAX_DIALOGS, MAX_TYPED_VALUES
 
 pytestmark = pytest.mark.holds("client/budgets", 1, 2, 3)
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from tests.world.command import wait_until
 
-from accredit.client.desk_start import DeskStarter, desk_environment
+from accredit.client.desk_start import DESK_RESTART_SECONDS, MAX_DESK_LOG_BYTES, DeskStarter, desk_environment
 from accredit.keys.places import desk_log
-from accredit.limits import DESK_RESTART_SECONDS, MAX_DESK_LOG_BYTES
 
 pytestmark = pytest.mark.holds("client/desk_start")
 

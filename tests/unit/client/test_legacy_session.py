@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
-from accredit.client.legacy_session import LegacySession
-from accredit.limits import MAX_RENEWED_SUBSCRIPTIONS
+from accredit.client.legacy_session import MAX_RENEWED_SUBSCRIPTIONS, LegacySession
 
 
 def request(method: str, **params: Any) -> JSONRPCRequest:

@@ -13,9 +13,9 @@ from tests.world.running import RunningGateway, run
 
 from accredit.client import AccreditedClient
 from accredit.client.budgets import Budgets
-from accredit.client.legs import Dialogs, one_at_a_time
+from accredit.client.legs import MAX_WAITING_PROGRESS, Dialogs, one_at_a_time
 from accredit.errors import InvalidInputRequired
-from accredit.limits import MAX_DIALOGS, MAX_WAITING_PROGRESS
+from accredit.limits import MAX_DIALOGS
 from accredit.rounds import InputContext, RoundsOptions
 
 pytestmark = pytest.mark.holds("client/legs", 3, 4)

@@ -10,9 +10,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from tests.world.virtual_time import run_virtually
 
-from accredit.client.http import SESSION_LOST, GatewayHttp
+from accredit.client.http import SESSION_LOST, SILENCE_SECONDS, GatewayHttp
 from accredit.client.renewing import Opened, RenewingTransport, Ways
-from accredit.limits import MAX_DIALOGS, SILENCE_SECONDS
+from accredit.limits import MAX_DIALOGS
 
 pytestmark = pytest.mark.holds("client/peers")
 

@@ -22,8 +22,8 @@ from tests.world.virtual_time import run_virtually
 
 from accredit.client import sdk
 from accredit.client.http import GatewayHttp
+from accredit.client.sdk import MIN_RESUME_SECONDS
 from accredit.client.ways import over_http
-from accredit.limits import MIN_RESUME_SECONDS
 
 PRIVATE = {
     "mcp.client._memory": ("InMemoryTransport",),

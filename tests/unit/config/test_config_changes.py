@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from accredit.config import changes, check_fixed, in_short, load
+from accredit.config.changes import MAX_RELOAD_CHANGES
 from accredit.config.load import Loaded, Origin, Values
 from accredit.errors import ConfigurationError
 from accredit.keys import ReadFiles, reading
-from accredit.limits import MAX_RELOAD_CHANGES
 
 pytestmark = [pytest.mark.holds("config/changes"), pytest.mark.holds("config")]
 UPSTREAM = '[upstream]\nurl = "http://127.0.0.1:9/mcp"\n'

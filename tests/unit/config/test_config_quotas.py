@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from accredit.config import build_all_settings, load
+from accredit.config.values import MAX_QUOTAS
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings
 from accredit.keys import make_key, write_key
-from accredit.limits import MAX_QUOTAS
 
 pytestmark = pytest.mark.holds("config/quotas", 1, 2, 3, 4)
 

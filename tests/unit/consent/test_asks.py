@@ -16,8 +16,9 @@ from tests.world.asked import PARAMS, WORLD, an_ask
 from tests.world.delegations import NOW
 
 from accredit.consent import Answer, Ask, check_ask, read_ask, read_code
+from accredit.consent.asks import MAX_ASK_BYTES, MAX_ASKED_PARAMS_BYTES
 from accredit.errors import AskError
-from accredit.limits import MAX_ASK_BYTES, MAX_ASKED_PARAMS_BYTES, MAX_DEPTH
+from accredit.limits import MAX_DEPTH
 from accredit.ratify.hybrid import UNSIGNED, signature_fault
 
 ASK = an_ask()

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from tests.world.asked import an_ask
 from tests.world.tool_lists import HOSTILE_TEXTS
 
-from accredit.consent.shown import Field, ShownCall, look_alikes, shown_call
-from accredit.limits import MAX_UNFOLDED_CHARS, MAX_UNFOLDED_FIELDS, MAX_UNFOLDED_LINES
+from accredit.consent.shown import MAX_UNFOLDED_FIELDS, Field, ShownCall, look_alikes, shown_call
+from accredit.limits import MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
 from accredit.pins.shown import hides
 
 ASK = an_ask()

@@ -11,9 +11,9 @@ from tests.world.delegations import NOW
 
 from accredit.consent import Ask, CallTerms, chain_allowed, evaluate_call
 from accredit.consent.asks import AskedRefusal
-from accredit.consent.offers import Offer, offers_for, parts_of
+from accredit.consent.offers import MAX_LIKE_SECONDS, Offer, offers_for, parts_of
 from accredit.errors import NotOffered, UnusableAnswer
-from accredit.limits import ASK_SECONDS, MAX_LIKE_CALLS, MAX_LIKE_SECONDS
+from accredit.limits import ASK_SECONDS, MAX_LIKE_CALLS
 from accredit.policy.constraint_words import constraint
 from accredit.ratify import CallFacts, Extension, VerifierContext, issue_delegation
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from accredit.console.admission import EVERY_ANSWER, api_fault, host_fault
-from accredit.limits import MAX_PAGE_BODY_BYTES
+from accredit.console.admission import EVERY_ANSWER, MAX_PAGE_BODY_BYTES, api_fault, host_fault
 
 pytestmark = pytest.mark.holds("console/admission")
 ADDRESS = "127.0.0.1:8686"

@@ -8,10 +8,7 @@ from tests.world.delegations import World
 
 from accredit.consent import Answer
 from accredit.consent.asks import Ask, Asker
-from accredit.console.book import AskBook, Asked
-from accredit.errors import DeskError
-from accredit.keys import make_key
-from accredit.limits import (
+from accredit.console.book import (
     DENIED_SECONDS,
     KEPT_OPEN_SECONDS,
     MAX_ASKS_OF_AGENT_AN_HOUR,
@@ -19,7 +16,11 @@ from accredit.limits import (
     MAX_PENDING_ASKS,
     MAX_PENDING_ASKS_OF_AGENT,
     MAX_PENDING_ASKS_OF_NEW,
+    AskBook,
+    Asked,
 )
+from accredit.errors import DeskError
+from accredit.keys import make_key
 
 pytestmark = pytest.mark.holds("console/book")
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from accredit.base.clock import unix_seconds
-from accredit.console.gateways import GatewayHealth, Gateways, read_known
+from accredit.console.gateways import MAX_ASKED_GATEWAYS, GatewayHealth, Gateways, read_known
 from accredit.errors import ConfigurationError
-from accredit.limits import MAX_ASKED_GATEWAYS, MAX_HEALTH_BYTES
+from accredit.limits import MAX_HEALTH_BYTES
 
 pytestmark = pytest.mark.holds("console/gateways")
 

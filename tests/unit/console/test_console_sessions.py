@@ -2,8 +2,8 @@
 
 import pytest
 
-from accredit.console.sessions import Sessions
-from accredit.limits import LOGIN_LINK_SECONDS, MAX_LOGIN_LINKS, MAX_PAGE_SESSIONS, PAGE_SESSION_SECONDS
+from accredit.console.sessions import MAX_LOGIN_LINKS, MAX_PAGE_SESSIONS, PAGE_SESSION_SECONDS, Sessions
+from accredit.limits import LOGIN_LINK_SECONDS
 
 pytestmark = pytest.mark.holds("console/sessions")
 NOW = 1_800_000_000

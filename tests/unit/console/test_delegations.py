@@ -12,9 +12,8 @@ from tests.world.delegations import DAY, NOW, World
 from accredit.console.delegations import Forest, Link, Placed, links_in, links_of, sorted_nodes
 from accredit.console.lists import ListPlace, revoked_by, see_lists
 from accredit.console.people import Known
-from accredit.console.people_views import PeopleViews
+from accredit.console.people_views import DELEGATIONS_A_PAGE, DELEGATIONS_UNDER_ONE, MAX_SHOWN_ENDS, PeopleViews
 from accredit.errors import DeskError
-from accredit.limits import DELEGATIONS_A_PAGE, DELEGATIONS_UNDER_ONE, MAX_SHOWN_ENDS
 from accredit.ratify import DelegationCert, issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate
 from accredit.stores import SqliteFile

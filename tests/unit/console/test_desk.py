@@ -12,14 +12,14 @@ from tests.world.asked import NOW, WORLD, an_ask, once
 
 from accredit.consent import Answer, Ask, chain_allowed
 from accredit.consent.asks import AskedRefusal
-from accredit.console.book import Asked
+from accredit.console.book import DENIED_SECONDS, Asked
 from accredit.console.desk import Choice, Desk, needs_each
 from accredit.console.journal import Journal
 from accredit.console.past import values_of
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import DeskError
 from accredit.keys import PrivateKeyFile, lock_key
-from accredit.limits import CLOCK_LEAD_SECONDS, DENIED_SECONDS
+from accredit.limits import CLOCK_LEAD_SECONDS
 from accredit.ratify import DelegationCert, Extension, Grant, issue_delegation
 from accredit.ratify.constraints import MaxRate
 

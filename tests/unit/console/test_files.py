@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from tests.world.delegations import NOW
 
-from accredit.console.journal import Journal, read_journal
+from accredit.console.journal import MAX_JOURNAL_READ_BYTES, Journal, read_journal
 from accredit.console.names import known_names, read_names, set_name
 from accredit.console.past import Past
-from accredit.console.settings import find_key, read_settings
+from accredit.console.settings import UNLOCKED_SECONDS, find_key, read_settings
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
 from accredit.keys.places import config_folder, desk_socket, runtime_folder, state_folder
-from accredit.limits import MAX_JOURNAL_READ_BYTES, UNLOCKED_SECONDS
 
 pytestmark = [
     pytest.mark.holds("console/journal"),

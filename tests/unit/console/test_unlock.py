@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.world.delegations import NOW
 
-from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.console.unlock import MAX_PASSPHRASE_TRIES, KeyHolder, KeyInFile
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import lock_key, make_key
-from accredit.limits import MAX_PASSPHRASE_TRIES
 
 pytestmark = pytest.mark.holds("console/unlock")
 OWNER = make_key("human", "Ada", NOW)

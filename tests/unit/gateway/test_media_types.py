@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accredit.gateway.media_types import MediaType, accepts, answer_type, is_json_request, parse_media_type
+from accredit.gateway.media_types import (
+    MAX_MEDIA_TYPE_BYTES,
+    MediaType,
+    accepts,
+    answer_type,
+    is_json_request,
+    parse_media_type,
+)
 from accredit.jsonrpc.era import DUPLICATED
-from accredit.limits import MAX_MEDIA_TYPE_BYTES
 
 TOKENS = st.text("!#$%&'*+.^_`|~-abcXYZ019", min_size=1, max_size=8).map(str.encode)
 BLANKS = st.sampled_from([b"", b" ", b"\t", b" \t "])

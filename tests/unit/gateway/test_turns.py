@@ -11,8 +11,16 @@ import pytest
 from tests.world.running import run
 from tests.world.virtual_time import VirtualTimeLoop, run_virtually
 
-from accredit.gateway.turns import about, in_turns, next_turn, turn
-from accredit.limits import LONG_STEP_SECONDS, MOST_REST_SECONDS, SHORT_MESSAGE_BYTES, TURNS_BETWEEN_LONG_STEPS
+from accredit.gateway.turns import (
+    LONG_STEP_SECONDS,
+    MOST_REST_SECONDS,
+    TURNS_BETWEEN_LONG_STEPS,
+    about,
+    in_turns,
+    next_turn,
+    turn,
+)
+from accredit.limits import SHORT_MESSAGE_BYTES
 
 STEPS = 4
 

@@ -8,10 +8,9 @@ import pytest
 
 from accredit.hosts.drift import EntryState, HostState, host_states
 from accredit.hosts.edit import Edit, Place, apply, edited, read_host_file
-from accredit.hosts.installed import installed, remember
+from accredit.hosts.installed import MAX_INSTALLED, installed, remember
 from accredit.hosts.table import HOSTS, Entry, Places
 from accredit.hosts.undo import without
-from accredit.limits import MAX_INSTALLED
 
 pytestmark = [pytest.mark.holds("hosts/drift"), pytest.mark.holds("hosts/installed")]
 

@@ -7,9 +7,19 @@ from pathlib import Path
 import pytest
 
 from accredit.errors import ConfigurationError
-from accredit.hosts.edit import Edit, Place, apply, backups, edited, entries, read_host_file, was_missing
+from accredit.hosts.edit import (
+    MAX_BACKUPS,
+    MAX_HOST_FILE_BYTES,
+    Edit,
+    Place,
+    apply,
+    backups,
+    edited,
+    entries,
+    read_host_file,
+    was_missing,
+)
 from accredit.hosts.table import HOSTS
-from accredit.limits import MAX_BACKUPS, MAX_HOST_FILE_BYTES
 
 CURSOR = HOSTS["cursor"]
 ENTRY = CURSOR.entry("mail", ["/opt/accredit", "connect"])

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from accredit.cli.actions.connect import MAX_HOLD_SECONDS
 from accredit.errors import ConfigurationError
 from accredit.hosts.edit import Place, edited, entries
 from accredit.hosts.table import HOSTS, Places, find_host, project_file
-from accredit.limits import MAX_HOLD_SECONDS
 
 HOME = Path("/home/ada")
 LIBRARY = "Library/Application Support"

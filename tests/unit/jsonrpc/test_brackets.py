@@ -10,12 +10,11 @@ from accredit.errors import AnswerError, FrameError
 from accredit.gateway.upstream.merged.results import with_merged_uris
 from accredit.gateway.upstream.stdio import rewriting
 from accredit.jsonrpc import tasks
-from accredit.jsonrpc.brackets import check_brackets
+from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS, check_brackets
 from accredit.jsonrpc.frames import Request, Success, opened_error, opened_frame
 from accredit.jsonrpc.input_required import check_input_requests
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
-from accredit.limits import MAX_SPLIT_BRACKETS
 from accredit.pins.definitions import ListReader
 from accredit.policy.catalog import Catalog
 from accredit.policy.lists import KINDS, ListView, listed

@@ -15,7 +15,7 @@ from accredit.jsonrpc.frames import (
     opened_frame,
     opened_message,
 )
-from accredit.limits import ONE_PASS_BYTES
+from accredit.jsonrpc.simd import ONE_PASS_BYTES
 
 
 def refused(text: bytes) -> str:

@@ -5,6 +5,9 @@ from msgspec import Raw
 
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.objects import (
+    MAX_BATCH_MEMBERS,
+    MAX_MEMBERS,
+    MAX_NUMBER_LENGTH,
     Names,
     as_integer,
     as_string,
@@ -16,7 +19,6 @@ from accredit.jsonrpc.objects import (
     split_batch,
     unambiguous_members,
 )
-from accredit.limits import MAX_BATCH_MEMBERS, MAX_MEMBERS, MAX_NUMBER_LENGTH
 
 KNOWN = Names("id", "task")
 NOT_JSON = {

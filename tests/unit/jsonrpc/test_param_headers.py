@@ -8,13 +8,15 @@ from accredit.errors import RequestError
 from accredit.jsonrpc.era import DUPLICATED
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.param_headers import (
+    MAX_PARAM_HEADERS,
+    MAX_SCHEMA_BYTES,
     DeclaredHeader,
     check_param_headers,
     declared_headers,
     listed_schemas,
 )
 from accredit.jsonrpc.requests import decode_request
-from accredit.limits import MAX_PARAM_HEADERS, MAX_SCHEMA_BYTES, MAX_TOOL_LIST_BYTES
+from accredit.limits import MAX_TOOL_LIST_BYTES
 
 REGION = {"type": "string", "x-mcp-header": "Region"}
 BAD_TOKENS = ("", "a b", "a:b", "\u00e9", "a\r\nB: c", None, 7, ["A"])

@@ -5,17 +5,17 @@ import pytest
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
 from accredit.jsonrpc.frames import Notification, Request, Success, decode_frame
-from accredit.jsonrpc.requests import Batch, decode_request
-from accredit.limits import (
-    MAX_BATCH_MEMBERS,
+from accredit.jsonrpc.objects import MAX_BATCH_MEMBERS
+from accredit.jsonrpc.requests import (
     MAX_ID_CHARS,
-    MAX_META_MEMBERS,
     MAX_META_NAME_CHARS,
     MAX_METHOD_CHARS,
     MAX_PARAMS_MEMBERS,
-    MAX_STRUCTURES,
-    MAX_VALUES,
+    Batch,
+    decode_request,
 )
+from accredit.jsonrpc.text import MAX_STRUCTURES
+from accredit.limits import MAX_META_MEMBERS, MAX_VALUES
 
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"n","arguments":{}}}'
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'

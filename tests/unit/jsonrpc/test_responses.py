@@ -6,9 +6,9 @@ from accredit.base.steps import Steps
 from accredit.errors import AnswerError, FrameError
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success
 from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.objects import MAX_BATCH_MEMBERS
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
-from accredit.limits import MAX_BATCH_MEMBERS
 
 OK = b'{"jsonrpc":"2.0","id":7,"result":{}}'
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'

@@ -3,8 +3,7 @@
 import pytest
 
 from accredit.errors import AnswerError
-from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event
-from accredit.limits import MAX_EVENT_LINES
+from accredit.jsonrpc.sse import KEEP_ALIVE, MAX_EVENT_LINES, Event, SseParser, encode_event
 
 
 def parse(*chunks: bytes, limit: int = 1000) -> list[Event]:

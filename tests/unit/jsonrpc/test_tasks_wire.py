@@ -13,8 +13,7 @@ from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Notification, Success
 from accredit.jsonrpc.methods import Era
-from accredit.jsonrpc.tasks import announced, check_about, listed, subject_of, without_state
-from accredit.limits import MAX_TASK_ID_CHARS
+from accredit.jsonrpc.tasks import MAX_TASK_ID_CHARS, announced, check_about, listed, subject_of, without_state
 
 NAMES = st.sampled_from(
     ["task", "taskId", "TaskId", "resultType", "content", "ttl", "ttlMs", "tasks", "_meta", "status"]

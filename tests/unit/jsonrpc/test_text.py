@@ -4,13 +4,14 @@ import pytest
 
 from accredit.errors import JsonError
 from accredit.jsonrpc.text import (
+    MAX_EXTREME_NUMBERS,
     check_text,
     check_utf8,
     count_members,
     depth_exceeds,
     numbers_are_finite,
 )
-from accredit.limits import MAX_DEPTH, MAX_EXTREME_NUMBERS
+from accredit.limits import MAX_DEPTH
 
 
 def test_plain_json_passes() -> None:

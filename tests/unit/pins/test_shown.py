@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.tool_lists import HOSTILE_TEXTS
 
-from accredit.limits import MAX_MARKS_IN_A_ROW
-from accredit.pins.shown import coded, diff, hides, shown
+from accredit.pins.shown import MAX_MARKS_IN_A_ROW, coded, diff, hides, shown
 
 HIDDEN = (
     "\x00\x1b\x7f\x9b\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u180b\u180e\u200b\u200e\u2028\u202e\u2066\u2800"

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accredit.limits import MAX_MARKS
 from accredit.policy import MCP_SCOPES, Catalog, Entry, scope_fault
-from accredit.policy.uris import readings
+from accredit.policy.uris import MAX_MARKS, readings
 
 OPEN, ETC, WEB, WORK, CELLAR = (Entry(scope=f"custom:{name}") for name in ("open", "etc", "web", "work", "cellar"))
 PREFIXES: Mapping[str, Entry] = {

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.world.heavy_bodies import bodies
 
+from accredit.canonical import MAX_REWRITTEN_NUMBERS
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.same_names import check_same_names
-from accredit.limits import MAX_REWRITTEN_NUMBERS, MAX_TARGET_CHARS, MAX_VALUES
+from accredit.limits import MAX_VALUES
 from accredit.policy import (
     GUARDED,
     LISTS,
@@ -30,7 +31,7 @@ from accredit.policy import (
     guarded_call_of,
     payload_digest,
 )
-from accredit.policy.guarded_call import read_freely
+from accredit.policy.guarded_call import MAX_TARGET_CHARS, read_freely
 
 _SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 

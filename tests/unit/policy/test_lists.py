@@ -12,10 +12,11 @@ from tests.world.decisions import CATALOG, VERIFIER
 
 from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
+from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS
+from accredit.jsonrpc.simd import ONE_PASS_BYTES
 from accredit.jsonrpc.tasks import holds_tasks
-from accredit.limits import MAX_SPLIT_BRACKETS, ONE_PASS_BYTES
 from accredit.pins import Pins, digest_of
 from accredit.policy import GUARDED, LISTS, Catalog, Entry
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed

@@ -8,8 +8,7 @@ from tests.world.authorization import GATEWAY, Trust
 
 from accredit.consent import CallTerms
 from accredit.errors import StoreUnavailable
-from accredit.limits import MAX_TASK_FACTS_BYTES
-from accredit.policy.tasks import made_by, read_made_by, same_call
+from accredit.policy.tasks import MAX_TASK_FACTS_BYTES, made_by, read_made_by, same_call
 from accredit.ports import Task
 
 pytestmark = pytest.mark.holds("policy/tasks")

@@ -9,17 +9,20 @@ from tests.world.records import NOW_MS, decided
 from accredit.attest import CallRecord, Place, RecordedDecision, decision_payload, decode_statement, timestamp
 from accredit.attest.statements import GENESIS
 from accredit.consent import CallTerms
-from accredit.limits import (
+from accredit.limits import MAX_RECORDED_TARGET
+from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import own_scope
+from accredit.policy.suggesting import (
     MAX_GRANT_TARGET_CHARS,
     MAX_GRANT_TARGETS,
-    MAX_RECORDED_TARGET,
     MAX_SUGGESTED_OF_AGENT,
     MAX_SUGGESTED_TARGETS,
     MAX_TOLD_TARGETS,
+    WHY,
+    Deployment,
+    Suggester,
+    Suggestion,
 )
-from accredit.policy import Catalog, Entry
-from accredit.policy.catalog import own_scope
-from accredit.policy.suggesting import WHY, Deployment, Suggester, Suggestion
 
 ALLOW = RecordedDecision(verdict="allow", enforced=False)
 PLACE = Place(writer="ab" * 16, sequence=1, previous=GENESIS)

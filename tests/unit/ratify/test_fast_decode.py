@@ -7,9 +7,9 @@ from tests.unit.ratify.world import CONTEXT, certificate, chain, constrained, pr
 
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import WireError
-from accredit.limits import MAX_GLIMPSED_TEXTS, MAX_REMEMBERED_TEXTS
 from accredit.ratify import DelegationCert, ProofBundle, decode_proof_bundle
 from accredit.ratify import fast_decode as proofs
+from accredit.ratify.fast_decode import MAX_GLIMPSED_TEXTS, MAX_REMEMBERED_TEXTS
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from accredit.errors import ConfigurationError, SealError
-from accredit.limits import MAX_FLOW_BYTES, MAX_STATE_BYTES, MAX_STATE_KEYS
 from accredit.rounds import FlowState, KeyRing, parse_keys, state_binding
+from accredit.rounds.sealing import MAX_FLOW_BYTES, MAX_STATE_BYTES, MAX_STATE_KEYS
 
 pytestmark = pytest.mark.holds("rounds/sealing")
 

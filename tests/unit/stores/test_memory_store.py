@@ -8,10 +8,9 @@ from threading import Barrier
 import pytest
 from tests.world.stores import NOW, challenge, request
 
-from accredit.limits import STORE_SWEEP_ENTRIES
 from accredit.ports import Spending
 from accredit.stores import MemoryStore
-from accredit.stores.memory import _Ends
+from accredit.stores.memory import STORE_SWEEP_ENTRIES, _Ends
 
 pytestmark = pytest.mark.holds("stores/memory")
 

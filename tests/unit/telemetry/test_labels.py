@@ -22,9 +22,8 @@ from accredit.errors import (
 )
 from accredit.jsonrpc.frames import Failure, Request, Success
 from accredit.jsonrpc.methods import METHODS
-from accredit.limits import MAX_LABEL_CHARS
 from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED
-from accredit.telemetry.labels import OTHER_ERROR, Names, decision_of, error_of, error_of_response
+from accredit.telemetry.labels import MAX_LABEL_CHARS, OTHER_ERROR, Names, decision_of, error_of, error_of_response
 
 pytestmark = pytest.mark.holds("telemetry/labels")
 

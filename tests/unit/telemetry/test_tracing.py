@@ -4,10 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accredit.limits import MAX_PARENT_SAMPLED, MAX_WAITING_SPANS, PARENT_SAMPLED_PER_SECOND, SPANS_AT_ONCE
 from accredit.telemetry import Board, Metrics, SpanQueue, Tracer, trace_context
 from accredit.telemetry.families import SPANS
-from accredit.telemetry.tracing import Span, TraceContext
+from accredit.telemetry.tracing import (
+    MAX_PARENT_SAMPLED,
+    MAX_WAITING_SPANS,
+    PARENT_SAMPLED_PER_SECOND,
+    SPANS_AT_ONCE,
+    Span,
+    TraceContext,
+)
 
 PARENT = TraceContext("a" * 32, "b" * 16, True)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.world.issuer import IssuerKey, claims
 
 from accredit.errors import AccessTokenError
-from accredit.limits import MAX_TOKEN_BYTES, MAX_TOLD_TOKEN_SECONDS, UNTOLD_TOKEN_SECONDS
+from accredit.limits import MAX_TOKEN_BYTES
 from accredit.tokens import (
     AccessGrant,
     AccessToken,
@@ -19,6 +19,7 @@ from accredit.tokens import (
     read_access_token,
     subject_key,
 )
+from accredit.tokens.access import MAX_TOLD_TOKEN_SECONDS, UNTOLD_TOKEN_SECONDS
 
 pytestmark = [pytest.mark.holds("tokens"), pytest.mark.holds("tokens/access")]
 

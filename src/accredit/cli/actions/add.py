@@ -24,7 +24,7 @@ import typer
 from accredit.base.text import one_line
 from accredit.cli.actions.config_text import server_tables
 from accredit.cli.actions.init import counted, first_scopes, placed, word
-from accredit.cli.actions.output import print_json, say, tell
+from accredit.cli.actions.output import MAX_TOLD_CANDIDATES, print_json, say, tell
 from accredit.cli.actions.pin import definitions_of, lock_text
 from accredit.cli.actions.suggest_scopes import PROMPT, RESOURCE, Suggestion, suggestions
 from accredit.cli.asking.knocking import shown
@@ -36,7 +36,7 @@ from accredit.config.servers import views
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.keys import read_file, replace_file, write_file
-from accredit.limits import MAX_LOCK_BYTES, MAX_TOLD_CANDIDATES
+from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
 
 _FORM = "write each server as tables with headers, such as [servers.mail]"

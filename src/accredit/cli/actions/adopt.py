@@ -35,7 +35,7 @@ from accredit.cli.actions.install_entry import AGENTS, connect_words, endpoint
 from accredit.cli.actions.install_wish import Wish, agreed, place_of
 from accredit.cli.actions.output import GOOD, QUIET, print_json, say, tell
 from accredit.cli.actions.own_files import check_own_folder, fault_of_file
-from accredit.cli.actions.own_grant import DELEGATION, IDENTITY, fault_of_grant
+from accredit.cli.actions.own_grant import DELEGATION, FIRST_GRANT_DAYS, IDENTITY, fault_of_grant
 from accredit.cli.actions.own_keys import (
     AGENT_KEY,
     OWNER_KEY,
@@ -59,7 +59,11 @@ from accredit.hosts.programs import check_not_running
 from accredit.hosts.table import Entry, Host, Places
 from accredit.keys import make_key, public_path, replace_file, write_file, write_key
 from accredit.keys.places import config_folder, state_folder
-from accredit.limits import FIRST_GRANT_DAYS, MAX_ADOPTED, MAX_SAID_CHARS
+from accredit.limits import MAX_SAID_CHARS
+
+MAX_ADOPTED = 100
+"""Servers of a host's own that are put behind one gateway at once: hosts grow unwieldy with twenty."""
+
 
 _SIGN_IN = (
     "it asks for a sign-in (HTTP 401), which the host does for you, and a gateway can't",

@@ -35,7 +35,12 @@ from accredit.hosts.table import HOSTS
 from accredit.hosts.toml_text import string
 from accredit.keys import read_file
 from accredit.keys.places import state_folder
-from accredit.limits import ADOPTION_KNOCK_SECONDS, MAX_ADOPTION_PORTS, MAX_VALUE_FILE_BYTES
+from accredit.limits import MAX_VALUE_FILE_BYTES
+
+ADOPTION_KNOCK_SECONDS = 5.0
+"""How long a server behind a URL may take to say whether it wants a sign-in; one that says nothing is adopted."""
+MAX_ADOPTION_PORTS = 20
+"""Ports that are tried for a new gateway, from the default one on."""
 
 
 class Adopted(NamedTuple):

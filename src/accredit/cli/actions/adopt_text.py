@@ -15,7 +15,10 @@ from typing import NamedTuple, cast
 from accredit.hosts.credentials import without_secrets
 from accredit.hosts.foreign import Command, Credential, Own, Remote, Text, Variable
 from accredit.hosts.toml_text import key, string
-from accredit.limits import MAX_SECRET_NAME_CHARS
+
+MAX_SECRET_NAME_CHARS = 64
+"""Characters of a variable's or a header's name in the name of the file with its value."""
+
 
 SECRETS = "secrets"
 """The folder of credential files, beside the configuration."""

@@ -18,7 +18,11 @@ from accredit.cli.actions.output import BAD, QUIET, show
 from accredit.cli.layout import Row, Words, fact_rows
 from accredit.consent.shown import Field
 from accredit.console.views import Described
-from accredit.limits import DEFAULT_TERMINAL, MAX_MARGIN_LEVELS, MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
+from accredit.limits import DEFAULT_TERMINAL, MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
+
+MAX_MARGIN_LEVELS = 4
+"""Levels of values by which a row is set in; of deeper ones the row says the level. As on the desk's page."""
+
 
 _COLUMNS_OF_LEVEL = 16
 """Columns needed for each further level of indentation."""

@@ -23,7 +23,7 @@ from accredit.base.log_events import configure_logs
 from accredit.base.terminal import two_lines
 from accredit.base.text import excerpt, one_line
 from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way, how_to_start
-from accredit.cli.actions.output import print_json, tell
+from accredit.cli.actions.output import MAX_TOLD_CANDIDATES, print_json, tell
 from accredit.cli.actions.tool_arguments import json_object, typed
 from accredit.cli.actions.wording import several
 from accredit.cli.asking.server import first_of
@@ -40,14 +40,11 @@ from accredit.errors import (
     RequestTimeout,
 )
 from accredit.keys import read_file
-from accredit.limits import (
-    LEG_SECONDS,
-    MAX_JSON_ARGS_BYTES,
-    MAX_KNOWN_TOOLS,
-    MAX_LIST_PAGES,
-    MAX_TOLD_CANDIDATES,
-    MAX_TOLD_REASON_CHARS,
-)
+from accredit.limits import LEG_SECONDS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOLD_REASON_CHARS
+
+MAX_JSON_ARGS_BYTES = 4_194_304
+"""Bytes of `accredit call --json-args`: what a gateway takes in one request."""
+
 
 _NEGATIVE = 1
 _TOOL_FAILED = "that is the tool's own word: see what it asks for, and what its server logs"

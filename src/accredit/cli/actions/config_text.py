@@ -16,8 +16,12 @@ from accredit.cli.asking.listing import Offer
 from accredit.config.schema import Gateway
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.hosts.toml_text import key, string
-from accredit.limits import MAX_LISTED_EXAMPLES, MAX_SAID_CHARS
+from accredit.limits import MAX_SAID_CHARS
 from accredit.policy.drill import DRILLS
+
+MAX_LISTED_EXAMPLES = 10
+"""Resources, templates or prompts of a server that a configuration quotes: enough to see what they are about."""
+
 
 _Headers = Mapping[str, str | Mapping[str, str]]
 """`upstream.headers`: each a string, or a table that names the value's source."""

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Literal
 from accredit.base.deferred import leave_unopened, loading
 from accredit.cli.reaching import endpoint_of, id_at, read_reach
 from accredit.errors import ConfigurationError
-from accredit.limits import HOLD_SECONDS, MAX_HOLD_SECONDS
+from accredit.limits import HOLD_SECONDS
 
 if TYPE_CHECKING:
     from accredit.base.log_events import LogFormat, LogLevel
     from accredit.client.desk_start import DeskStarter
+
+MAX_HOLD_SECONDS = 3_600.0
+"""The longest that a call can be held: longer than an ask lives."""
 
 
 def start_connect(

@@ -35,8 +35,11 @@ from accredit.gateway.headers import host_allowed
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key, load_token_key, read_key
-from accredit.limits import DRILL_ANSWER_SECONDS
 from accredit.tokens import KeySet, Source
+
+DRILL_ANSWER_SECONDS = 10.0
+"""How long `accredit drill` waits for one answer: the gateway asks no server for it."""
+
 
 _NEGATIVE = 1
 _SOURCES: tuple[Source, ...] = ("header", "meta", "argument")

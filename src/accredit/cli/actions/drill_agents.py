@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.keys import make_key
-from accredit.limits import CLOCK_LEAD_SECONDS, DRILL_BEGINS_SECONDS, DRILL_SECONDS
+from accredit.limits import CLOCK_LEAD_SECONDS
 from accredit.policy import guarded_call_from_values
 from accredit.policy.drill import DRILL_SCOPE, DRILLS
 from accredit.ratify import (
@@ -29,6 +29,12 @@ from accredit.tokens import SessionGrant, issue_session_token
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+DRILL_SECONDS = 300
+"""How long what `accredit drill` signs holds: its calls take seconds, and clocks may differ by some."""
+DRILL_BEGINS_SECONDS = 60
+"""How long before now that begins: a gateway's clock may be behind."""
+
 
 _METHOD = "tools/call"
 _ID_BYTES = 16

@@ -30,13 +30,18 @@ from accredit.cli.actions.drill_agents import Agent, Proof, TokenMaker
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION, Era
 from accredit.keys import make_key, make_token_key
-from accredit.limits import CHALLENGE_WINDOW_SECONDS, DRILL_COPIES, MAX_REFUSAL_BYTES
+from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_REFUSAL_BYTES
 from accredit.policy import PROOF
 from accredit.policy.drill import DRILL, SENSITIVE_DRILL
 from accredit.ratify import HybridSigner, ProofBundle
 from accredit.ratify.constraints import MaxRate
 from accredit.refusals import BY_WORD
 from accredit.tokens import Source
+
+DRILL_COPIES = 4
+"""How often `accredit drill` sends a proof again, each time on a connection of its own: of several workers, one that
+has not seen it yet is likely to get one."""
+
 
 _REVISIONS = {Era.LEGACY: "2025-11-25", Era.MODERN: "2026-07-28"}
 _ANOTHER = "another-gateway"

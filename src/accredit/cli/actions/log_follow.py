@@ -20,9 +20,13 @@ from accredit.cli.actions.wording import several
 from accredit.config import load
 from accredit.config.values import Url, WrongValue, check
 from accredit.errors import CollectorError, ConfigurationError, StoreUnavailable
-from accredit.limits import FOLLOW_SECONDS, MAX_SINK_RETRY_SECONDS, SINK_RETRY_SECONDS
+from accredit.limits import FOLLOW_SECONDS
 from accredit.stores import LogStore, open_sink
 from accredit.stores.postgres.session import SchemaUnknown
+
+SINK_RETRY_SECONDS, MAX_SINK_RETRY_SECONDS = 0.5, 30.0
+"""The pause before a sink that has failed is tried again, doubled each time up to the second."""
+
 
 T = TypeVar("T")
 Format = Literal["jsonl", "otlp"]

@@ -13,12 +13,12 @@ from pathlib import Path
 from accredit.attest import CallRecord, LogKey, RecordKey
 from accredit.cli.actions.log_place import names_in
 from accredit.cli.actions.log_record import Names
-from accredit.cli.actions.output import find_by_prefix
+from accredit.cli.actions.output import MAX_TOLD_CANDIDATES, MIN_ID_CHARS, find_by_prefix
 from accredit.config import load
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key
 from accredit.keys.load import PUBLIC_SUFFIX
-from accredit.limits import MAX_KEY_FILES, MAX_TOLD_CANDIDATES, MIN_ID_CHARS
+from accredit.limits import MAX_KEY_FILES
 from accredit.stores.audit_log.calls import told_in
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader

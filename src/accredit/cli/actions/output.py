@@ -17,7 +17,13 @@ from accredit.cli.layout import Row, Words, fact_rows, table_rows, text_rows
 from accredit.cli.progress import clear
 from accredit.errors import ConfigurationError
 from accredit.keys.files import write_file
-from accredit.limits import MAX_TOLD_CANDIDATES, MIN_ID_CHARS
+
+MAX_TOLD_CANDIDATES = 20
+"""Ids listed on stderr if the one given is ambiguous: a screenful."""
+MIN_ID_CHARS = 4
+"""Characters of an id that have to be written: fewer may be meant for something else, and begin the ids of thousands of
+calls in a log of a million."""
+
 
 GOOD, BAD, QUIET = "green", "bold red", "dim"
 

@@ -20,9 +20,15 @@ from accredit.cli.actions.wording import timestamp
 from accredit.cli.reaching import Reach
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, public_path
-from accredit.limits import FIRST_GRANT_DAYS, GRANT_ENDING_SECONDS
 from accredit.ratify import HybridPublicKey
 from accredit.ratify.scopes import is_sensitive
+
+FIRST_GRANT_DAYS = 30
+"""Days for which the delegation holds that `accredit up` signs: long enough to see what an agent does, and short enough
+to be looked at again."""
+GRANT_ENDING_SECONDS = 3 * 86_400
+"""How long before the end of a delegation somebody is told: a weekend lies within it."""
+
 
 DELEGATION = "delegation.json"
 IDENTITY = "identity:prove"

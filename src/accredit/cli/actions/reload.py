@@ -17,7 +17,10 @@ from accredit.base.terminal import two_lines
 from accredit.cli.actions.output import print_json
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
-from accredit.limits import RELOAD_LOOK_SECONDS, RELOAD_WAIT_SECONDS
+from accredit.limits import RELOAD_LOOK_SECONDS
+
+RELOAD_WAIT_SECONDS = 90.0
+"""How long `accredit reload` waits for what comes of it: for one that is under way, and its own."""
 
 
 def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ, *, as_json: bool = False) -> int:

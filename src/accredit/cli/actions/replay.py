@@ -24,7 +24,7 @@ from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
 from accredit.errors import WireError
 from accredit.gateway import GatewaySettings
-from accredit.limits import MAX_RECORDED_CHAINS, MAX_REPLAYED_CHANGES
+from accredit.limits import MAX_RECORDED_CHAINS
 from accredit.policy.drill import is_drill
 from accredit.policy.replaying import OPEN, Again, Configured, ServerTerms, TokenTerms, was_allowed
 from accredit.policy.suggesting import Refused, Tally
@@ -33,6 +33,10 @@ from accredit.stores import open_log
 from accredit.stores.audit_log.proven import Left, Prover, is_decision_since
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
+
+MAX_REPLAYED_CHANGES = 1_000
+"""Lines of what `accredit replay` finds decided otherwise; nobody reads more, and the rest is counted."""
+
 
 _NEGATIVE = 1
 _NOT_LOOKED_AT = ("revocations", "uses", "ages of challenges")

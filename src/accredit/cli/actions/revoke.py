@@ -26,11 +26,15 @@ from accredit.console.revoking import begin_list as begin
 from accredit.console.revoking import revoke
 from accredit.errors import AccreditError, ConfigurationError
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key
-from accredit.limits import MIN_REVOKED_ID_CHARS
 from accredit.ratify import DelegationCert, RevocationList, delegation_sign_bytes
 from accredit.ratify.hybrid import signature_fault
 from accredit.stores import InMemory, LogStore, SqliteFile, open_log, parse_store_url
 from accredit.stores.rules import ListChange
+
+MIN_REVOKED_ID_CHARS = 8
+"""Characters of a certificate's id that have to be written where it is revoked: that two of 1,000 begin with the same
+eight is as likely as 1 in 8,000."""
+
 
 _OWN_ID = re.compile(r"[0-9a-f]{32}")
 _BEGINNING = re.compile(r"[0-9a-f]{1,31}")

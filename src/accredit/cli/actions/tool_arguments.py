@@ -17,7 +17,10 @@ from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
 from accredit.errors import ConfigurationError
-from accredit.limits import MAX_SCHEMA_STEPS
+
+MAX_SCHEMA_STEPS = 32
+"""References of a tool's input schema that are followed for one argument of `accredit call`: ends circular ones."""
+
 
 _Schema = Mapping[str, object]
 

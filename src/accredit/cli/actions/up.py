@@ -36,7 +36,7 @@ from accredit.cli.actions.own_grant import DELEGATION, fault_of_grant, grant_com
 from accredit.cli.actions.own_keys import AGENT_KEY, OwnKey, Passphrases, agent_key, own_config_folder, person_key
 from accredit.cli.actions.up_hosts import offer_hosts
 from accredit.cli.actions.up_place import UpPlace, check_meant, is_known, remember, server_of
-from accredit.cli.actions.up_run import Part, run_together
+from accredit.cli.actions.up_run import UP_LOOK_SECONDS, Part, run_together
 from accredit.cli.reaching import Reach
 from accredit.config import Loaded, load
 from accredit.config.listen import url_here
@@ -47,7 +47,10 @@ from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, ReadFiles, load_public_key, public_path, write_file
 from accredit.keys.files import exists_already
 from accredit.keys.places import desk_sockets
-from accredit.limits import UP_LOOK_SECONDS, UP_WAIT_SECONDS
+
+UP_WAIT_SECONDS = 30.0
+"""How long `accredit up` waits for another one of the same person: it may be waiting for a passphrase."""
+
 
 _LOCK = "up.lock"
 _SERVE = ("serve", "--log-level", "warning", "--log-format", "text", "--config")

@@ -36,11 +36,13 @@ from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.keys import read_file, write_file
 from accredit.keys.places import config_folder
-from accredit.limits import (
-    MAX_KNOWN_CONFIGURATIONS,
-    MAX_KNOWN_CONFIGURATIONS_BYTES,
-    SERVER_LISTS_SECONDS,
-)
+from accredit.limits import SERVER_LISTS_SECONDS
+
+MAX_KNOWN_CONFIGURATIONS = 100
+"""Configurations that `accredit up` remembers as a person's own; of more it forgets the oldest, and asks again."""
+MAX_KNOWN_CONFIGURATIONS_BYTES = 1_048_576
+"""Bytes of the file that names them: paths have 4,096 at most on Linux."""
+
 
 KNOWN = "configurations.json"
 _FOLDER_REMEDY = "take the right to write there from others, or name a folder of your own with --dir"

@@ -25,7 +25,16 @@ from typing import Self
 
 from accredit.cli.actions.output import tell
 from accredit.errors import ConfigurationError
-from accredit.limits import UP_AGAIN_SECONDS, UP_LOOK_SECONDS, UP_MARGIN_SECONDS, UP_START_SECONDS
+
+UP_LOOK_SECONDS = 0.1
+"""How often `accredit up` looks whether what it has started is there."""
+UP_START_SECONDS = 60.0
+"""How long gateway and desk may take to start: some 2 seconds, where the machine is not busy."""
+UP_MARGIN_SECONDS = 5.0
+"""How much longer than the gateway's own end may take `accredit up` waits before it ends it at once."""
+UP_AGAIN_SECONDS = 1.0
+"""How long after a signal to end another one counts as the same: a terminal's Ctrl-C may come by two ways."""
+
 
 _STOP = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _PR_SET_PDEATHSIG = 1

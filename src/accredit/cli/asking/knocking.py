@@ -21,13 +21,16 @@ from accredit.gateway.media_types import EVENTS_TYPE, answer_type
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.redirects import REDIRECTS, same_origin, target_of
 from accredit.jsonrpc.sse import SseParser
-from accredit.limits import (
-    ACCESS_TOKEN_REQUEST_SECONDS,
-    ENDPOINT_EVENT_SECONDS,
-    MAX_ENDPOINT_EVENT_BYTES,
-    MAX_SETUP_REDIRECTS,
-)
+from accredit.limits import ACCESS_TOKEN_REQUEST_SECONDS
 from accredit.net.token_endpoint import request_token
+
+MAX_SETUP_REDIRECTS = 5
+"""Redirects that `accredit init` follows: http servers add a slash, or take one away, in one."""
+ENDPOINT_EVENT_SECONDS = 5.0
+"""The time for the first event of a stream that may be HTTP+SSE: servers send it at once."""
+MAX_ENDPOINT_EVENT_BYTES = 65_536
+"""Bytes of that event, which names a URL."""
+
 
 _PING = b'{"jsonrpc":"2.0","id":"accredit-setup","method":"ping"}'
 _POST: RawHeaders = [(b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream")]

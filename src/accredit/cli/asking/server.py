@@ -37,14 +37,17 @@ from accredit.config import Loaded, build_upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
-from accredit.limits import (
-    ASK_NOTICE_SECONDS,
-    MAX_OVERHEARD_LINES,
-    MAX_TOOL_LIST_BYTES,
-    SERVER_LISTS_SECONDS,
-    SERVERS_ASKED_AT_ONCE,
-)
+from accredit.limits import MAX_TOOL_LIST_BYTES, SERVER_LISTS_SECONDS
 from accredit.pins import ListReader
+
+SERVERS_ASKED_AT_ONCE = 8
+"""Servers of a configuration that `accredit check` asks at one time: each may start a program of 100 MB."""
+ASK_NOTICE_SECONDS = 10.0
+"""The wait for such a list after which the user is told. Servers that need not be installed start in a second or two,
+and are asked twice."""
+MAX_OVERHEARD_LINES = 20
+"""Last lines of a server's stderr that are shown if it could not be asked: a traceback, or npm's complaint."""
+
 
 _ENDPOINT, _STREAM = "http://127.0.0.1/mcp", "http://127.0.0.1/sse"
 """The in-process gateway's URLs, for both HTTP transports. No socket is opened."""

@@ -2,7 +2,7 @@
 
 import { make, several } from "./dom.js";
 
-const SHOWN = 1000; // characters, lines and values that show at once, as `limits.py` has them
+const SHOWN = 1000; // characters, lines and values that show at once, as `MAX_UNFOLDED_CHARS` and the like have them
 const LINES = 20;
 const VALUES = 100;
 const INDENTED = 4; // the sheet sets values in up to this level

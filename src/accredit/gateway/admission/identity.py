@@ -23,9 +23,13 @@ from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
-from accredit.limits import IDENTITY_SECONDS
 from accredit.policy.passing import Speaker
 from accredit.tokens import IdentityGrant, issue_identity_token, public_jwk
+
+IDENTITY_SECONDS = 60
+"""The lifetime of the gateway's token for the server behind it: long enough for a slow server whose clock is slightly
+off, and too short to be of use to somebody who reads it in a log."""
+
 
 KEYS_PATH = "/.well-known/accredit/jwks.json"
 _ID_BYTES = 16

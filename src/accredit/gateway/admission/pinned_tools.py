@@ -31,7 +31,7 @@ from accredit.base.log_events import log_event
 from accredit.base.steps import Steps
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, ProofRefused
-from accredit.gateway.admission.tool_directory import CARRIED, Ask, ask_for_list
+from accredit.gateway.admission.tool_directory import CARRIED, MAX_KNOWN_TOOL_NAME_CHARS, Ask, ask_for_list
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import LAST_EVENT_HEADER, RawHeaders
 from accredit.gateway.trace import traced
@@ -39,21 +39,30 @@ from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.param_headers import is_param_header
-from accredit.limits import (
-    LOOK_SECONDS,
-    MAX_DEFINITIONS,
-    MAX_DIFFERENCE_BYTES,
-    MAX_DIFFERENCES_BYTES,
-    MAX_KNOWN_TOOL_NAME_CHARS,
-    MAX_LOOKS,
-    MAX_PINNED_CALLERS,
-    MAX_STRAY_DEFINITIONS,
-)
+from accredit.limits import MAX_DEFINITIONS
 from accredit.pins import Definition, ListReader, Pins, digest_of_text
 from accredit.policy import Authority, GuardedCall, refusals
 from accredit.policy.needs import FindDefinition, Look
 from accredit.policy.passing import Speaker
 from accredit.tokens import VerifiedToken
+
+MAX_PINNED_CALLERS = 4_096
+"""Callers for whom the gateway remembers its last look at the tools; for others it looks again."""
+MAX_DIFFERENCES_BYTES = 8_388_608
+"""Bytes that all such looks at one server take, of what is not as it is pinned: nothing where all is. A server that
+shows each caller all its tools otherwise fills them with 1 MiB a caller; who is forgotten is looked for anew."""
+MAX_DIFFERENCE_BYTES = 256
+"""What one tool that is not as it is pinned takes of them, beside a name that is not the lock's: a digest's text (113
+bytes) and its place in a table."""
+MAX_STRAY_DEFINITIONS = 16
+"""Tools of one look that are not pinned, whose digests are remembered for refusals: up to 20 KB for each caller.
+Servers get one or two more at a time; a hostile one lists thousands."""
+MAX_LOOKS = 32
+"""Lists of tools that the gateway asks for itself at the same time; further calls wait, within `LOOK_SECONDS`."""
+LOOK_SECONDS = 10.0
+"""The time for such a list, with all its pages. Without one there is no call, so this is how long a slow server holds a
+call up; the servers that were measured list a hundred tools in under a second."""
+
 
 _log = logging.getLogger("accredit.gateway.pins")
 _OF_ONE_REQUEST = frozenset(

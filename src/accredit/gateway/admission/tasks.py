@@ -44,17 +44,20 @@ from accredit.jsonrpc.tasks import (
     subject_of,
     without_state,
 )
-from accredit.limits import (
-    MAX_TASK_SESSIONS,
-    MAX_TASK_TTL_SECONDS,
-    MAX_TOLD_TASKS,
-    MAX_TOLD_TASKS_OF_ALL,
-    TASK_GRACE_SECONDS,
-    TASK_SECONDS,
-)
+from accredit.limits import MAX_TOLD_TASKS, TASK_SECONDS
 from accredit.policy import TASK_LIST, GuardedCall, refusals
 from accredit.policy.tasks import Owner, Place, same_call, task_key
 from accredit.ports import Task, TaskStore
+
+TASK_GRACE_SECONDS = 60
+"""How much longer than its `ttl` a task is remembered: a client that fetches a result at the last moment may be
+late."""
+MAX_TASK_TTL_SECONDS = 31_536_000
+"""The longest `ttl` that counts, a year: a server must not make a row stay for ever."""
+MAX_TOLD_TASKS_OF_ALL = 100_000
+"""Such tasks of all sessions with a server, as many as a store remembers: 10 MB, as their digests are kept."""
+MAX_TASK_SESSIONS = 10_000
+"""Sessions whose tasks are known, to tell them apart in streams that nobody's proof came with."""
 
 
 class Unrecorded:

@@ -38,14 +38,15 @@ from accredit.jsonrpc.param_headers import (
     listed_schemas,
 )
 from accredit.jsonrpc.requests import decode_request
-from accredit.limits import (
-    MAX_KNOWN_TOOL_NAME_CHARS,
-    MAX_KNOWN_TOOLS,
-    MAX_LIST_PAGES,
-    MAX_TOOL_LIST_BYTES,
-    TOOL_LIST_FRESH_SECONDS,
-)
+from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOOL_LIST_BYTES
 from accredit.tokens import declares_token
+
+MAX_KNOWN_TOOL_NAME_CHARS = 1_024
+"""Characters of a tool's name that is remembered for its own `_token`. The specification asks for names of at most 128;
+without a bound the names of a hostile server could fill gigabytes."""
+TOOL_LIST_FRESH_SECONDS = 10.0
+"""The interval between requests for the tool list: calls to unknown tools must not cause as many requests."""
+
 
 Ask = Callable[[Request], Awaitable[bytes | None]]
 """Send one of the gateway's own requests upstream on behalf of the caller; return the response's text, or None."""

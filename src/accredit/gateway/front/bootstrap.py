@@ -29,8 +29,15 @@ from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
 from accredit.gateway.settings import BootstrapSettings
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
-from accredit.limits import MAX_BOOTSTRAP_AGENT_CHARS, MAX_BOOTSTRAP_ATTEMPTS, MAX_BOOTSTRAP_BYTES
 from accredit.tokens import SessionGrant, issue_session_token
+
+MAX_BOOTSTRAP_BYTES = 4_096
+"""Bytes of the request for it: a secret and a name."""
+MAX_BOOTSTRAP_AGENT_CHARS = 256
+"""Characters of an agent's name there; the id of a key has 32."""
+MAX_BOOTSTRAP_ATTEMPTS = 10
+"""Wrong secrets until the right one is useless, too: whoever can read the file needs one attempt."""
+
 
 PATH = "/token"
 _log = logging.getLogger("accredit.gateway.bootstrap")

@@ -10,7 +10,11 @@ from collections.abc import Mapping
 
 from accredit.gateway.headers import RawHeaders, origin_listed
 from accredit.jsonrpc.param_headers import PARAM_HEADERS
-from accredit.limits import PREFLIGHT_SECONDS
+
+PREFLIGHT_SECONDS = 600
+"""How long a browser may cache what a page may send. Chromium caches for two hours at most; a change of the
+configuration should take effect sooner."""
+
 
 _METHODS = b"GET, POST, DELETE"
 _PLAIN = frozenset(

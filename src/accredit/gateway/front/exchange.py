@@ -18,9 +18,17 @@ from accredit.gateway.room import Place, Rooms
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Notification
 from accredit.jsonrpc.sse import encode_event
-from accredit.limits import BODY_GRACE_SECONDS, BODY_ROOM_SECONDS, MIN_BODY_BYTES_PER_SECOND, SMALL_BODY_BYTES
+from accredit.limits import BODY_ROOM_SECONDS
 from accredit.policy.passing import Speaker
 from accredit.tokens import SubjectToken
+
+BODY_GRACE_SECONDS = 10.0
+"""How late a request's body may be: its first bytes, and whatever a slow or interrupted line delays."""
+MIN_BODY_BYTES_PER_SECOND = 65_536
+"""The minimum rate of a body after that grace: memory held for it is held from others. 0.5 Mbit/s."""
+SMALL_BODY_BYTES = 65_536
+"""Bytes of a body that takes no such room if it arrives at once, as calls do (some 1 KiB): as many are read from each
+connection anyway. A slow body counts for at least as many."""
 
 
 class Exchange(ABC):

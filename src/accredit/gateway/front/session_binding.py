@@ -36,14 +36,14 @@ from accredit.gateway.front.session_ids import (
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.limits import (
-    MAX_REMEMBERED_SESSION_BYTES,
-    MAX_REMEMBERED_SESSIONS,
-    MAX_SEALED_SESSION_ID_BYTES,
-    MAX_SESSION_ID_BYTES,
-)
+from accredit.limits import MAX_REMEMBERED_SESSION_BYTES, MAX_REMEMBERED_SESSIONS, MAX_SESSION_ID_BYTES
 from accredit.rounds.sealing import NONCE_BYTES
 from accredit.tokens import VerifiedToken
+
+MAX_SEALED_SESSION_ID_BYTES = 6_144
+"""Bytes of a session's id as the gateway has sealed it: a server's longest in base64url, and some 200 more. That of a
+UUID has some 170. Balancers take heads of 8 KiB and more."""
+
 
 NOBODY: Principal = ("", "")
 

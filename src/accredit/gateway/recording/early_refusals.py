@@ -29,15 +29,21 @@ from accredit.gateway.turns import turn
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, Era
 from accredit.jsonrpc.requests import Batch, decode_request
-from accredit.limits import (
-    MAX_STRANGER_MESSAGE_BYTES,
-    STRANGER_BODY_SECONDS,
-    STRANGER_RECORDS,
-    STRANGER_RECORDS_PER_SECOND,
-)
 from accredit.policy import GUARDED
 from accredit.telemetry import Batched, Operation
 from accredit.tokens import VerifiedToken
+
+STRANGER_RECORDS = 1_000
+"""Records of unauthenticated calls, refused before the gate, that a process may write in a burst, some 1.3 KiB each:
+anybody who merely reaches the gateway must neither fill its disk nor displace others' records."""
+STRANGER_RECORDS_PER_SECOND = 1.0
+"""How fast room for more of them returns: 100 MB a day at most. Someone who tries tokens by hand stays below."""
+MAX_STRANGER_MESSAGE_BYTES = 262_144
+"""Bytes of a message with such a call: calls have some 10 KB at most, and digesting 4 MiB takes some 20 ms."""
+STRANGER_BODY_SECONDS = 1.0
+"""The time for the body of a request that is refused for its header: it follows the head at once, or is not waited
+for."""
+
 
 REFUSALS = (RequestError, TokenError, KeysUnavailable)
 """The errors with which a message is refused before the gate."""

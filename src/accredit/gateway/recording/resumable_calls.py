@@ -19,7 +19,13 @@ from dataclasses import dataclass, field
 
 from accredit.attest import Outcome
 from accredit.gateway.recording.open_calls import OpenCall, OpenCalls
-from accredit.limits import MAX_CUT_OFF_CALLS, RESUME_SECONDS
+
+RESUME_SECONDS = 300.0
+"""The time for a client to resume a stream that was cut off, after which its calls count as unanswered. Clients come
+back within seconds; servers that make them poll say when (`retry`)."""
+MAX_CUT_OFF_CALLS = 1_000
+"""Calls whose streams were cut off and that wait to be resumed, each with what the record of its outcome needs: some
+2 KiB, whatever its arguments."""
 
 
 @dataclass(slots=True)

@@ -14,15 +14,15 @@
 """
 
 from accredit.errors import AnswerError, RequestError
-from accredit.gateway.room import Holder, Parts, Place, Room
+from accredit.gateway.room import RESERVED_SHARE, Holder, Parts, Place, Room
 from accredit.gateway.settings import GatewaySettings
-from accredit.limits import (
-    BODY_ROOM_SECONDS,
-    LARGE_ANSWER_BYTES,
-    MAX_ANSWERS_BYTES,
-    MAX_WAITING_ANSWERS,
-    RESERVED_SHARE,
-)
+from accredit.limits import BODY_ROOM_SECONDS, LARGE_ANSWER_BYTES
+
+MAX_ANSWERS_BYTES = 134_217_728
+"""Bytes of larger ones in memory at once, until each has gone on: eight of the default `max_response_bytes`."""
+MAX_WAITING_ANSWERS = 64
+"""Answers of one server that wait for such room, each with up to twice `HIGH_WATER_BYTES` that were read already, or
+with as much as it holds."""
 
 
 class _Server:

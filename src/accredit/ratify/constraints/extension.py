@@ -9,9 +9,12 @@ from typing import cast
 
 from msgspec import UNSET, Struct, UnsetType
 
-from accredit.limits import MAX_JSON_NESTING_DEPTH, MAX_SAFE_INTEGER
+from accredit.limits import MAX_SAFE_INTEGER
 from accredit.ratify.constraints.base import Constraint, Outcome, denied, unverifiable
 from accredit.ratify.facts import VerifierContext
+
+MAX_JSON_NESTING_DEPTH = 16
+"""Levels of a wire object, its own counted as 1; parameters of an extension may nest as deep (Ratify section 1)."""
 
 
 class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, rename={"name": "type"}):

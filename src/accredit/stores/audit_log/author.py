@@ -32,8 +32,13 @@ from accredit.attest import (
 )
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
-from accredit.limits import RECORDS_A_TURN, RECORDS_A_TURN_ELSEWHERE
+from accredit.limits import RECORDS_A_TURN
 from accredit.stores.audit_log.tables import ChainEnd, ChainTaken, OpenCall
+
+RECORDS_A_TURN_ELSEWHERE = 16
+"""The same where another signer signs, which may be far away: with 100 ms for each they are written in time. A turn
+that takes more than `STORE_WAIT_SECONDS` refuses all who wait, and so would each that follows under the same load."""
+
 
 Keys = Collection[LogKey | RecordKey]
 Said = tuple[str, str]

@@ -11,9 +11,14 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from accredit.attest import Head
-from accredit.limits import MAX_LEFT_WRITERS, MAX_UNVERIFIED_CALLS
+from accredit.limits import MAX_LEFT_WRITERS
 from accredit.stores.audit_log.requests import CloseCalls, End, FileLog, LogPlace, Look, Request, Sign
 from accredit.stores.audit_log.writer_locks import hold_in_time
+
+MAX_UNVERIFIED_CALLS = 1_000
+"""Open calls of one writer that do not verify, after which its others are left unseen: each costs a signature's
+check."""
+
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import msgspec
 from accredit.attest import Stored
 from accredit.attest.statements import GENESIS, WRITTEN
 from accredit.errors import AttestationError
-from accredit.limits import LOG_TAIL_ENTRIES, MAX_LEFT_WRITERS, ROWS_A_STATEMENT
+from accredit.limits import MAX_LEFT_WRITERS
 from accredit.stores.audit_log.members import kept
 from accredit.stores.audit_log.reading import damaged, key_range, numbered
 from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL, short
@@ -29,6 +29,13 @@ from accredit.stores.audit_log.tables import (
     Others,
     bounded,
 )
+
+LOG_TAIL_ENTRIES = 200_000
+"""Entries from the end of a log's file among which the last one of a chain is looked for (0.2 s): a writer that died is
+found within seconds, during which others add some 20,000 at most."""
+ROWS_A_STATEMENT = 100
+"""Rows inserted by one statement: SQLite before 3.32 accepts 999 values."""
+
 
 _END = "SELECT name, writer, records, head, checkpointed, turn, over FROM log_writers WHERE name = ?"
 _LAST_ENTRY = "SELECT coalesce(max(entry), 0) FROM log_entries"

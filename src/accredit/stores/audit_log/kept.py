@@ -9,7 +9,10 @@ from itertools import islice
 
 from msgspec import Raw
 
-from accredit.limits import MAX_KEPT_OUTCOME_BYTES, MAX_KEPT_OUTCOMES
+MAX_KEPT_OUTCOMES = 10_000
+"""Known outcomes that wait until a durable log can be written again: more than there can be open calls."""
+MAX_KEPT_OUTCOME_BYTES = 16_777_216
+"""Bytes of such outcomes, some 1 KiB each: they hold no arguments."""
 
 
 class KeptOutcomes:

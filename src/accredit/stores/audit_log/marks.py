@@ -11,7 +11,11 @@ from typing import ClassVar, Self
 
 from accredit.attest import Mark
 from accredit.errors import StoreUnavailable
-from accredit.limits import MARKS_AT_ONCE, MARKS_CACHE_KIB
+
+MARKS_AT_ONCE, MARKS_CACHE_KIB = 4_096, 16_384
+"""Marks of records (some 60 bytes each) that a verification writes at once to its temporary file, and how much of that
+file is in memory: a log of 100,000 records fits."""
+
 
 _SETTINGS = (
     "PRAGMA journal_mode = OFF",

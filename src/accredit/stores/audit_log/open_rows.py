@@ -15,9 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from accredit.attest import Fault, Mark, Marks
 from accredit.attest.calls import OUTCOME
 from accredit.errors import AttestationError
-from accredit.limits import MAX_VERIFIED_OPEN_CALLS
 from accredit.stores.audit_log.author import Keys, decision_on
 from accredit.stores.audit_log.tables import OpenCall
+
+MAX_VERIFIED_OPEN_CALLS = 100_000
+"""Rows of the list of open calls that `log verify` looks at: more than any number of gateways has open at once. Each
+costs a signature's check and 100 bytes of memory; a list that is longer is a fault."""
+
 
 _CALL_ID = re.compile("[0-9a-f]{32}")
 _THE_LIST = "the list of open calls"

@@ -36,11 +36,18 @@ from accredit.attest import (
 )
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
-from accredit.limits import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, RECORDS_OF_A_CALL, STORE_RETRY_SECONDS
+from accredit.limits import RECORDS_OF_A_CALL
 from accredit.stores.audit_log.author import Keys, check_pruned, said_in
 from accredit.stores.audit_log.file_tables import FileTables, key_number, stored_at
 from accredit.stores.audit_log.tables import at_once
-from accredit.stores.sqlite.database import Database
+from accredit.stores.sqlite.database import STORE_RETRY_SECONDS, Database
+
+EMPTY_LOG_SECONDS = 5.0
+"""The time for readers and writers of the log to let its write-ahead log be truncated after pruning: each needs a
+moment, except for one that verifies or exports the log, which may take minutes."""
+PRUNE_ENTRIES = 2_000
+"""Entries of the log handled in one step of pruning, some 30 ms, for which a gateway at work waits."""
+
 
 _TAKE_OUT = "DELETE FROM log_entries WHERE entry = ? AND entry < (SELECT max(entry) FROM log_entries)"
 

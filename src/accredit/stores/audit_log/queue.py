@@ -29,15 +29,6 @@ from msgspec import Raw
 from accredit.attest import CallDecision, Head, Outcome, decided_again, in_short
 from accredit.base.clock import unix_ms
 from accredit.errors import AccreditError, AttestationError, StoreUnavailable
-from accredit.limits import (
-    CHECKPOINT_SECONDS,
-    CLOSE_RECORDS_SECONDS,
-    LOG_LOOK_SECONDS,
-    MAX_QUEUED_RECORD_BYTES,
-    MAX_QUEUED_RECORDS,
-    RECORD_RETRY_SECONDS,
-    UNREADY_SECONDS,
-)
 from accredit.stores.audit_log.closing import Closing
 from accredit.stores.audit_log.kept import KeptOutcomes
 from accredit.stores.audit_log.requests import (
@@ -53,6 +44,24 @@ from accredit.stores.audit_log.requests import (
 from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.audit_log.transactions import Event
 from accredit.stores.audit_log.writer_locks import Life, hold_in_time
+
+CHECKPOINT_SECONDS = 10.0
+"""The maximum time from a record to the checkpoint that covers it: if records within it are cut off, nobody notices."""
+MAX_QUEUED_RECORDS = 10_000
+"""Records that wait to be written, some 2 KiB each without arguments; beyond that, calls are refused."""
+MAX_QUEUED_RECORD_BYTES = 67_108_864
+"""Bytes of records that wait to be written, with arguments and certificates."""
+RECORD_RETRY_SECONDS = 1.0
+"""The interval between attempts to write waiting records while the store refuses them; a new record is tried at
+once."""
+UNREADY_SECONDS = 10.0
+"""How long a gateway reports that it is not ready after a record could not be written, unless another could since: the
+usual interval of a load balancer's checks. A smaller write may succeed on a disk on which no record fits."""
+LOG_LOOK_SECONDS = 10.0
+"""The interval at which a process that writes a log says that it lives, and looks for others that have died."""
+CLOSE_RECORDS_SECONDS = 5.0
+"""The time to write what is waiting when the log is closed. The rest is counted and reported."""
+
 
 T = TypeVar("T")
 

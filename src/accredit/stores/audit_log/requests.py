@@ -14,12 +14,19 @@ from msgspec.structs import replace
 from accredit.attest import LogKey
 from accredit.attest.statements import clipped
 from accredit.errors import AttestationError
-from accredit.limits import LOG_SILENT_SECONDS, MAX_RECORD_BYTES
 from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.tables import LogTables, Others
 from accredit.stores.audit_log.transactions import Chain, Claimed, Closed, Event, Signed
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.sqlite.database import Synchronous
+
+MAX_RECORD_BYTES = 33_554_432
+"""Bytes of what is recorded of a call: a longer record could not be read again, in base64 (`MAX_ATTESTATION_BYTES`)."""
+LOG_SILENT_SECONDS = 60.0
+"""How long a writer in a database may be silent, and connected to nobody, until it counts as dead; and how long another
+one has to be connected before it judges. A failover takes less, after which all are silent that are not back yet. With
+`LOG_LOOK_SECONDS` the calls of a machine that is lost are closed within 90 s."""
+
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -11,7 +11,10 @@ from typing import Any, NamedTuple, Self
 
 from accredit.attest import Envelope
 from accredit.errors import AttestationError, ConfigurationError
-from accredit.limits import SINK_BATCH, SINK_BATCH_BYTES
+
+SINK_BATCH, SINK_BATCH_BYTES = 512, 1_048_576
+"""Entries, and bytes of their payloads, after which no more is added to what a sink gets at once: what is kept in
+memory, and sent again where it was not taken. A single entry may be longer (`MAX_ATTESTATION_BYTES`)."""
 
 
 class Batch(NamedTuple):

@@ -14,7 +14,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from accredit.attest import Envelope, Stored
 from accredit.errors import StoreUnavailable
-from accredit.limits import MAX_RECORDS_OF_A_CALL_BYTES
+
+MAX_RECORDS_OF_A_CALL_BYTES = 67_108_864
+"""Bytes of these together that are read: two of the longest. Who may write the store could have each as long as an
+envelope may be, a gibibyte in all."""
+
 
 T = TypeVar("T")
 

@@ -17,7 +17,12 @@ from typing import Self, cast
 
 from accredit.attest import Digest, Entry, Envelope, Examined, LogKey, RecordKey, Stored, examine
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.limits import MAX_VERIFIERS, VERIFIED_BYTES, VERIFIED_ENTRIES
+
+MAX_VERIFIERS = 16
+"""Processes that verify a log together at most: one that reads keeps no more of them busy."""
+VERIFIED_ENTRIES, VERIFIED_BYTES = 128, 1_048_576
+"""Entries of a log that a process verifies at a time (in 10 ms), and after how many of their bytes there are fewer."""
+
 
 _Entry = Entry | Envelope | bytes | str
 

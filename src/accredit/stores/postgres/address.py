@@ -16,7 +16,11 @@ from urllib.parse import parse_qsl, unquote
 from msgspec import Struct
 
 from accredit.errors import ConfigurationError
-from accredit.limits import MAX_DATABASE_HOSTS, MAX_SPENT_IN_DATABASE
+from accredit.limits import MAX_SPENT_IN_DATABASE
+
+MAX_DATABASE_HOSTS = 8
+"""Hosts of one database. All are connected to at once; a cluster has three."""
+
 
 SCHEME = "postgresql://"
 PORT = 5432

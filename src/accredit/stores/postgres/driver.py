@@ -24,8 +24,16 @@ from accredit.base.deferred import require_extra
 from accredit.base.files import open_file
 from accredit.base.text import excerpt
 from accredit.errors import AccreditError, StoreUnavailable
-from accredit.limits import DEAD_PEER_SECONDS, MAX_PASSWORD_BYTES, STORE_CONNECT_SECONDS, STORE_WAIT_SECONDS
+from accredit.limits import MAX_PASSWORD_BYTES, STORE_WAIT_SECONDS
 from accredit.stores.postgres.address import SCHEME, Host, PostgresDatabase
+
+STORE_CONNECT_SECONDS = 1.0
+"""The time for a connection to one host of a database. Across a network one takes some milliseconds, of which a
+password's check is the most; it leaves half of the whole wait for what was to be asked."""
+DEAD_PEER_SECONDS = (10, 10, 3)
+"""Seconds of silence after which a database asks whether a gateway is still there, seconds until it asks again, and how
+often: a lock of a machine that is lost is free 40 s later."""
+
 
 Row = Sequence[Any]
 

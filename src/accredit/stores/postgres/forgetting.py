@@ -10,9 +10,16 @@
 
 from typing import Literal
 
-from accredit.limits import DATABASE_KEEP_SECONDS, DATABASE_LATE_SECONDS, STORE_SWEEP_ROWS
+from accredit.limits import STORE_SWEEP_ROWS
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.rules import NEVER
+
+DATABASE_KEEP_SECONDS = 60
+"""How long a row of a database is kept after its end, by the database's clock. It is more than clocks may differ."""
+DATABASE_LATE_SECONDS = 30
+"""How long after its end, by the database's clock, a row can still be added: for clocks that differ. It is less than
+rows are kept, so that none is added again while another process is deleting it."""
+
 
 Table = Literal["spent", "use_series", "uses", "tasks"]
 

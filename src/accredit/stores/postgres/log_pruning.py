@@ -26,14 +26,18 @@ from typing import Any, NamedTuple
 from accredit.attest import CallRecord, LogSigner, Pruning, decode_statement, pruning_payload, timestamp
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.limits import EMPTY_LOG_SECONDS, LOG_LOCK_SECONDS, LOG_ROW_BYTES, PRUNE_ENTRIES, RECORDS_OF_A_CALL
+from accredit.limits import RECORDS_OF_A_CALL
 from accredit.stores.audit_log.author import Keys, check_pruned, said_in
-from accredit.stores.audit_log.pruning import PruneReport, comes_alone, is_newer
+from accredit.stores.audit_log.pruning import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, PruneReport, comes_alone, is_newer
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
-from accredit.stores.postgres.log_reader import DAYS, DIGESTS, NOTE, RECORD
+from accredit.stores.postgres.log_reader import DAYS, DIGESTS, LOG_ROW_BYTES, NOTE, RECORD
 from accredit.stores.postgres.log_tables import payloads_of, stored_at
 from accredit.stores.postgres.snapshot import Blocking
+
+LOG_LOCK_SECONDS = 0.2
+"""How long gateways wait, at most, for those who read a database's log, when one of its tables is to be taken out."""
+
 
 _LOCK_NOT_AVAILABLE = "55P03"
 

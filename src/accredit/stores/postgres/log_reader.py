@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, cast
 
 from accredit.attest import Digest, Head
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.limits import LOG_ROW_BYTES, LOG_ROWS
 from accredit.stores.audit_log.reading import (
     NO_PLACE,
     Bookmark,
@@ -38,7 +37,12 @@ from accredit.stores.audit_log.tables import OpenCall
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Row
 from accredit.stores.postgres.schema import CALL_KEY, KEEPS_PROOFS, SHORT_CERTIFICATES, SHORT_PROOF, short
-from accredit.stores.postgres.snapshot import Snapshot
+from accredit.stores.postgres.snapshot import LOG_ROWS, Snapshot
+
+LOG_ROW_BYTES = 16_384
+"""Bytes of an entry that come along with others (of `LOG_ROWS` of them, 8 MiB): one that has more is asked for by
+itself."""
+
 
 RECORD, CHECKPOINT, NOTE = 0, 1, 2
 """The kinds of entries."""

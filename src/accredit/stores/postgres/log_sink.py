@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from accredit.attest import Stored
 from accredit.errors import StoreUnavailable
-from accredit.limits import SINK_BATCH
-from accredit.stores.audit_log.shipping import Batch, Filling, Sink, is_followed, readable
+from accredit.stores.audit_log.shipping import SINK_BATCH, Batch, Filling, Sink, is_followed, readable
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.log_reader import LogDatabase, Shipped

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from accredit.attest import LogSigner
 from accredit.errors import AccreditError
-from accredit.limits import LOG_MAKE_DAYS_SECONDS
 from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.requests import DatabaseLog, LogPlace, Request
 from accredit.stores.audit_log.tables import ChainMoved
@@ -22,6 +21,10 @@ from accredit.stores.postgres.driver import Connection, DatabaseFailed
 from accredit.stores.postgres.log_tables import DatabaseTables
 from accredit.stores.postgres.schema import KEEPS_PROOFS
 from accredit.stores.postgres.worker import Batch, Worker
+
+LOG_MAKE_DAYS_SECONDS = 3_600.0
+"""The interval at which a process that writes a log makes tables for the days to come, if they are missing."""
+
 
 T = TypeVar("T")
 

@@ -8,7 +8,6 @@
 import secrets
 from typing import NamedTuple
 
-from accredit.limits import RESTORED_SECONDS
 from accredit.stores.minted import KEY_BYTES
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, DatabaseFailed
@@ -24,6 +23,11 @@ from accredit.stores.postgres.schema import (
     VERSION,
 )
 from accredit.stores.postgres.session import check_schema, run_once, schema_version
+
+RESTORED_SECONDS = 300
+"""How long a database that was restored answers nothing: as long as a proof that was spent before can be fresh
+(`CHALLENGE_WINDOW_SECONDS`)."""
+
 
 _LOCK = "SELECT pg_advisory_lock(hashtext('accredit store migrate'))"
 """Held until the connection ends."""

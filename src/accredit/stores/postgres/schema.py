@@ -8,8 +8,15 @@ can be taken out whole. A gateway's role has no right to one of these tables by 
 come by a function that takes nothing from it (log_make_days).
 """
 
-from accredit.limits import LOG_COPIED, LOG_COPIED_BYTES, LOG_DAYS_AHEAD, MAX_ATTESTATION_BYTES, MAX_STATEMENT_BYTES
+from accredit.limits import MAX_ATTESTATION_BYTES, MAX_STATEMENT_BYTES
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS, CALL_MARK
+
+LOG_DAYS_AHEAD = 7
+"""Days to come for which a database has tables for the log's entries. Gateways make one more each day; where that
+fails, people have a week to see why."""
+LOG_COPIED, LOG_COPIED_BYTES = 10_000, 33_554_432
+"""Entries, and bytes of them, that are copied (in 0.1 s) while all gateways wait: when today's table is made anew."""
+
 
 _MAKE_DAYS = f"""
 CREATE FUNCTION log_make_days() RETURNS void LANGUAGE plpgsql SECURITY DEFINER

@@ -23,15 +23,16 @@ from typing import Any, NamedTuple, TypeVar
 from accredit.base.clock import unix_ms
 from accredit.base.log_events import log_event
 from accredit.errors import StoreUnavailable
-from accredit.limits import (
-    CLOCK_SKEW_SECONDS,
-    CLOCK_SKEW_WARN_SECONDS,
-    STORE_CONNECT_SECONDS,
-    STORE_SECOND_PRIMARY_SECONDS,
-)
+from accredit.limits import CLOCK_SKEW_WARN_SECONDS
 from accredit.stores.postgres.address import Host, PostgresDatabase
-from accredit.stores.postgres.driver import UNDEFINED_TABLE, Connection, DatabaseFailed, connect
+from accredit.stores.postgres.driver import STORE_CONNECT_SECONDS, UNDEFINED_TABLE, Connection, DatabaseFailed, connect
 from accredit.stores.postgres.schema import OLDEST, VERSION
+
+STORE_SECOND_PRIMARY_SECONDS = 0.1
+"""How long, once one host has said that it is the primary, the others are waited for: another one may be it by now."""
+CLOCK_SKEW_SECONDS = 5.0
+"""How far the clocks of a gateway and its database may differ; beyond, calls are refused."""
+
 
 T = TypeVar("T")
 

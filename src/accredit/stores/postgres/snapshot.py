@@ -11,11 +11,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.limits import LOG_READER_IDLE_SECONDS, LOG_ROWS
 from accredit.stores.audit_log.reading import LogAway
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, DatabaseFailed, Row
 from accredit.stores.postgres.session import SchemaUnknown, check_schema, open_session
+
+LOG_ROWS = 512
+"""Rows of a database's log that are asked for at a time; while they are looked at, the next ones come."""
+LOG_READER_IDLE_SECONDS = 3_600
+"""How long who reads a database's log may do something else, such as wait for a pager: the database keeps what was
+deleted meanwhile."""
+
 
 T = TypeVar("T")
 

@@ -19,19 +19,24 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, StoreUnavailable
-from accredit.limits import (
-    MAX_STORE_JOBS,
-    STORE_BATCH_JOBS,
-    STORE_CHECK_SECONDS,
-    STORE_PAUSE_SECONDS,
-    STORE_TEND_AGAIN_SECONDS,
-    STORE_TEND_SECONDS,
-    STORE_WAIT_SECONDS,
-)
+from accredit.limits import MAX_STORE_JOBS, STORE_BATCH_JOBS, STORE_WAIT_SECONDS
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.schema import behind
 from accredit.stores.postgres.session import ClocksDiffer, check, open_session
+
+STORE_CHECK_SECONDS = 10.0
+"""The interval between checks of a database's settings and clock while it is asked. They take three short questions."""
+STORE_TEND_SECONDS = 1.0
+"""The interval between deletions of expired rows by one process, while it asks: of `STORE_SWEEP_ROWS` each at most."""
+STORE_TEND_AGAIN_SECONDS = 0.1
+"""The same where so many had expired: more may have. A process deletes 20,000 rows a second, in some 50 ms (measured),
+which is more than it can add."""
+STORE_PAUSE_SECONDS = (0.0, 0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
+"""The pause after so many failures of a database in a row, and after more the last: in the pause calls are refused at
+once. A new primary is found within it, and a server whose standby is gone, and which keeps what each attempt left
+(100 connections by default), lasts for minutes."""
+
 
 _logger = logging.getLogger("accredit.stores")
 

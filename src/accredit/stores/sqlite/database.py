@@ -24,8 +24,14 @@ from typing import Literal, TypeVar
 from urllib.parse import quote
 
 from accredit.errors import AccreditError, StoreUnavailable
-from accredit.limits import MAX_ATTESTATION_BYTES, STORE_FILE_CHECK_SECONDS, STORE_LOCK_SECONDS, STORE_RETRY_SECONDS
+from accredit.limits import MAX_ATTESTATION_BYTES, STORE_LOCK_SECONDS
 from accredit.stores.sqlite.schema import SCHEMA
+
+STORE_RETRY_SECONDS = 0.0005
+"""The interval between attempts to take such a lock."""
+STORE_FILE_CHECK_SECONDS = 1.0
+"""The interval between checks whether a store's file is still the one that is open."""
+
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]

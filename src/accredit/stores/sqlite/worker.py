@@ -20,15 +20,9 @@ from threading import Lock, Thread, get_native_id
 from typing import Any, NamedTuple, TypeVar
 
 from accredit.errors import AccreditError, StoreUnavailable
-from accredit.limits import (
-    MAX_STORE_JOBS,
-    STORE_BATCH_JOBS,
-    STORE_LOCK_SECONDS,
-    STORE_RETRY_SECONDS,
-    STORE_WAIT_SECONDS,
-)
+from accredit.limits import MAX_STORE_JOBS, STORE_BATCH_JOBS, STORE_LOCK_SECONDS, STORE_WAIT_SECONDS
 from accredit.stores.cpu_affinity import Follower
-from accredit.stores.sqlite.database import Database, DatabaseLocked, Job, Synchronous
+from accredit.stores.sqlite.database import STORE_RETRY_SECONDS, Database, DatabaseLocked, Job, Synchronous
 
 T = TypeVar("T")
 

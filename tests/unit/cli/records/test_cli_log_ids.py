@@ -14,8 +14,8 @@ from tests.world.records import decided
 
 from accredit.attest import CallDecision
 from accredit.base.text import one_line
+from accredit.cli.actions.output import MAX_TOLD_CANDIDATES
 from accredit.keys import PrivateKeyFile, make_key, write_key
-from accredit.limits import MAX_TOLD_CANDIDATES
 
 pytestmark = pytest.mark.holds("cli/actions/log_names")
 

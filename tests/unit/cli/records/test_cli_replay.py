@@ -19,7 +19,7 @@ from tests.world.records import NOW_MS, POLICY, decided
 
 from accredit.attest import CallDecision, RecordedChain, RecordedDecision, recorded_chain
 from accredit.keys import log_signer, write_key
-from accredit.limits import MAX_SUGGESTED_OF_AGENT
+from accredit.policy.suggesting import MAX_SUGGESTED_OF_AGENT
 from accredit.ratify import encode_delegation_cert
 from accredit.stores.audit_log.queue import QueuedRecords
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from accredit.cli.actions.doctor.examine import findings_of
+from accredit.cli.actions.doctor.examine import MAX_FINDINGS, findings_of
 from accredit.cli.actions.doctor.findings import Finding, bad, command_line, good, into_file
 from accredit.cli.actions.doctor.production.checklist import found_by
 from accredit.cli.actions.doctor.production.facts import Unknown
 from accredit.cli.actions.doctor.surroundings import Surroundings, surroundings
 from accredit.cli.actions.doctor.versions import other_version
 from accredit.errors import ConfigurationError, StoreUnavailable
-from accredit.limits import MAX_FINDING_CHARS, MAX_FINDINGS
+from accredit.limits import MAX_FINDING_CHARS
 
 pytestmark = [pytest.mark.holds("cli/actions/doctor/findings"), pytest.mark.holds("cli/actions/doctor/examine")]
 

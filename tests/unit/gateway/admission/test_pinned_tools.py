@@ -13,13 +13,20 @@ from tests.world.virtual_time import run_virtually
 
 from accredit.errors import ProofRefused
 from accredit.gateway.admission import pinned_tools
-from accredit.gateway.admission.pinned_tools import PinnedTools, Way
+from accredit.gateway.admission.pinned_tools import (
+    LOOK_SECONDS,
+    MAX_LOOKS,
+    MAX_PINNED_CALLERS,
+    MAX_STRAY_DEFINITIONS,
+    PinnedTools,
+    Way,
+)
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RawHeaders
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
-from accredit.limits import LOOK_SECONDS, MAX_LIST_PAGES, MAX_LOOKS, MAX_PINNED_CALLERS, MAX_STRAY_DEFINITIONS
+from accredit.limits import MAX_LIST_PAGES
 
 PINNED = pins()
 GOOD = PINNED.tools["pay"]

@@ -21,9 +21,9 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.limits import MAX_STATE_BYTES
 from accredit.policy import Authority
 from accredit.rounds import KeyRing
+from accredit.rounds.sealing import MAX_STATE_BYTES
 
 RING = KeyRing([b"k" * 32])
 SEALS = RequestStateSealer(RoundsSettings(RING))

@@ -7,7 +7,7 @@ from accredit.gateway.admission import tasks
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.recorder import Client
 from accredit.jsonrpc.frames import Notification, decode_frame
-from accredit.limits import MAX_TASK_ID_CHARS
+from accredit.jsonrpc.tasks import MAX_TASK_ID_CHARS
 
 pytestmark = pytest.mark.holds("gateway/admission/tasks", 4)
 

@@ -18,9 +18,9 @@ from accredit.errors import AnswerError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.room import Parts, Room
 from accredit.gateway.upstream.http.encoding import Decoder, open_decoder
-from accredit.gateway.upstream.large_answers import LargeAnswers
+from accredit.gateway.upstream.large_answers import MAX_ANSWERS_BYTES, LargeAnswers
 from accredit.jsonrpc.methods import Era
-from accredit.limits import LARGE_ANSWER_BYTES, MAX_ANSWERS_BYTES
+from accredit.limits import LARGE_ANSWER_BYTES
 from accredit.stores import MemoryStore, RevocationLists
 
 pytestmark = pytest.mark.holds("gateway/upstream/large_answers")

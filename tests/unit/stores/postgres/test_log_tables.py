@@ -13,7 +13,7 @@ from tests.world.running import run
 
 from accredit.attest import CallDecision, Head
 from accredit.errors import StoreUnavailable
-from accredit.limits import CHECKPOINT_RECORDS
+from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
 from accredit.stores.audit_log.requests import Begin, CloseCalls, End, Look, Sign, Touch, Turn, encoded
 from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.audit_log.transactions import NOT_OPEN, Closed, Event, Signed

@@ -7,8 +7,8 @@ import pytest
 from tests.world.postgres import Cluster
 
 from accredit.errors import StoreUnavailable
-from accredit.limits import CHALLENGE_WINDOW_SECONDS, RESTORED_SECONDS
-from accredit.stores.postgres.migration import migrate, restored, status
+from accredit.limits import CHALLENGE_WINDOW_SECONDS
+from accredit.stores.postgres.migration import RESTORED_SECONDS, migrate, restored, status
 from accredit.stores.postgres.schema import GRANTS, REVOKES, VERSION
 from accredit.stores.postgres.session import SchemaUnknown
 

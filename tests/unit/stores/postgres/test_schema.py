@@ -7,10 +7,10 @@ import pytest
 from tests.world.postgres import Cluster
 
 from accredit.errors import StoreUnavailable
-from accredit.limits import LOG_DAYS_AHEAD
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.migration import migrate
+from accredit.stores.postgres.schema import LOG_DAYS_AHEAD
 from accredit.stores.postgres.session import run_once
 
 WRITER = (

@@ -26,7 +26,11 @@ from accredit.cli.actions.doctor.versions import look_at_versions
 from accredit.cli.actions.output import BAD, GOOD, QUIET, print_json, say
 from accredit.cli.progress import Progress
 from accredit.errors import AccreditError
-from accredit.limits import DOCTOR_SECONDS, MAX_FINDINGS
+from accredit.limits import DOCTOR_SECONDS
+
+MAX_FINDINGS = 500
+"""Findings that `accredit doctor` tells: a host's file may have any number of entries."""
+
 
 _Look = Callable[[Surroundings], Iterable[Finding]]
 LOOKS: Mapping[Subject, _Look] = {

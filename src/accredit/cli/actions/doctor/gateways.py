@@ -16,7 +16,11 @@ from accredit.config.listen import url_here
 from accredit.console.gateways import GatewayHealth, Gateways, read_known
 from accredit.errors import ConfigurationError
 from accredit.keys.places import KNOWN_GATEWAYS
-from accredit.limits import CLOCK_DIFFERENCE_SECONDS
+
+CLOCK_DIFFERENCE_SECONDS = 5.0
+"""By how much a gateway's clock may differ from this machine's before somebody is told: proofs are fresh for 30 s, and
+calls with a challenge take some of these."""
+
 
 _STILL_GOOD = {"key_sets", "reload", "instructions", "schema"}
 """Health parts whose failure leaves the gateway working with its last known state (`gateway.front.health`)."""

@@ -20,11 +20,14 @@ from accredit.config import Loaded, build_all_settings, store_of
 from accredit.config.listen import check_no_loop, tls_context
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.gateway.settings import ProofSettings
-from accredit.limits import DOCTOR_STORE_SECONDS
 from accredit.stores import InMemory, PostgresDatabase, SqliteFile, open_store
 from accredit.stores.postgres import migration
 from accredit.stores.sqlite.database import check_regular
 from accredit.stores.sqlite.schema import SCHEMA
+
+DOCTOR_STORE_SECONDS = 2.0
+"""How long a store's file is checked for damage: a large one is not read to its end."""
+
 
 _STEPS_BETWEEN_LOOKS = 10_000
 

@@ -12,7 +12,13 @@
 
 from collections.abc import Callable, Collection, Iterable
 
-from accredit.limits import BREAKER_FAILURES, BREAKER_JITTER, BREAKER_SECONDS
+BREAKER_FAILURES = 5
+"""Requests in a row that a replica fails to answer before it is left out: fewer could be chance, more make more callers
+wait for nothing."""
+BREAKER_SECONDS = 30.0
+"""For how long a replica is left out: a restart takes seconds, and one caller may wait for the trial that follows."""
+BREAKER_JITTER = 0.1
+"""The share of that time by which it varies, so that workers and gateways do not all try a replica at once."""
 
 
 class Replica:

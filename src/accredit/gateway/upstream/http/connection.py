@@ -12,7 +12,11 @@ from accredit.errors import AccreditError, AnswerError, UpstreamTimeout, Upstrea
 from accredit.gateway.eager import Wakeup
 from accredit.gateway.end_of_step import end_of_step
 from accredit.gateway.upstream.http.parsing import AnswerHeads, Response, ResponseParser, cut_off
-from accredit.limits import HIGH_WATER_BYTES
+
+HIGH_WATER_BYTES = 262_144
+"""Bytes of a body that may wait for their reader; above that the connection is not read. One read of the event loop
+brings at most as much again."""
+
 
 _PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 

@@ -10,7 +10,10 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError, UpstreamTimeout, UpstreamUnavailable
-from accredit.limits import MAX_ADDRESSES
+
+MAX_ADDRESSES = 8
+"""Addresses of the upstream's name that are tried, each with its share of the time to connect."""
+
 
 _PRINTABLE = re.compile(r"[!-~]+")
 _Address = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]

@@ -14,7 +14,17 @@ from msgspec import Struct
 
 from accredit.base.caching import remembered
 from accredit.errors import AnswerError
-from accredit.limits import DECODED_PIECE_BYTES, DECODED_STEP_BYTES, ENCODED_STEP_BYTES, MAX_GZIP_MEMBERS
+
+DECODED_PIECE_BYTES = 65_536
+"""Bytes of decoded content that are in memory at once beside what their reader keeps."""
+DECODED_STEP_BYTES = 1_048_576
+"""Bytes of an answer that are decoded at one go: some milliseconds. Then others have their turn."""
+ENCODED_STEP_BYTES = 262_144
+"""Bytes of a compressed answer that are read at one go: with some 13,000 empty members in them, some 30 ms."""
+MAX_GZIP_MEMBERS = 100_000
+"""Members of one gzip stream, each about a microsecond of setting up for as little as 20 bytes. Writers that split
+their output (bgzip) make one per 64 KiB."""
+
 
 _CODINGS = (b"gzip", b"deflate", b"br")
 _ALIASES = {b"x-gzip": b"gzip"}

@@ -24,15 +24,23 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from accredit.errors import AnswerError, UpstreamUnavailable
 from accredit.gateway.headers import HeadText, RawHeaders
 from accredit.gateway.upstream.http.heads import AnswerHead
-from accredit.limits import (
-    IDLE_SECONDS,
-    MAX_ANSWER_HEADS,
-    MAX_HEAD_BYTES,
-    MAX_HEADERS,
-    MAX_INTERIM_ANSWERS,
-    MAX_PIECES,
-    MAX_REMEMBERED_HEAD_BYTES,
-)
+from accredit.limits import MAX_HEADERS, MAX_REMEMBERED_HEAD_BYTES
+
+IDLE_SECONDS = 4.0
+"""How long a connection is kept for the next request. Common servers (Node, uvicorn) close after five seconds of
+silence, and a request that meets their FIN is lost, as it can't be sent again."""
+MAX_ANSWER_HEADS = 8
+"""Heads of one server's answers that are remembered, so that the same need not be parsed again: the same comes for each
+call, but for its length and, each second, its date. One is looked for among them in some 0.1 us each. Each has at most
+`MAX_REMEMBERED_HEAD_BYTES`."""
+MAX_HEAD_BYTES = 65_536
+"""Bytes of an answer's header names and values, and of what an upstream may send without any body in between (an
+endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""
+MAX_INTERIM_ANSWERS = 8
+"""Answers with a status below 200 before the real one; one or two are usual (100, 103)."""
+MAX_PIECES = 256
+"""Pieces in which these bytes may wait before they are put together: a piece costs some 50 bytes of its own."""
+
 
 _KEEP_ALIVE_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
 _END_OF_HEAD = b"\r\n\r\n"

@@ -6,8 +6,14 @@ from accredit.errors import UpstreamError, UpstreamLeftOut, UpstreamUnavailable
 from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.upstream.http.connection import Connection
 from accredit.gateway.upstream.http.dial import Origin, attach, open_socket
-from accredit.gateway.upstream.http.parsing import AnswerHeads
-from accredit.limits import CONNECT_SECONDS, IDLE_SECONDS, MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS
+from accredit.gateway.upstream.http.parsing import IDLE_SECONDS, AnswerHeads
+from accredit.limits import CONNECT_SECONDS
+
+MAX_IDLE_CONNECTIONS = 64
+"""Connections kept for the next request. More calls than this at once pay for new connections."""
+MAX_CONNECTIONS = 3_200
+"""Connections to the upstream in all, a file descriptor each: for `MAX_CALLS`, `MAX_STREAMS`, and the gateway's own
+requests, of which there are few at a time."""
 
 
 class Share:

@@ -20,7 +20,10 @@ from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, d
 from accredit.jsonrpc.frames import opened_error
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_utf8
-from accredit.limits import LEADING_BLANK_BYTES, MAX_SESSION_ID_BYTES
+from accredit.limits import MAX_SESSION_ID_BYTES
+
+LEADING_BLANK_BYTES = 65_536
+"""Bytes of a compressed body in which its first character is looked for, to see whether it is JSON as it came."""
 
 
 def head_problem(answer: Answer) -> AnswerError | None:

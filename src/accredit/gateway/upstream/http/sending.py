@@ -14,7 +14,7 @@ from accredit.errors import AccreditError, RequestError, UpstreamLeftOut
 from accredit.gateway.admission.identity import Identity
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
-from accredit.gateway.room import ALONE, Parts, Place, Room
+from accredit.gateway.room import ALONE, RESERVED_SHARE, Parts, Place, Room
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route
 from accredit.gateway.upstream.http.encoding import accepted_codings
@@ -25,14 +25,18 @@ from accredit.gateway.upstream.stdio.pending_calls import LATE, cancellation
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import LISTEN, Era
 from accredit.jsonrpc.responses import Expected
-from accredit.limits import (
-    MAX_CHORES,
-    MAX_CHORES_AT_ONCE,
-    MAX_PREPARED_HEADS,
-    MAX_REMEMBERED_HEAD_BYTES,
-    MIN_CHORES_AT_ONCE,
-    RESERVED_SHARE,
-)
+from accredit.limits import MAX_REMEMBERED_HEAD_BYTES
+
+MAX_PREPARED_HEADS = 256
+"""Heads of clients' requests for which it is remembered what goes to the server: a client sends the same each time.
+Each has at most `MAX_REMEMBERED_HEAD_BYTES`, and is held twice."""
+MAX_CHORES = 256
+"""Messages that wait to be sent to one server, and whose answer nobody waits for: ends of sessions, cancellations. They
+are a courtesy: what a server that does not take them makes too many of is left out."""
+MAX_CHORES_AT_ONCE = 64
+"""Those that are under way, each with a connection, at all servers; a server that answers takes some milliseconds."""
+MIN_CHORES_AT_ONCE = 4
+"""The same at one of many servers."""
 
 
 class Sender:

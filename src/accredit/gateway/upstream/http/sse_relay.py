@@ -37,14 +37,16 @@ from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event, pieces
-from accredit.limits import (
-    AFTERMATH_SECONDS,
-    EVENTS_AT_ONCE_BYTES,
-    KEEP_ALIVE_SECONDS,
-    PIECE_COSTS_BYTES,
-    SHORT_MESSAGE_BYTES,
-    UNJUDGED_HEAD_SECONDS,
-)
+from accredit.limits import EVENTS_AT_ONCE_BYTES, KEEP_ALIVE_SECONDS, SHORT_MESSAGE_BYTES
+
+UNJUDGED_HEAD_SECONDS = 1.0
+"""How long a stream's head waits for the first event with data to come and be judged. Until then a bad answer can still
+be replaced whole; most calls are over by then. Clients and proxies wait for a head for ten seconds and more."""
+AFTERMATH_SECONDS = 0.25
+"""How long after the response of an event stream the upstream may take to end its body properly. Its connection is then
+reused, otherwise closed; the client has its answer either way."""
+PIECE_COSTS_BYTES = 1_024
+"""Bytes that the smallest piece of a stream counts for: each is read and written by itself."""
 
 
 class EventRelay:

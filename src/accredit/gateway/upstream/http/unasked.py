@@ -18,12 +18,17 @@ from accredit.errors import AnswerError, UpstreamError
 from accredit.gateway.counters import Counters
 from accredit.gateway.room import Parts
 from accredit.gateway.upstream.http.answer import Answer
-from accredit.limits import (
-    ANSWER_TO_NOTHING_SECONDS,
-    MAX_ANSWER_TO_NOTHING,
-    MAX_UNASKED_BODIES,
-    MIN_UNASKED_BODIES,
-)
+
+MAX_ANSWER_TO_NOTHING = 65_536
+"""Bytes of a body that a server sends in answer to a notification or a response, which are owed none: they are read, so
+that the connection can be reused. Real ones say `{}` or `Accepted`, or are a page of HTML."""
+ANSWER_TO_NOTHING_SECONDS = 5.0
+"""How long such a body may take. Nobody waits for it."""
+MAX_UNASKED_BODIES = 64
+"""Such bodies that are read at once, each with a connection, at all servers together. Most come with their head, and
+are not among them; what is saved is a new connection."""
+MIN_UNASKED_BODIES = 4
+"""The same at one of many servers."""
 
 
 class UnaskedBodies:

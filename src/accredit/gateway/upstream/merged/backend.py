@@ -42,9 +42,14 @@ from accredit.jsonrpc.methods import LEGACY_REVISIONS, META_VERSION, MODERN_REVI
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Answers, Edit
-from accredit.limits import ASK_ERA_AGAIN_SECONDS, LONG_ANSWER_BYTES
+from accredit.limits import LONG_ANSWER_BYTES
 from accredit.policy import LISTS, TASK_LIST
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
+
+ASK_ERA_AGAIN_SECONDS = 30.0
+"""How long after a server has answered neither `server/discover` nor `initialize` it may be asked for a session again:
+whoever asks what the merged endpoint speaks would else cause one request more at it, or one child, each time."""
+
 
 _log = logging.getLogger("accredit.gateway.merged")
 _REMEDY = "clients of both eras speak an older revision at the merged endpoint for it; or give it its own alone"

@@ -14,8 +14,12 @@ from msgspec import Raw
 from accredit.errors import FrameError
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.result_types import TASKS_EXTENSION
-from accredit.limits import MAX_MERGED_INSTRUCTIONS_CHARS
 from accredit.policy.merging import merged_name
+
+MAX_MERGED_INSTRUCTIONS_CHARS = 65_536
+"""Characters of the servers' instructions at the merged endpoint, of which each has an equal part: clients put them
+into a model's context."""
+
 
 Results = Mapping[str, Mapping[str, Raw]]
 """The members of the result that each server gave, by the servers' names."""

@@ -26,8 +26,14 @@ from msgspec import Raw, Struct
 from accredit.errors import FrameError, MessageId
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import message_id
-from accredit.limits import MAX_MERGED_EVENT_ID_BYTES, MERGED_EVENT_NAME_BYTES
 from accredit.rounds.sealing import KeyRing
+
+MAX_MERGED_EVENT_ID_BYTES = 4_096
+"""Bytes of an event's id of the merged endpoint, which holds one of each server's. Official SDKs number events, or give
+them UUIDs: it has room for those of 38 servers. It comes back in a header, beside others."""
+MERGED_EVENT_NAME_BYTES = 40
+"""Bytes of a server's name in such an id: names have 32 characters at most, and the rest is how they are packed."""
+
 
 _LABEL = b"accredit merged ids 1"
 _TAG_BYTES = 16

@@ -34,7 +34,6 @@ from accredit.jsonrpc.objects import as_integer, as_string, is_object, may_hold,
 from accredit.limits import (
     ITEMS_AT_ONCE,
     LONG_ANSWER_BYTES,
-    MANY_TOOLS,
     MAX_LIST_PAGES,
     MAX_MERGED_ITEMS,
     MAX_SPLIT_BYTES,
@@ -43,6 +42,11 @@ from accredit.limits import (
 )
 from accredit.policy.lists import KINDS, OF_TASKS, Kind
 from accredit.policy.merging import merged_name, merged_page, merged_uri
+
+MANY_TOOLS = 128
+"""Tools at the merged endpoint beyond which that is logged: clients with limits have them about there, and models pick
+badly among more."""
+
 
 UNAVAILABLE = "dev.accredit/unavailable"
 """The member of a merged result's `_meta` that names the servers which are left out."""

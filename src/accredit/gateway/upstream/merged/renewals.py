@@ -12,7 +12,11 @@ from msgspec import Raw, Struct
 from accredit.base.caching import RecentlyUsed
 from accredit.gateway.upstream.merged.sessions import MemberSession
 from accredit.jsonrpc.frames import Request
-from accredit.limits import MAX_RENEWABLE_BYTES, MAX_RENEWABLE_SESSIONS
+
+MAX_RENEWABLE_SESSIONS = 1_000
+"""Clients' sessions at a merged endpoint of which a process knows what it takes to begin one server's part anew."""
+MAX_RENEWABLE_BYTES = 65_536
+"""What of it is kept of each: the client's `initialize` (some 300 bytes), and the URIs that it has subscribed to."""
 
 
 class Told(Struct, eq=False):

@@ -16,7 +16,12 @@ from msgspec import Struct
 
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.jsonrpc.era import VERSION_HEADER
-from accredit.limits import MAX_SESSION_ID_BYTES, MERGED_ID_BYTES
+from accredit.limits import MAX_SESSION_ID_BYTES
+
+MERGED_ID_BYTES = 72
+"""Bytes that a server takes in the id of a merged session beside its own id: names have 32 characters at most, replicas
+16, revisions 10, and the rest is how they are packed. So there is room for the UUIDs of 37 servers."""
+
 
 NONCE_BYTES = 12
 _OTHER_BYTES = NONCE_BYTES + 8

@@ -30,7 +30,14 @@ from accredit.gateway.upstream.merged.member import MergedMember
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
-from accredit.limits import KEEP_ALIVE_SECONDS, MERGED_ASK_SECONDS, REOPEN_FIRST_SECONDS, REOPEN_MAX_SECONDS
+from accredit.limits import KEEP_ALIVE_SECONDS, MERGED_ASK_SECONDS
+
+REOPEN_FIRST_SECONDS = 1.0
+"""How long after the end of one server's part of a merged stream it is opened again; twice as long each time that this
+fails. Servers' own `retry` is about as long."""
+REOPEN_MAX_SECONDS = 30.0
+"""The longest such wait: a server that is back is heard of within it, and one that is gone costs a try in it."""
+
 
 _log = logging.getLogger("accredit.gateway.merged")
 _CONFLICT = 409

@@ -28,8 +28,12 @@ from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.result_types import COMPLETE
 from accredit.jsonrpc.sse import encode_event
-from accredit.limits import HONORED_TIMES
 from accredit.policy.merging import member_of_name, member_of_uri
+
+HONORED_TIMES = 2
+"""How many times as long as the client's request what one of several servers says of it in the acknowledgement of a
+subscription may be: it is a part of what was asked, perhaps spelled in another way."""
+
 
 _RESOURCES = "resourceSubscriptions"
 _TASKS = "taskIds"

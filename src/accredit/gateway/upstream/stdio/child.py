@@ -23,7 +23,14 @@ from accredit.gateway.upstream.stdio import reaper
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 from accredit.gateway.upstream.stdio.process import Process
 from accredit.jsonrpc.lines import LineSplitter, encode_line
-from accredit.limits import EXIT_SECONDS, GROUP_POLL_SECONDS, STOP_GRACE_SECONDS
+from accredit.limits import STOP_GRACE_SECONDS
+
+EXIT_SECONDS = 2.0
+"""The maximum time from the end of a child's output to its exit for its clients to be told the exit code: a busy
+machine may stop a process between the two."""
+GROUP_POLL_SECONDS = 0.02
+"""The interval between checks whether a process group is empty: the kernel has no notification for that."""
+
 
 # The shell reads its line byte by byte (POSIX), so that whatever follows on the pipe reaches the command.
 _SHELL = ("/bin/sh", "-c", 'read -r accredit_go && exec "$@"', "accredit")

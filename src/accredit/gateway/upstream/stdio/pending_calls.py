@@ -39,14 +39,13 @@ from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Succe
 from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.responses import Answers, Edit, Expected
-from accredit.limits import (
-    LINE_END_BYTES,
-    LONG_ANSWER_BYTES,
-    MAX_ENVELOPE_BYTES,
-    MAX_OPEN_REQUESTS,
-    REFUSED_LINES_PER_SECOND,
-    SHORT_MESSAGE_BYTES,
-)
+from accredit.limits import LINE_END_BYTES, LONG_ANSWER_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
+
+MAX_ENVELOPE_BYTES = 65_536
+"""Bytes of an invalid line in which the id that it answers is looked for, by a slow and lenient reader."""
+REFUSED_LINES_PER_SECOND = 10
+"""Refused lines of a child's stdout that are logged per second; all are counted."""
+
 
 LATE = "the upstream did not answer in time"
 _lenient = json.JSONDecoder()

@@ -15,7 +15,13 @@ from typing import cast
 
 from accredit.base.log_events import log_event
 from accredit.gateway.upstream.stdio.pace import Pace
-from accredit.limits import PIPE_BUFFER_BYTES, STDERR_LINE_CHARS, STDERR_LINES_PER_SECOND
+from accredit.limits import PIPE_BUFFER_BYTES
+
+STDERR_LINE_CHARS = 1_000
+"""Characters of one line of a child's stderr that reach the log; the rest of the line is left out."""
+STDERR_LINES_PER_SECOND = 50
+"""Lines of one child's stderr that reach the log per second; the rest are only counted."""
+
 
 _log = logging.getLogger("accredit.gateway.stdio")
 

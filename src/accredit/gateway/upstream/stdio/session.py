@@ -47,7 +47,13 @@ from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.limits import CLIENT_STALL_SECONDS, REPLAY_STREAMS, UNSENT_BYTES
+from accredit.limits import CLIENT_STALL_SECONDS
+
+REPLAY_STREAMS = 8
+"""Finished streams of one session that can still be resumed; a client notices a lost connection within seconds."""
+UNSENT_BYTES = 262_144
+"""Bytes that wait for one client of a session; above that the session's child is not read until they are sent."""
+
 
 _log = logging.getLogger("accredit.gateway.stdio")
 _PRIMED_SINCE = "2025-11-25"  # clients of older revisions do not expect an event without data

@@ -23,7 +23,7 @@ from accredit.base.log_events import log_event
 from accredit.errors import AnswerError, RequestError, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
-from accredit.gateway.room import ALONE, Parts
+from accredit.gateway.room import ALONE, RESERVED_SHARE, Parts
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.large_answers import Held, LargeAnswers
@@ -34,14 +34,20 @@ from accredit.gateway.upstream.stdio.session import Session
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.responses import Edit
-from accredit.limits import (
-    BUSY_RETRY_SECONDS,
-    MAX_SESSIONS,
-    MIN_SESSIONS,
-    RESERVED_SHARE,
-    SESSION_IDLE_SECONDS,
-    SESSION_LEFT_SECONDS,
-)
+from accredit.limits import BUSY_RETRY_SECONDS
+
+MAX_SESSIONS = 128
+"""Legacy sessions at once: each is a child process, of 20 to 100 MiB, and three descriptors."""
+MIN_SESSIONS = 8
+"""Of these, what each of many stdio servers has at least: as many clients as a person runs."""
+SESSION_IDLE_SECONDS = 1_800.0
+"""How long a session may be without a request or a stream before it ends, with its child. Clients that leave without a
+DELETE are common; one that comes back later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
+SESSION_LEFT_SECONDS = 300.0
+"""The same for a session whose client had a long-lived stream and has none any more. The official SDKs keep theirs for
+as long as they run, and reopen a broken one within seconds: a client that doesn't has left. Its child holds some 60
+MiB."""
+
 
 _log = logging.getLogger("accredit.gateway.stdio")
 

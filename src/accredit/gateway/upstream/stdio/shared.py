@@ -51,7 +51,12 @@ from accredit.jsonrpc.frames import Failure, Notification, Request, message_id
 from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, Era
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state
-from accredit.limits import MAX_CALLS, MAX_STREAMS, SHARED_UNSENT_BYTES, SHORT_MESSAGE_BYTES
+from accredit.limits import MAX_CALLS, MAX_STREAMS, SHORT_MESSAGE_BYTES
+
+SHARED_UNSENT_BYTES = 1_048_576
+"""Bytes that may wait for one client of the shared child when more comes for it; above that the client is cut off,
+since the others must not wait for it."""
+
 
 _log = logging.getLogger("accredit.gateway.stdio")
 

@@ -15,7 +15,15 @@ from accredit.errors import AccreditError, MessageId
 from accredit.gateway.replies import refusal
 from accredit.gateway.upstream.large_answers import Held
 from accredit.jsonrpc.sse import encode_event
-from accredit.limits import EVENT_TIMES, LARGE_ANSWER_BYTES, REPLAY_BYTES, REPLAY_EVENTS, RETRY_MILLISECONDS
+from accredit.limits import EVENT_TIMES, LARGE_ANSWER_BYTES
+
+REPLAY_EVENTS = 256
+"""Events of one stream that are kept for a client that lost its connection and resumes."""
+REPLAY_BYTES = 1_048_576
+"""Bytes of these events, not counting the newest until it was sent: it may be the response."""
+RETRY_MILLISECONDS = 1_000
+"""What a client is told to wait before it resumes (2025-11-25, basic/transports, "Sending messages")."""
+
 
 _log = logging.getLogger("accredit.gateway.stdio")
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from accredit.gateway.upstream.http.balance import Balance, Turn
-from accredit.limits import BREAKER_FAILURES, BREAKER_JITTER, BREAKER_SECONDS
+from accredit.gateway.upstream.http.balance import BREAKER_FAILURES, BREAKER_JITTER, BREAKER_SECONDS, Balance, Turn
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/balance")
 LONGEST = BREAKER_SECONDS * (1 + BREAKER_JITTER)

@@ -12,8 +12,8 @@ from accredit.gateway.headers import RequestHead
 from accredit.gateway.room import Parts
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.client import ANYWHERE
-from accredit.gateway.upstream.http.sending import Sender
-from accredit.limits import MAX_PREPARED_HEADS, MAX_REMEMBERED_HEAD_BYTES, MIN_CHORES_AT_ONCE
+from accredit.gateway.upstream.http.sending import MAX_PREPARED_HEADS, MIN_CHORES_AT_ONCE, Sender
+from accredit.limits import MAX_REMEMBERED_HEAD_BYTES
 
 UPSTREAM = HttpUpstream("http://127.0.0.1:9/mcp")
 

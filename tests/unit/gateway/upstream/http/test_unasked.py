@@ -8,15 +8,14 @@ from tests.world.asgi import MemoryAnswer
 from tests.world.virtual_time import run_virtually
 
 from accredit.errors import AnswerError, UpstreamTimeout, UpstreamUnavailable
-from accredit.gateway.counters import Counters
+from accredit.gateway.counters import UNASKED_LOG_SECONDS, Counters
 from accredit.gateway.room import ALONE, Parts
-from accredit.gateway.upstream.http.unasked import UnaskedBodies
-from accredit.limits import (
+from accredit.gateway.upstream.http.unasked import (
     ANSWER_TO_NOTHING_SECONDS,
     MAX_ANSWER_TO_NOTHING,
     MAX_UNASKED_BODIES,
     MIN_UNASKED_BODIES,
-    UNASKED_LOG_SECONDS,
+    UnaskedBodies,
 )
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/unasked")

@@ -16,8 +16,14 @@ from hypothesis import strategies as st
 from accredit.base.steps import at_one_go
 from accredit.errors import AnswerError
 from accredit.gateway.upstream.http import encoding
-from accredit.gateway.upstream.http.encoding import accepted_codings, decode_answer, open_decoder
-from accredit.limits import DECODED_PIECE_BYTES, DECODED_STEP_BYTES, ENCODED_STEP_BYTES
+from accredit.gateway.upstream.http.encoding import (
+    DECODED_PIECE_BYTES,
+    DECODED_STEP_BYTES,
+    ENCODED_STEP_BYTES,
+    accepted_codings,
+    decode_answer,
+    open_decoder,
+)
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/encoding")
 

@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.world.calls import compact
 
-from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
+from accredit.gateway.upstream.merged.hello import (
+    MAX_MERGED_INSTRUCTIONS_CHARS,
+    merged_capabilities,
+    merged_instructions,
+    merged_versions,
+)
 from accredit.jsonrpc.objects import members
-from accredit.limits import MAX_MERGED_INSTRUCTIONS_CHARS
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/hello")
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from accredit.errors import MessageId
 from accredit.gateway.upstream.merged.ids import (
+    MAX_MERGED_EVENT_ID_BYTES,
     EventIds,
     ProgressTokens,
     digest_of,
@@ -16,7 +17,6 @@ from accredit.gateway.upstream.merged.ids import (
     merged_ring,
     outer_id,
 )
-from accredit.limits import MAX_MERGED_EVENT_ID_BYTES
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/ids")

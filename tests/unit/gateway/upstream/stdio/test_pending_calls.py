@@ -16,6 +16,8 @@ from accredit.errors import AnswerError, FrameError, LineTooLong, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.stdio.pending_calls import (
+    MAX_ENVELOPE_BYTES,
+    REFUSED_LINES_PER_SECOND,
     Answered,
     Call,
     Failed,
@@ -27,16 +29,11 @@ from accredit.gateway.upstream.stdio.pending_calls import (
     cancellation,
     progress_token,
 )
+from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from accredit.jsonrpc.frames import Request, Success, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
-from accredit.limits import (
-    MAX_ENVELOPE_BYTES,
-    MAX_OPEN_REQUESTS,
-    MAX_SPLIT_BRACKETS,
-    REFUSED_LINES_PER_SECOND,
-    SHORT_MESSAGE_BYTES,
-)
+from accredit.limits import MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
 
 UPSTREAM = StdioUpstream(("server",))
 

@@ -9,8 +9,7 @@ import pytest
 from tests.world.raw_server import until
 from tests.world.running import run
 
-from accredit.gateway.upstream.stdio.process import Process, StderrLog
-from accredit.limits import STDERR_LINE_CHARS, STDERR_LINES_PER_SECOND
+from accredit.gateway.upstream.stdio.process import STDERR_LINE_CHARS, STDERR_LINES_PER_SECOND, Process, StderrLog
 
 LOGGER = "accredit.gateway.stdio"
 

@@ -5,9 +5,10 @@ import json
 from accredit.base.steps import at_one_go
 from accredit.errors import MessageId
 from accredit.gateway.upstream.stdio import rewriting
+from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
-from accredit.limits import MAX_SPLIT_BRACKETS, ONE_PASS_BYTES
+from accredit.jsonrpc.simd import ONE_PASS_BYTES
 
 
 def restored(text: bytes, id: MessageId, *, subscription: bool) -> bytes:

@@ -10,8 +10,8 @@ from accredit.errors import AnswerError
 from accredit.gateway.room import Parts
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.large_answers import LargeAnswers
-from accredit.gateway.upstream.stdio.stream import Stream
-from accredit.limits import EVENT_TIMES, LARGE_ANSWER_BYTES, REPLAY_BYTES, REPLAY_EVENTS
+from accredit.gateway.upstream.stdio.stream import REPLAY_BYTES, REPLAY_EVENTS, Stream
+from accredit.limits import EVENT_TIMES, LARGE_ANSWER_BYTES
 
 MIB = 1 << 20
 pytestmark = pytest.mark.holds("gateway/upstream/stdio/stream")

@@ -13,9 +13,14 @@ from accredit.cli.actions.doctor.production.results import Result, no, ok, unkno
 from accredit.config import Loaded
 from accredit.config.servers import views
 from accredit.errors import ConfigurationError
-from accredit.limits import PRODUCTION_CERTIFICATE_DAYS, PRODUCTION_KILLED_SECONDS
 from accredit.policy.merging import merged_name
 from accredit.stores import InMemory, PostgresDatabase
+
+PRODUCTION_CERTIFICATE_DAYS = 14
+"""For how long the endpoint's certificate has to be good still: who renews 90 days' certificates does so after 60."""
+PRODUCTION_KILLED_SECONDS = 30
+"""When Kubernetes kills what it has asked to end, where nothing is said; systemd waits for 90."""
+
 
 _DAY = 86_400
 _ENCRYPTED = ("require", "verify-ca", "verify-full")

@@ -23,7 +23,11 @@ from accredit.cli.actions.doctor.production.facts import Found, Health, Process,
 from accredit.config import Config
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file
-from accredit.limits import HEALTH_SECONDS, MAX_HEALTH_BYTES, MAX_LOOKED_AT_DESCRIPTORS, MAX_PEM_CHAIN_BYTES
+from accredit.limits import HEALTH_SECONDS, MAX_HEALTH_BYTES, MAX_PEM_CHAIN_BYTES
+
+MAX_LOOKED_AT_DESCRIPTORS = 200_000
+"""Descriptors of this machine's processes among which the gateway's listener is looked for."""
+
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is asked there
 _LISTENS = "0A"

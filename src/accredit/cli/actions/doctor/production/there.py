@@ -7,16 +7,21 @@ from accredit.cli.actions.doctor.findings import MIGRATE, command_line
 from accredit.cli.actions.doctor.production.facts import Facts, Unknown
 from accredit.cli.actions.doctor.production.results import Result, no, ok, unknown
 from accredit.config import own_key_file
-from accredit.limits import (
-    CLOCK_SKEW_WARN_SECONDS,
-    PRODUCTION_DESCRIPTORS,
-    PRODUCTION_DRILL_DAYS,
-    PRODUCTION_ROOM_BYTES,
-    PRODUCTION_UNSENT_SECONDS,
-)
+from accredit.limits import CLOCK_SKEW_WARN_SECONDS
 from accredit.stores import InMemory, PostgresDatabase, SqliteFile
 from accredit.stores.postgres.schema import VERSION
 from accredit.stores.sqlite.schema import SCHEMA
+
+PRODUCTION_UNSENT_SECONDS = 3_600
+"""How old the first entry of the log may be that a sink does not have: what is nowhere else can be cut off unseen. A
+sink that is tried again after a failure has it within a minute."""
+PRODUCTION_DRILL_DAYS = 31
+"""How long ago the last `accredit drill` may be: a configuration that was changed since has not been tried."""
+PRODUCTION_ROOM_BYTES = 1 << 30
+"""What has to be free where the store's file is: some 400,000 recorded calls."""
+PRODUCTION_DESCRIPTORS = 4_096
+"""How many files a gateway has to be able to open: half of them are for clients (`MAX_CLIENT_CONNECTIONS`)."""
+
 
 _DAY = 86_400
 _FILE = "the store is a file of this machine"
