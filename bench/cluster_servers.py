@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.world.ports import reserved_port
 from tests.world.postgres import SUPERUSER, programs, unprivileged
 
-from accredit.stores.postgres.address import Host, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.migration import migrate
 from accredit.stores.postgres.session import run_once
@@ -59,7 +59,7 @@ class Primary:
         self.pids: list[int] = []
 
     def database(self, name: str, user: str = SUPERUSER) -> PostgresDatabase:
-        return PostgresDatabase((Host("127.0.0.1", self.port),), name, user)
+        return PostgresDatabase((DatabaseHost("127.0.0.1", self.port),), name, user)
 
     def url(self, name: str) -> str:
         """What gateways have as `store.url`."""

@@ -41,7 +41,7 @@ def main() -> int:
 
 def _end(error: Exception) -> int:
     """Say what has ended a command. It needs no import: there may be no memory for one."""
-    what, remedy = _said(error)
+    what, remedy = _describe_error(error)
     place, trace = "", error.__traceback__
     while trace is not None:  # to where it was raised
         place, trace = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}", trace.tb_next
@@ -50,7 +50,7 @@ def _end(error: Exception) -> int:
     return _WRONG_USE
 
 
-def _said(error: Exception) -> tuple[str, str]:
+def _describe_error(error: Exception) -> tuple[str, str]:
     if not isinstance(error, OSError | RecursionError):
         return "there is too little memory for this", "free some, or allow this process more (ulimit -v)"
     if isinstance(error, RecursionError):

@@ -159,12 +159,12 @@ def _floats(numbers: bytes) -> bytes:
         numbers = _NEGATIVE_ZERO.sub(b"0", numbers)
     if _WITH_EXPONENT in numbers.translate(_DIGITS):
         if _ANY_SHORT_EXPONENT.search(numbers):
-            numbers = _each(_SHORT_EXPONENT, _written_out, numbers)
+            numbers = _each(_SHORT_EXPONENT, _expand_exponent, numbers)
         numbers = _BARE_EXPONENT.sub(b"e+", numbers)
     return numbers
 
 
-def _written_out(match: re.Match[bytes]) -> bytes:
+def _expand_exponent(match: re.Match[bytes]) -> bytes:
     digits = match[1] + (match[2] or b"")
     return b"0.00000" + digits if match[3] == b"-6" else digits.ljust(int(match[3]) + 1, b"0")
 

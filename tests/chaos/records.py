@@ -22,7 +22,7 @@ from tests.world.replicated import DATABASE, Replicated
 
 from accredit.attest import CallRecord, Outcome, Statement
 from accredit.stores.opening import open_log
-from accredit.stores.postgres.address import Host, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
 
 CLOSED_SECONDS = 100.0
 """In which the calls of a gateway that was lost are closed by another one, with some room for a busy machine."""
@@ -77,7 +77,7 @@ class RunRecords:
 
     @property
     def _database(self) -> PostgresDatabase:
-        return PostgresDatabase((Host(*self._servers.primary.place[:2]),), DATABASE, SUPERUSER)
+        return PostgresDatabase((DatabaseHost(*self._servers.primary.place[:2]),), DATABASE, SUPERUSER)
 
     @property
     def _url(self) -> str:

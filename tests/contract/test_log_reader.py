@@ -22,7 +22,7 @@ from accredit.attest import CallDecision, Checkpoint, Entry, Stored, verify_log
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.stores import LogStore, PostgresDatabase, open_log
-from accredit.stores.audit_log.calls import joined_newest_first, told_in
+from accredit.stores.audit_log.calls import join_newest_first, read_call_records
 from accredit.stores.audit_log.reader import OF_CALLS
 from accredit.stores.audit_log.reading import Bookmark, LogAway, LogReader, Numbered, key_range, windows
 from accredit.stores.postgres.schema import CALL_KEY
@@ -113,7 +113,7 @@ def store_of(written: Written) -> LogStore:
 
 
 def test_calls_are_listed_newest_first__whichever_writer_they_are_of(written: Written, log: LogReader) -> None:
-    rows = list(joined_newest_first(told_in(log.newest_first())))
+    rows = list(join_newest_first(read_call_records(log.newest_first())))
     assert [row.decision.call.id for row in rows[:2]] == [written.open.call.id, written.refused.call.id]
     assert [row.status for row in rows] == ["open", "", *["ok"] * 7]
     assert len({row.decision.log.writer for row in rows[2:4]}) == 2
@@ -133,7 +133,7 @@ def test_a_calls_records_are_found_by_its_id__and_those_that_were_pruned_are_not
 
 
 def test_a_calls_records_come_the_newest_first__and_in_order_from_a_bookmark_on(log: LogReader) -> None:
-    rows = {row.decision.call.id: row for row in joined_newest_first(told_in(log.newest_first()))}
+    rows = {row.decision.call.id: row for row in join_newest_first(read_call_records(log.newest_first()))}
     numbers = {
         record.call.id: each.number for each in log.newest_first() if (record := each.record()) and record.decision
     }

@@ -32,7 +32,7 @@ from accredit.stores.audit_log import queue as log
 from accredit.stores.audit_log import writer_locks
 from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
 from accredit.stores.audit_log.reader import LogFile
-from accredit.stores.audit_log.writer_locks import hold
+from accredit.stores.audit_log.writer_locks import acquire
 
 __all__ = ["each_executor"]
 
@@ -437,11 +437,11 @@ def test_a_log_that_is_closed_while_it_begins_leaves_no_life_behind(path: Path) 
 
 @FILES
 def test_one_writer_is_one_process__two_with_one_chain_would_break_it(path: Path) -> None:
-    life = hold(path, "ab" * 16)
+    life = acquire(path, "ab" * 16)
     assert life is not None
-    assert hold(path, "ab" * 16) is None
+    assert acquire(path, "ab" * 16) is None
     life.close()
-    again = hold(path, "ab" * 16)
+    again = acquire(path, "ab" * 16)
     assert again is not None
     again.close()
 

@@ -25,7 +25,7 @@ from accredit.client.budgets import Budgets
 from accredit.client.headers import RoutingHeaders
 from accredit.client.messages import encode_message, read_message
 from accredit.client.proving import MAX_PROOFS_OF_REQUEST, Prover
-from accredit.client.refusals import Caller, explained, refusal_of
+from accredit.client.refusals import Caller, explain_refusal, refusal_of
 from accredit.client.streams import ProvingTransport
 from accredit.errors import FrameError
 from accredit.jsonrpc.sse import SseParser
@@ -148,7 +148,7 @@ def _look_at(message: Any, method: str, presenter: ProofPresenter) -> None:
     if isinstance(message, JSONRPCResponse):
         RoutingHeaders().learn(method, message.result)
     if isinstance(message, JSONRPCError) and (refusal := refusal_of(message.error)) is not None:
-        explained(refusal, Caller(presenter, URL), method, "list_inbox")
+        explain_refusal(refusal, Caller(presenter, URL), method, "list_inbox")
 
 
 def _proof_in(request: JSONRPCRequest) -> Any:

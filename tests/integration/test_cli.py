@@ -19,7 +19,7 @@ from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import Warm
 
-from accredit.base.version import told_version
+from accredit.base.version import version_text
 from accredit.keys import make_key, write_key
 
 pytestmark = [pytest.mark.holds("cli/actions/serve"), pytest.mark.holds("cli/commands/config")]
@@ -60,7 +60,7 @@ def test_every_command_has_help_with_an_example(command: tuple[str, ...], tmp_pa
 
 def test_the_version_is_printed(tmp_path: Path) -> None:
     done = accredit("--version", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"accredit {told_version()}\n")
+    assert (done.returncode, done.stdout) == (0, f"accredit {version_text()}\n")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tests.world.command import Serving, environment
 from tests.world.raw_server import PATIENCE
 from tests.world.wheels import wheelhouse
 
-from accredit.base.version import told_version
+from accredit.base.version import version_text
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("src", "examples", "hatch_build.py", "README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "NOTICE")
@@ -181,7 +181,7 @@ def test_a_build_of_what_is_not_committed_says_so(built: Path, tmp_path: Path) -
 def test_the_version_names_the_commit__also_of_a_checkout(built: Path) -> None:
     said = run(built / "bare" / "bin" / "accredit", "--version", folder=built).stdout
     assert said == f"accredit 0.1.0{commit(built)}\n"
-    ours = told_version()
+    ours = version_text()
     assert re.fullmatch(r"0\.1\.0( \(a checkout of commit [0-9a-f]{12}\))?", ours)
     assert "commit" in ours or not GIT or not (ROOT / ".git").exists()
 

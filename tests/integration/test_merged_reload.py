@@ -17,7 +17,7 @@ from accredit.gateway.front.session_binding import SealedSessions, sessions_of
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.room import MAX_BODIES_BYTES
 from accredit.gateway.settings import RoundsSettings
-from accredit.gateway.upstream.merged.sessions import NONCE_BYTES, MemberSession, packed
+from accredit.gateway.upstream.merged.sessions import NONCE_BYTES, MemberSession, pack_sessions
 from accredit.jsonrpc.methods import Era
 from accredit.rounds import KeyRing
 
@@ -151,7 +151,7 @@ def test_a_server_that_was_the_only_one_makes_no_session_of_all(trust: Trust) ->
     sealer, opener = (sessions_of(each, live_here=False) for each in (alone, whole))
     assert isinstance(sealer, SealedSessions)
     assert isinstance(opener, SealedSessions)
-    forged = packed({"mail": MemberSession(b"one that another has", "", "2025-11-25")}, b"n" * NONCE_BYTES)
+    forged = pack_sessions({"mail": MemberSession(b"one that another has", "", "2025-11-25")}, b"n" * NONCE_BYTES)
     given = sealer.seal(forged, "2025-11-25", b"s" * 16)
     assert sealer.ids.open(given).id == forged
     with pytest.raises(SealError):

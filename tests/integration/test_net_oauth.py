@@ -17,9 +17,9 @@ from accredit.tokens import (
     Issuer,
     TokenVerifier,
     VerifiedToken,
-    carried,
     challenge,
     check_tool,
+    find_tokens,
     metadata,
     metadata_paths,
     metadata_url,
@@ -53,7 +53,7 @@ class Resource:
                 continue
             try:
                 headers = [(name.encode(), value.encode()) for name, value in request.headers]
-                text = carried(headers, {}).deciding(("header",))
+                text = find_tokens(headers, {}).deciding(("header",))
                 if text is None:
                     raise MissingToken("none")
                 presented = verifier.read(text)

@@ -11,7 +11,7 @@ import pytest
 from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accredit
 
-from accredit.cli.actions.doctor.production.facts import Health, Unknown
+from accredit.cli.actions.doctor.production.facts import HealthReport, Unknown
 from accredit.cli.actions.doctor.production.running import health_found, listens_outside, processes_found
 from accredit.config import load
 from accredit.keys import make_key, write_key
@@ -69,7 +69,7 @@ def test_the_gateway_that_runs_is_asked_and_no_other(tmp_path: Path) -> None:
         assert isinstance(other, Unknown)
         assert "another certificate" in other.why
     gone = health_found(load(file, {}, {}).config)
-    assert not isinstance(gone, Health)
+    assert not isinstance(gone, HealthReport)
 
 
 @pytest.mark.holds("cli/actions/doctor/production/running", 4)

@@ -17,7 +17,7 @@ from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.client.headers import RoutingHeaders
 from accredit.client.proving import MAX_PROOFS_OF_REQUEST, Prover, TokenTakers
-from accredit.client.refusals import Caller, explained, refusal_of
+from accredit.client.refusals import Caller, explain_refusal, refusal_of
 from accredit.client.streams import ProvingTransport
 from accredit.errors import ProofRefused, RequestError
 from accredit.jsonrpc.frames import Request
@@ -144,7 +144,7 @@ def test_no_refusal_breaks_an_agent__and_none_keeps_it_busy(
             continue
         assert told.message.id == 7
         refusal = refusal_of(told.message.error)
-        assert refusal is None or "Not allowed" in explained(refusal, Caller(presenter), method, "x")
+        assert refusal is None or "Not allowed" in explain_refusal(refusal, Caller(presenter), method, "x")
         break
     assert len(wire.sent) <= 2
 

@@ -33,7 +33,7 @@ from accredit.attest import (
     encode_statement,
     timestamp,
 )
-from accredit.cli.actions.log_verify import Wanted, verify_file
+from accredit.cli.actions.log_verify import ProofRequirements, verify_file
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
 
@@ -62,7 +62,7 @@ def audit(folder: Path, call: SignedCall, root: str = "owner") -> tuple[int, dic
     (folder / "call.json").write_bytes(encode_call_bundle(bundle))
     with redirect_stdout(StringIO()) as printed:
         code = verify_file(
-            folder / "call.json", [folder / "gateway.key.pub"], [], Wanted([folder / f"{root}.key.pub"]),
+            folder / "call.json", [folder / "gateway.key.pub"], [], ProofRequirements([folder / f"{root}.key.pub"]),
             config=None, as_json=True,
         )  # fmt: skip
     return code, json.loads(printed.getvalue())

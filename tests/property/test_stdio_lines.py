@@ -93,8 +93,8 @@ def test_rewriting_raises_nothing_but_frame_errors(message: Message) -> None:
         if isinstance(frame, Notification):
             member_id(frame, "progressToken")
             if rewriting.subscription_of(frame) is not None:
-                assert json.loads(rewriting.subscribed(frame, "s"))["method"] == frame.method
+                assert json.loads(rewriting.tag_subscription(frame, "s"))["method"] == frame.method
         elif isinstance(frame, Request):
-            assert json.loads(rewriting.numbered(frame, 5, token=True))["id"] == 5
+            assert json.loads(rewriting.number_request(frame, 5, token=True))["id"] == 5
         else:
-            assert json.loads(at_one_go(rewriting.answered(frame.text, "a", subscription=True)))["id"] == "a"
+            assert json.loads(at_one_go(rewriting.restore_client_id(frame.text, "a", subscription=True)))["id"] == "a"

@@ -13,13 +13,13 @@ from tests.world.issuer import AUDIENCE, NOW, IssuerKey, claims, key_set_text
 
 from accredit.errors import AmbiguousToken, InvalidToken, KeySetError
 from accredit.tokens import (
-    Carried,
+    FoundTokens,
     Issuer,
     TokenVerifier,
     VerifiedToken,
-    carried,
     challenge,
     declares_token,
+    find_tokens,
     read_key_set,
     read_public_key,
     without_tokens,
@@ -129,14 +129,14 @@ def test_nothing_of_a_token_stays_in_the_params_and_all_else_does(
 ) -> None:
     raw = msgspec.json.decode(json.dumps(params), type=dict[str, Raw])
     try:
-        carried(headers, raw)
+        find_tokens(headers, raw)
     except AmbiguousToken:
         assert len([name for name, _ in headers if name.lower() == b"authorization"]) > 1
     left = without_tokens(raw, argument_is_the_tools=tools)
-    found = carried((), left)
+    found = find_tokens((), left)
     assert found.meta is None
     assert found.argument is None or tools
-    assert tools or found == Carried()
+    assert tools or found == FoundTokens()
     expected = {
         name: {key: inner for key, inner in value.items() if key != dropped.get(name)}
         if isinstance(value, dict) and name in dropped and not (tools and name == "arguments")

@@ -29,7 +29,7 @@ from accredit.stores import SqliteFile, open_log
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reading import LogReader
-from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, Request, Touch, Turn
+from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, Touch, Turn, WriterRequest
 from accredit.stores.audit_log.thread import DatabaseThread
 from accredit.stores.postgres.address import PostgresDatabase
 
@@ -75,13 +75,13 @@ class Watched:
         self.place = executor.place
         self.turn_records = executor.turn_records
         self.inner = executor
-        self.asked: list[Request[object]] = []
+        self.asked: list[WriterRequest[object]] = []
         self.full = False
         """No record fits on the disk any more; the touch of `ready` still does."""
         self.forgets = False
         """Answers are lost, though what was asked was done."""
 
-    async def run(self, request: Request[T]) -> T:
+    async def run(self, request: WriterRequest[T]) -> T:
         self.asked.append(request)
         if self.full and type(self.asked[-1]) is not Touch:
             raise StoreUnavailable("database or disk is full")

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.stores.postgres.address import Host, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.migration import migrate
 from accredit.stores.postgres.schema import GRANTS, SCHEMA, VERSION
@@ -109,7 +109,7 @@ class Cluster:
 
     def named(self, name: str, user: str = SUPERUSER) -> PostgresDatabase:
         """A database of the cluster, which need not be there."""
-        return PostgresDatabase((Host(str(self.folder), 5432),), name, user)
+        return PostgresDatabase((DatabaseHost(str(self.folder), 5432),), name, user)
 
     def run(self, *statements: str, database: str = "postgres", user: str = SUPERUSER) -> list[Row]:
         """The rows of the last of some statements."""

@@ -21,7 +21,7 @@ from typing import NamedTuple, Self
 from tests.world.ports import reserved_port
 from tests.world.postgres import SUPERUSER, guards, need_postgres, unprivileged
 
-from accredit.stores.postgres.address import Host, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
 from accredit.stores.postgres.migration import migrate
 
 NAMES = ("a", "b", "c")
@@ -223,7 +223,7 @@ class Replicated:
 
     def database(self, *names: str, required: bool = True) -> PostgresDatabase:
         """The database, at the servers with these names, or at all three."""
-        hosts = tuple(Host(*self.nodes[name].place[:2]) for name in names or NAMES)
+        hosts = tuple(DatabaseHost(*self.nodes[name].place[:2]) for name in names or NAMES)
         return PostgresDatabase(hosts, DATABASE, GATEWAYS, replicas="required" if required else "none")
 
     def make_synchronous(self, value: bool) -> None:
@@ -314,7 +314,7 @@ class Replicated:
         first.configure("", None)
         first.start()
         first.run(f"CREATE DATABASE {DATABASE}")
-        host = Host(*first.place[:2])
+        host = DatabaseHost(*first.place[:2])
         migrate(PostgresDatabase((host,), DATABASE, SUPERUSER))
         first.run(f"CREATE ROLE {GATEWAYS} LOGIN IN ROLE accredit_gateway")
         for node in self.standbys:

@@ -1,10 +1,10 @@
 """Assembles the gateway and puts it on the network: the adapters, the socket, the server and its workers."""
 
 from accredit.app.assemble import Ports, assemble
-from accredit.app.configured import Configured, Start, configured, first_ports, next_ports, warn_of_observing
+from accredit.app.configured import Configured, Start, first_ports, next_ports, read_configuration, warn_of_observing
 from accredit.app.listener import address_of, allow_descriptors, open_listener
 from accredit.app.pid_file import PidFile
-from accredit.app.reloading import Alone, Part, Reports, Worker
+from accredit.app.reloading import Alone, ReloadTarget, Reports, Worker
 from accredit.app.server import Ending, serve
 from accredit.app.watching import Watched, Watching
 from accredit.app.workers import Orders, Reading, run_workers
@@ -14,10 +14,10 @@ __all__ = [
     "Configured",
     "Ending",
     "Orders",
-    "Part",
     "PidFile",
     "Ports",
     "Reading",
+    "ReloadTarget",
     "Reports",
     "Start",
     "Watched",
@@ -26,10 +26,10 @@ __all__ = [
     "address_of",
     "allow_descriptors",
     "assemble",
-    "configured",
     "first_ports",
     "next_ports",
     "open_listener",
+    "read_configuration",
     "run_workers",
     "serve",
     "warn_of_observing",

@@ -74,7 +74,7 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
     return _deciding(Ports(records=_records(loaded)), loaded, proofs)
 
 
-def renewed(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
+def renew_ports(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
     """Return adapters for a reloaded configuration: the store and the log stay open, revocation lists and key sets
     keep what they know. Raises `ConfigurationError`."""
     return _deciding(ports, loaded, proofs)

@@ -1,8 +1,8 @@
 """One reading of the configuration, from its files to all of a gateway's settings. Reads files, once (`keys.reading`).
 
-The process that reloads reads and checks (`checked`); every process that serves builds its settings from those same
-bytes (`configured`), even if the files have changed. The file's name, the command line and the environment stay as
-they were when `accredit serve` was started.
+The process that reloads reads and checks (`check_change`); every process that serves builds its settings from those
+same bytes (`read_configuration`), even if the files have changed. The file's name, the command line and the environment
+stay as they were when `accredit serve` was started.
 """
 
 import logging
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.app.assemble import Ports, assemble, renewed
+from accredit.app.assemble import Ports, assemble, renew_ports
 from accredit.app.server import Ending
 from accredit.base.log_events import log_event
 from accredit.config import (
@@ -74,7 +74,7 @@ class Configured(NamedTuple):
         return Ending(self.loaded.config.gateway.drain_seconds, self.loaded.config.gateway.grace_seconds)
 
 
-class Change(NamedTuple):
+class ConfigurationChange(NamedTuple):
     """A configuration that may replace the current one: its encoded files. `told` names what differs."""
 
     files: bytes
@@ -82,7 +82,7 @@ class Change(NamedTuple):
     ending_seconds: int
 
 
-def configured(start: Start, files: ReadFiles) -> Configured:
+def read_configuration(start: Start, files: ReadFiles) -> Configured:
     """Read a configuration. Raises `ConfigurationError`."""
     with reading(files):
         loaded = load(start.file, start.environ, start.command_line)
@@ -118,10 +118,10 @@ def first_ports(now: Configured) -> Ports:
 def next_ports(now: Configured, ports: Ports) -> Ports:
     """Return the adapters after a reload, which keep what they remember. Raises `ConfigurationError`."""
     with reading(now.files):
-        return renewed(ports, now.loaded, now.servers[0].proofs)
+        return renew_ports(ports, now.loaded, now.servers[0].proofs)
 
 
-def checked(start: Start, before: ReadFiles) -> Change:
+def check_change(start: Start, before: ReadFiles) -> ConfigurationChange:
     """Read the configuration again and check it, as far as one process can for others. `before` has the current
     configuration's files. Raises `ConfigurationError`."""
     if start.file is None:
@@ -131,7 +131,7 @@ def checked(start: Start, before: ReadFiles) -> Change:
         )
     with reading(before):
         was = load(start.file, start.environ, start.command_line)
-    now = configured(start, ReadFiles())
+    now = read_configuration(start, ReadFiles())
     check_fixed(was, before, now.loaded, now.files)
     with reading(now.files):
         try_record_signer(now.loaded)
@@ -141,4 +141,4 @@ def checked(start: Start, before: ReadFiles) -> Change:
         if path != start.file:
             name = path.relative_to(folder) if path.is_relative_to(folder) else path
             names.append(f"{name}" if now.files.exists(path) else f"{name} (removed)")
-    return Change(now.files.encoded(), in_short(names) or "nothing", sum(now.ending))
+    return ConfigurationChange(now.files.encoded(), in_short(names) or "nothing", sum(now.ending))

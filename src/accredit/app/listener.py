@@ -42,7 +42,7 @@ def open_listener(host: str, port: int, section: str = "gateway") -> socket.sock
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise _refused(host, port, error, section) from None
+        raise _listen_error(host, port, error, section) from None
     return listener
 
 
@@ -75,7 +75,7 @@ def _host_of(section: str) -> str:
     return "gateway.host or --host" if section == "gateway" else f"{section}.host"
 
 
-def _refused(host: str, port: int, error: OSError, section: str) -> ConfigurationError:
+def _listen_error(host: str, port: int, error: OSError, section: str) -> ConfigurationError:
     if error.errno == errno.EADDRINUSE:
         other = "--port 0" if section == "gateway" else f"{section}.port = 0"
         what, remedy = "the port is taken", f"stop what listens there, or choose another: {other} finds one"

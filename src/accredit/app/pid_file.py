@@ -49,7 +49,7 @@ class Reloads(Struct, frozen=True):
     remedy: str = ""
 
 
-class Found(Struct, frozen=True):
+class PidFileContent(Struct, frozen=True):
     """The file's content: the id of the process that holds the lock. `owner` is the file's user id."""
 
     pid: int
@@ -119,7 +119,7 @@ class PidFile:
         os.close(self._descriptor)
 
 
-def find(folder: Path) -> Found | None:
+def find(folder: Path) -> PidFileContent | None:
     """Return the content of a folder's file, or None if no process has it locked. Raises `ConfigurationError`."""
     path = folder / PID_FILE
     try:
@@ -141,7 +141,7 @@ def find(folder: Path) -> Found | None:
     raise ConfigurationError(f"{path} is locked, and says nothing of a gateway", "start the gateway anew")
 
 
-def serving(configuration: Path) -> Found | None:
+def serving(configuration: Path) -> PidFileContent | None:
     """Return the state of this user's gateway for a configuration; None if none runs. Raises `ConfigurationError`,
     also if the gateway serves another configuration in that folder, or can't be trusted."""
     for folder in dict.fromkeys((configuration.parent, Path(os.path.realpath(configuration)).parent)):
@@ -183,9 +183,9 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | _SAFELY)
 
 
-def _read(text: bytes, owner: int) -> Found | None:
+def _read(text: bytes, owner: int) -> PidFileContent | None:
     pid, _, told = text.partition(b"\n")
     with contextlib.suppress(ValueError, msgspec.MsgspecError):
-        found = Found(int(pid), msgspec.json.decode(told, type=Reloads), owner)
+        found = PidFileContent(int(pid), msgspec.json.decode(told, type=Reloads), owner)
         return found if found.pid > 1 else None
     return None

@@ -60,7 +60,7 @@ class PlainPost(AsgiExchange):
         except BaseException as error:
             problem = error
         if problem is not None or not self._cycle.response_complete:
-            await self._cycle.run_asgi(_ended(problem))  # type: ignore[arg-type]
+            await self._cycle.run_asgi(_ended_application(problem))  # type: ignore[arg-type]
         self._cycle.on_response = _nothing
 
     def lost(self) -> None:
@@ -143,7 +143,7 @@ class PlainPost(AsgiExchange):
                 self._task.cancel()
 
 
-def _ended(problem: BaseException | None) -> ASGIApplication:
+def _ended_application(problem: BaseException | None) -> ASGIApplication:
     """Return an application that ends the same way, so that uvicorn handles it."""
 
     async def ended(*_: object) -> None:

@@ -1,7 +1,7 @@
 """One process's part in a reload, in its event loop: prepares the new settings, then switches to them.
 
-`Part` is that part. A process that serves alone reads the configuration itself, in a thread, on SIGHUP (`Alone`); a
-worker follows its parent's orders (`Worker`). In each process, in this order:
+`ReloadTarget` is that part. A process that serves alone reads the configuration itself, in a thread, on SIGHUP
+(`Alone`); a worker follows its parent's orders (`Worker`). In each process, in this order:
 
 1. settings are built from the bytes already read, and from no other file; revocation lists are checked, and known
    remote key sets fetched again;
@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.app.assemble import Ports, refresh
-from accredit.app.configured import Configured, Start, checked, configured, next_ports, warn_of_observing
+from accredit.app.configured import Configured, Start, check_change, next_ports, read_configuration, warn_of_observing
 from accredit.app.pid_file import PidFile
 from accredit.app.server import Ending
 from accredit.app.watching import Watching
@@ -66,7 +66,7 @@ class _Next(NamedTuple):
     routes: Routes
 
 
-class Part:
+class ReloadTarget:
     """One process's part. `now` is the configuration in force."""
 
     def __init__(self, start: Start, gateway: Gateway, now: Configured, ports: Ports) -> None:
@@ -117,7 +117,7 @@ class Part:
         condition.reloaded, condition.reload_problem = True, problem
 
     def _built(self, files: ReadFiles) -> tuple[Configured, Ports]:
-        now = configured(self._start, files)
+        now = read_configuration(self._start, files)
         return now, next_ports(now, self._ports)
 
 
@@ -153,7 +153,7 @@ class Reports:
 class Alone:
     """Reloads of a process that serves alone."""
 
-    def __init__(self, start: Start, part: Part, reports: Reports) -> None:
+    def __init__(self, start: Start, part: ReloadTarget, reports: Reports) -> None:
         self._start = start
         self._part = part
         self._reports = reports
@@ -187,7 +187,7 @@ class Alone:
         self._reports.begun()
         try:
             async with asyncio.timeout(RELOAD_CHECK_SECONDS):
-                change = await asyncio.to_thread(checked, self._start, self._part.now.files)
+                change = await asyncio.to_thread(check_change, self._start, self._part.now.files)
             async with asyncio.timeout(RELOAD_PREPARE_SECONDS):
                 await self._part.prepare(ReadFiles.of(change.files))
         except (ConfigurationError, TimeoutError) as error:
@@ -206,7 +206,7 @@ class Alone:
 class Worker:
     """A worker's part in its parent's reloads. `orders` is its end of their socket."""
 
-    def __init__(self, part: Part, orders: socket.socket) -> None:
+    def __init__(self, part: ReloadTarget, orders: socket.socket) -> None:
         self._part = part
         self._orders = orders
         self._number = 0
@@ -243,7 +243,7 @@ class Worker:
                 os.close(descriptor)
             await self._part.prepare(ReadFiles.of(text))
         except ConfigurationError as error:
-            self._say(Order("unable", number, *_bounded(error)))
+            self._say(Order("unable", number, *_shorten(error)))
         except Exception as error:  # the parent has to hear of it
             log_event(_logger, logging.CRITICAL, "a reload failed", exc_info=error)
             self._say(Order("unable", number, "a fault of the gateway's own", "the log has it; please report it"))
@@ -262,5 +262,5 @@ def words_for(error: Exception) -> tuple[str, str]:
     return "the new configuration was not read in time", "see whether its files can be read, and reload again"
 
 
-def _bounded(error: ConfigurationError) -> tuple[str, str]:
+def _shorten(error: ConfigurationError) -> tuple[str, str]:
     return one_line(error.what)[: MAX_RELOAD_TEXT // 4], one_line(error.remedy)[: MAX_RELOAD_TEXT // 4]

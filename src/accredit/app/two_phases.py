@@ -21,7 +21,7 @@ from typing import BinaryIO, Literal
 import msgspec
 from msgspec import Struct
 
-from accredit.app.configured import Change
+from accredit.app.configured import ConfigurationChange
 from accredit.app.reloading import RELOAD_CHECK_SECONDS, RELOAD_PREPARE_SECONDS, Order, read_order, words_for
 from accredit.base.log_events import log_event
 from accredit.errors import ConfigurationError
@@ -51,9 +51,11 @@ class TwoPhases:
     """One reload. `workers` maps process ids to sockets. Once `over`, `change` is the configuration in force, or
     `problem` and `remedy` say why nothing has changed."""
 
-    def __init__(self, number: int, check: Callable[[], Change], workers: Mapping[int, socket.socket]) -> None:
+    def __init__(
+        self, number: int, check: Callable[[], ConfigurationChange], workers: Mapping[int, socket.socket]
+    ) -> None:
         """`check` runs in the child, and must close what the child shouldn't hold."""
-        self.change: Change | None = None
+        self.change: ConfigurationChange | None = None
         self.problem = self.remedy = ""
         self.over = False
         self._number = number
@@ -63,7 +65,7 @@ class TwoPhases:
         self._due = time.monotonic() + RELOAD_CHECK_SECONDS
         self._files, self._said = memory_file(), memory_file()
         self._checked = _Checked()
-        self.checker = _forked(check, self._files, self._said)
+        self.checker = _fork_check(check, self._files, self._said)
 
     def look(self) -> None:
         """Read the workers' answers, and check the deadline."""
@@ -129,7 +131,7 @@ class TwoPhases:
             self.over = True
             return
         # In force from here on: a worker that can't be told must not serve.
-        self.change = Change(_content(self._files), self._checked.told, self._checked.ending_seconds)
+        self.change = ConfigurationChange(_content(self._files), self._checked.told, self._checked.ending_seconds)
         self._begin("swap", RELOAD_SWAP_SECONDS)
         for each in list(self._waiting):
             if not self._send(each, Order("swap", self._number)):
@@ -164,7 +166,7 @@ class TwoPhases:
             os.kill(pid, signal.SIGKILL)
 
 
-def _forked(check: Callable[[], Change], files: BinaryIO, said: BinaryIO) -> int:
+def _fork_check(check: Callable[[], ConfigurationChange], files: BinaryIO, said: BinaryIO) -> int:
     pid = os.fork()
     if pid:
         return pid

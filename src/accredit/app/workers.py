@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from accredit.app.configured import Change, Start, checked
+from accredit.app.configured import ConfigurationChange, Start, check_change
 from accredit.app.pid_file import PidFile
 from accredit.app.reloading import Reports
 from accredit.app.two_phases import TwoPhases
@@ -88,7 +88,7 @@ class _Workers:
         self._again = False
         self._short = False
         """Whether workers are missing because a reload kept them from being started."""
-        self._in_force: Change | None = None
+        self._in_force: ConfigurationChange | None = None
         self._problem: str | None = None
 
     def run(self) -> int:
@@ -127,12 +127,12 @@ class _Workers:
         self._again = False
         reading, files = self._reading, self._in_force.files if self._in_force is not None else self._reading.files
 
-        def check() -> Change:
+        def check() -> ConfigurationChange:
             os.close(self._held)
             self._listener.close()
             if reading.pid_file is not None:
                 reading.pid_file.leave()
-            return checked(reading.start, ReadFiles.of(files))
+            return check_change(reading.start, ReadFiles.of(files))
 
         self._reload = TwoPhases(self._reports.begun(), check, self._workers)
 
@@ -180,7 +180,7 @@ class _Workers:
             if self._reading is not None and self._reading.pid_file is not None:
                 self._reading.pid_file.leave()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.signal(signal.SIGHUP, _ignored)  # it is for the parent, if the whole group gets it
+            signal.signal(signal.SIGHUP, _ignore)  # it is for the parent, if the whole group gets it
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED)
             files = self._in_force.files if self._in_force is not None else None
             orders = Orders(theirs, files, self._problem, number)
@@ -231,4 +231,4 @@ class _Workers:
             os.kill(pid, signal.SIGKILL)
 
 
-def _ignored(*_: object) -> None: ...
+def _ignore(*_: object) -> None: ...

@@ -90,10 +90,10 @@ def signature_members(members: object) -> bytes:
         text = msgspec.json.encode(members)
     except (TypeError, ValueError, OverflowError, RecursionError):
         raise AttestationError("a signature has members that are not JSON") from None
-    form = canonical(_bounded(text))
+    form = canonical(_check_size(text))
     if not form.startswith(b"{") or _KEPT & _decode_members(form).keys():
         raise AttestationError("what a signature holds beside its bytes is no object of other members")
-    return _bounded(form)  # again: canonical numbers may be longer
+    return _check_size(form)  # again: canonical numbers may be longer
 
 
 def decode_envelope(text: bytes) -> Envelope:
@@ -133,7 +133,7 @@ def _signature_with_members(text: Raw) -> tuple[_WireSignature, bytes]:
     return wire, signature_members(members)
 
 
-def _bounded(members: bytes) -> bytes:
+def _check_size(members: bytes) -> bytes:
     if len(members) > MAX_SIGNATURE_MEMBERS_BYTES:
         raise AttestationError(f"a signature with more than {MAX_SIGNATURE_MEMBERS_BYTES} bytes beside its own")
     return members

@@ -23,7 +23,7 @@ from accredit.attest.statements import (
     RecordedToken,
     Statement,
     Times,
-    clipped,
+    clip_text,
     decode_statement,
     encode_statement,
     milliseconds,
@@ -84,7 +84,7 @@ def decision_payload(decided: CallDecision, place: Place, now_ms: int, version: 
     call, decision = decided.call, decided.decision
     if decided.params.text is not None:
         call = replace(call, params=Raw(decided.params.text))
-    reason = None if decision.reason is None else clipped(decision.reason)
+    reason = None if decision.reason is None else clip_text(decision.reason)
     record = CallRecord(
         gateway=decided.gateway,
         phase="decision",
@@ -105,7 +105,7 @@ def outcome_payload(
     """Return the record of an outcome; `now_ms` is in unix milliseconds. Raises `AttestationError` for a text that
     can't be written."""
     if outcome.detail is not None:
-        outcome = replace(outcome, detail=clipped(outcome.detail))
+        outcome = replace(outcome, detail=clip_text(outcome.detail))
     record = CallRecord(
         gateway=decided.gateway,
         phase="outcome",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from accredit.attest.dsse import Envelope, Signature, signed_bytes
-from accredit.base.caching import Once
+from accredit.base.caching import CachedProperty
 from accredit.base.deferred import Deferred
 from accredit.errors import AttestationError
 
@@ -54,7 +54,7 @@ class LogSigner(Struct, frozen=True, dict=True):
     def __repr__(self) -> str:
         return f"<LogSigner {self.id}>"
 
-    @Once
+    @CachedProperty
     def keys(self) -> "tuple[LogKey | RecordKey, ...]":
         """The public keys of what it signs."""
         first = ed25519.Ed25519PrivateKey.from_private_bytes(self.ed25519).public_key().public_bytes_raw()
@@ -74,11 +74,11 @@ class LogSigner(Struct, frozen=True, dict=True):
         second = Signature(self.id + ML_DSA_65_SUFFIX, self._ml_dsa_65.sign(message))
         return Envelope(payload, (Signature(self.id, self._sign(message)), second))
 
-    @Once
+    @CachedProperty
     def _sign(self) -> Callable[[bytes], bytes]:
         return ed25519.Ed25519PrivateKey.from_private_bytes(self.ed25519).sign
 
-    @Once
+    @CachedProperty
     def _ml_dsa_65(self) -> "mldsa.MLDSA65PrivateKey":
         return mldsa.MLDSA65PrivateKey.from_seed_bytes(self.ml_dsa_65)
 
@@ -90,11 +90,11 @@ class LogKey(Struct, frozen=True, dict=True):
     ed25519: bytes
     ml_dsa_65: bytes
 
-    @Once
+    @CachedProperty
     def _ed25519(self) -> "ed25519.Ed25519PublicKey":
         return ed25519.Ed25519PublicKey.from_public_bytes(self.ed25519)
 
-    @Once
+    @CachedProperty
     def _ml_dsa_65(self) -> "mldsa.MLDSA65PublicKey":
         return mldsa.MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)
 

@@ -256,7 +256,7 @@ def milliseconds(text: str) -> int:
     return round((datetime.fromisoformat(text) - _EPOCH) / timedelta(milliseconds=1))
 
 
-def clipped(text: str) -> str:
+def clip_text(text: str) -> str:
     """Return what a record keeps of a text for people. It can always be written."""
     return text[:MAX_RECORDED_TEXT].encode("utf-8", "replace").decode("utf-8")
 

@@ -126,7 +126,7 @@ class LogReport(NamedTuple):
 
 def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey | RecordKey]) -> Statement:
     """Read one envelope and verify its signatures. Its place in a log is not checked. Raises `AttestationError`."""
-    return _verified(_opened(envelope), {key.id: key for key in keys})
+    return _verify_statement(_to_envelope(envelope), {key.id: key for key in keys})
 
 
 def examine(entry: Entry | Envelope | bytes | str, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
@@ -134,7 +134,7 @@ def examine(entry: Entry | Envelope | bytes | str, keys: Mapping[str, LogKey | R
     if isinstance(entry, Digest):
         return entry
     try:
-        stored = entry if isinstance(entry, Stored) else Stored(_opened(entry))
+        stored = entry if isinstance(entry, Stored) else Stored(_to_envelope(entry))
     except AttestationError as error:
         return Examined("", "", None, fault=str(error), opened=False)
     place, kind, says, sha256, step = stored.place, stored.kind, None, "", None
@@ -156,7 +156,7 @@ def misplaced(found: Examined) -> str | None:
     """Return why an entry whose signatures are good is not what its store says that it is, or None."""
     if found.says is None:
         return None
-    kind, writer, number = _stated(found.says)
+    kind, writer, number = _kind_and_place(found.says)
     place = f"{writer}/{number}"
     if found.place and found.place != place:
         return f"the record here is {place}"
@@ -210,7 +210,7 @@ class _Log:
 
     def head_of(self, checkpoint: Envelope) -> Head:
         self.place = "a kept checkpoint"
-        statement = _verified(checkpoint, self._keys)
+        statement = _verify_statement(checkpoint, self._keys)
         if not isinstance(statement.predicate, Checkpoint):
             raise AttestationError("it is no checkpoint")
         return Head(statement.predicate.writer, statement.predicate.count, statement.sha256)
@@ -231,7 +231,7 @@ class _Log:
             self.place = found.place or f"the entry after {before}"
         if found.says is None:
             raise AttestationError(found.fault or "")
-        _, writer, number = _stated(found.says)
+        _, writer, number = _kind_and_place(found.says)
         self.place = found.place or f"{writer}/{number}"
         if found.fault is not None:
             raise AttestationError(found.fault)
@@ -308,13 +308,13 @@ class _Log:
             del counts[count]
 
 
-def _opened(envelope: bytes | str | Envelope) -> Envelope:
+def _to_envelope(envelope: bytes | str | Envelope) -> Envelope:
     if isinstance(envelope, Envelope):
         return envelope
     return decode_envelope(envelope.encode("utf-8", "surrogatepass") if isinstance(envelope, str) else envelope)
 
 
-def _verified(envelope: Envelope, keys: Mapping[str, LogKey | RecordKey]) -> Statement:
+def _verify_statement(envelope: Envelope, keys: Mapping[str, LogKey | RecordKey]) -> Statement:
     statement = decode_statement(envelope.payload)
     _check_signatures(statement, envelope, keys)
     return statement
@@ -330,7 +330,7 @@ def _check_signatures(statement: Statement, envelope: Envelope, keys: Mapping[st
         key.check_summary(envelope)
 
 
-def _stated(says: Place | Checkpoint | Pruning) -> tuple[str, str, int]:
+def _kind_and_place(says: Place | Checkpoint | Pruning) -> tuple[str, str, int]:
     match says:
         case Place(writer=writer, sequence=sequence):
             return "record", writer, sequence

@@ -96,7 +96,7 @@ class RecentlyUsedInSize(RecentlyUsed[_Key, _Value]):
         self._size -= self._sizes.pop(key, 0)
 
 
-class Once(Generic[_Value]):
+class CachedProperty(Generic[_Value]):
     """`functools.cached_property` without the lock that it has before Python 3.12: in a race, a value is computed
     twice.
 
@@ -115,7 +115,7 @@ class Once(Generic[_Value]):
         return value
 
 
-def remembered(entries: int) -> Callable[[_Read[_Said, _More, _Value]], _Read[_Said, _More, _Value]]:
+def cache_short_values(entries: int) -> Callable[[_Read[_Said, _More, _Value]], _Read[_Said, _More, _Value]]:
     """Cache a function of a peer's value in an LRU, for short values only. A long one is computed each time, as it
     would cost thousands of times more memory than it saves time."""
 

@@ -85,18 +85,18 @@ class _JsonFormatter(logging.Formatter):
             "ts": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": _bounded(record.getMessage()),
+            "event": _shorten(record.getMessage()),
         }
-        return json.dumps(head | fields_of(record) | head, default=_shown)
+        return json.dumps(head | fields_of(record) | head, default=_short_text)
 
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(
-            f" {name}={json.dumps(value, default=_shown, ensure_ascii=False)}"
+            f" {name}={json.dumps(value, default=_short_text, ensure_ascii=False)}"
             for name, value in fields_of(record).items()
         )
-        message = _bounded(record.getMessage())
+        message = _shorten(record.getMessage())
         return _printable(f"{_timestamp(record)} {record.levelname.lower():<7} {record.name}: {message}{fields}")
 
 
@@ -113,13 +113,13 @@ def _timestamp(record: logging.LogRecord) -> str:
 def fields_of(record: logging.LogRecord) -> dict[str, object]:
     """Return the facts of an event that `log_event` logged, each of them bounded."""
     given = cast("dict[str, object]", getattr(record, _FIELDS, {}))
-    fields = {name: _bounded(value) if isinstance(value, str) else value for name, value in given.items()}
+    fields = {name: _shorten(value) if isinstance(value, str) else value for name, value in given.items()}
     if record.exc_info:
-        fields["exception"] = _bounded(logging.Formatter().formatException(record.exc_info))
+        fields["exception"] = _shorten(logging.Formatter().formatException(record.exc_info))
     return fields
 
 
-def _bounded(text: str) -> str:
+def _shorten(text: str) -> str:
     """Shorten a text in the middle: a traceback names its cause last."""
     if len(text) <= MAX_LOG_TEXT:
         return text
@@ -127,8 +127,8 @@ def _bounded(text: str) -> str:
     return f"{text[:half]} [...] {text[-half:]}"
 
 
-def _shown(value: object) -> str:
-    return _bounded(str(value))
+def _short_text(value: object) -> str:
+    return _shorten(str(value))
 
 
 def _printable(line: str) -> str:

@@ -55,7 +55,7 @@ def is_own(peer: Peer | None) -> bool:
     return peer is not None and peer.uid == os.geteuid()
 
 
-def started_by(pid: int) -> str:
+def find_starter(pid: int) -> str:
     """Return the program that started a process, such as `claude (process 4242)`; "" if unknown."""
     for _ in range(MAX_ANCESTORS):
         pid, name = _parent(pid)

@@ -15,16 +15,16 @@ _GIT_SECONDS = 2.0
 _DIGITS = 12
 
 
-def told_version() -> str:
+def version_text() -> str:
     """Return version and commit, for people: `0.1.0 (commit 0123456789ab)`; without the commit if unknown."""
     try:
         return f"{__version__} (commit {(_PACKAGE / 'commit.txt').read_text('ascii').strip()})"
     except (OSError, UnicodeDecodeError):
-        commit = _checked_out() if (_CHECKOUT / ".git").exists() else ""
+        commit = _checkout_commit() if (_CHECKOUT / ".git").exists() else ""
     return f"{__version__} (a checkout of commit {commit})" if commit else __version__
 
 
-def _checked_out() -> str:
+def _checkout_commit() -> str:
     """Return the checkout's commit; its files may have changed since."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:

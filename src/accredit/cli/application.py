@@ -131,7 +131,7 @@ def main() -> int:
     except ConfigurationError as error:
         return _fail(error.what, error.remedy)
     except typer.TyperException as error:
-        return _fail(_said(error), _help_for(error))
+        return _fail(_error_line(error), _help_for(error))
     except typer.Abort:
         return 1
     return code if isinstance(code, int) else 0
@@ -170,7 +170,7 @@ def _summarize(command: Any) -> None:
         _summarize(inner)
 
 
-def _said(error: typer.TyperException) -> str:
+def _error_line(error: typer.TyperException) -> str:
     """Return an error on one line, without pydantic's prefix."""
     return " ".join(error.format_message().replace("Value error, ", "").split())
 
@@ -191,9 +191,9 @@ def _fail(what: str, remedy: str) -> int:
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        from accredit.base.version import told_version  # noqa: PLC0415 - for nothing else
+        from accredit.base.version import version_text  # noqa: PLC0415 - for nothing else
 
-        typer.echo(f"accredit {told_version()}")
+        typer.echo(f"accredit {version_text()}")
         raise typer.Exit
 
 

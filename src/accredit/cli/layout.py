@@ -69,7 +69,7 @@ def table_rows(headings: Sequence[str], lines: Sequence[Sequence[Words | str]], 
     cells = [[_words(each) for each in line] for line in lines]
     if width is None:
         widths = [max(cell_len(each.text) for each in column) for column in zip(heads, *cells, strict=True)]
-        yield from (_joined(line, widths, None) for line in (heads, *cells))
+        yield from (_join_cells(line, widths, None) for line in (heads, *cells))
         return
     cells = [[_cell(each) for each in line] for line in cells]
     found = _widths([max(columns(each.text) for each in column) for column in zip(heads, *cells, strict=True)], width)
@@ -78,13 +78,13 @@ def table_rows(headings: Sequence[str], lines: Sequence[Sequence[Words | str]], 
             yield from fact_rows(list(zip(headings, line, strict=True)), width)
             yield [Words("")]
         return
-    yield _joined(heads, found, width)
+    yield _join_cells(heads, found, width)
     yield [Words("-" * (sum(found) + len(_GAP) * (len(found) - 1)), "dim")]
     for line in cells:
         folded = [list(pieces(each.text, size, _MARK)) for each, size in zip(line, found, strict=True)]
         for row in zip_longest(*folded, fillvalue=""):
             parts = [each._replace(text=text) for each, text in zip(line, row, strict=True)]
-            yield _joined(parts, found, width)
+            yield _join_cells(parts, found, width)
 
 
 def _words(value: Words | str) -> Words:
@@ -111,16 +111,16 @@ def _widths(natural: Sequence[int], width: int) -> list[int] | None:
     return found
 
 
-def _joined(cells: Row, widths: Sequence[int], width: int | None) -> Row:
+def _join_cells(cells: Row, widths: Sequence[int], width: int | None) -> Row:
     """Join cells, each padded to its column's width; with less padding if a terminal might show the row wider than
     `width`."""
-    parts = [each._replace(text=_padded(each.text, size, cell_len(each.text)) + _GAP)
+    parts = [each._replace(text=_pad(each.text, size, cell_len(each.text)) + _GAP)
              for each, size in zip(cells, widths, strict=True)]  # fmt: skip
     if width is not None and columns("".join(each.text for each in parts).rstrip()) > width:
-        parts = [each._replace(text=_padded(each.text, size, columns(each.text)) + _GAP)
+        parts = [each._replace(text=_pad(each.text, size, columns(each.text)) + _GAP)
                  for each, size in zip(cells, widths, strict=True)]  # fmt: skip
     return parts
 
 
-def _padded(text: str, size: int, takes: int) -> str:
+def _pad(text: str, size: int, takes: int) -> str:
     return text + " " * (size - takes)

@@ -59,7 +59,7 @@ def passphrase_source(file: Path | None) -> "AskPassphrase":
                 f"{key.name}'s key is under a passphrase, and there is nobody to ask for it",
                 "run this in a terminal, or name the file that holds it: --passphrase-file F",
             )
-        return _typed(f"Passphrase of {key.name}'s key ({key.id[:8]}): ")
+        return _ask_passphrase(f"Passphrase of {key.name}'s key ({key.id[:8]}): ")
 
     return passphrase
 
@@ -72,8 +72,8 @@ def new_passphrase(file: Path | None, name: str) -> bytearray | None:
         return _fit(_in_file(file))
     if not sys.stdin.isatty():
         return None
-    first = _fit(_typed(f"New passphrase for {name}'s key: "))
-    if first != _typed("The same once more: "):
+    first = _fit(_ask_passphrase(f"New passphrase for {name}'s key: "))
+    if first != _ask_passphrase("The same once more: "):
         raise ConfigurationError("the two passphrases differ", "no key was made: try again")
     return first
 
@@ -119,7 +119,7 @@ def _in_file(path: Path) -> bytearray:
     return passphrase_bytes(line)
 
 
-def _typed(prompt: str) -> bytearray:
+def _ask_passphrase(prompt: str) -> bytearray:
     from accredit.keys.passphrase import passphrase_bytes
 
     try:

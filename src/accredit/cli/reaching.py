@@ -63,7 +63,7 @@ def read_reach(headers: Sequence[str] | None, token_env: str | None, timeout: fl
     return Reach(given, token, timeout)
 
 
-def reached(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "HttpUpstream | StdioUpstream":
+def add_headers(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "HttpUpstream | StdioUpstream":
     """Return an upstream with the options' headers added. Raises `ConfigurationError` for a command."""
     from accredit.gateway import HttpUpstream
 

@@ -38,7 +38,7 @@ from accredit.client.desk_start import DeskStarter
 from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import TokenTakers, scope_in
-from accredit.client.refusals import unmarked
+from accredit.client.refusals import strip_mark
 from accredit.consent import Answer, Ask, chain_allowed, read_answer
 from accredit.consent.asks import ASKABLE, LEG_MEMBERS, AskedGateway, AskedRefusal, Asker, ServerWords
 from accredit.errors import ConfigurationError, ConsentError, ProofRefused
@@ -92,7 +92,7 @@ class Allowed(NamedTuple):
     chain: tuple[DelegationCert, ...]
 
 
-class Told(NamedTuple):
+class Withheld(NamedTuple):
     """The call is not made now; the model is told why."""
 
     text: str
@@ -179,14 +179,14 @@ class Asking:
 
     async def hold(
         self, ask: Ask, say: Say | None, pages: Pages | None = None, *, wait: bool = True
-    ) -> Allowed | Told | Waits | str:
+    ) -> Allowed | Withheld | Waits | str:
         """Wait for a person's answer; without a desk (rule 8) return why the refusal stands, "" if that goes without
         saying. Cancelled, it withdraws the ask (rule 7).
 
         Without `wait` it returns as soon as the ask waits."""
         waiting = self._asks.get(ask.same_call) or _Waiting(ask)
         if waiting.holds >= MAX_HOLDS_OF_ASK:
-            return Told(_not_answered(waiting, ask.code))
+            return Withheld(_not_answered(waiting, ask.code))
         waiting.holds += 1
         desk, began = None, asyncio.get_running_loop().time()
         try:
@@ -255,7 +255,7 @@ class Asking:
 
     async def _held(
         self, desk: DeskConnection, waiting: _Waiting, say: Say | None, pages: Pages | None, *, wait: bool, began: float
-    ) -> Allowed | Told | Waits | str:
+    ) -> Allowed | Withheld | Waits | str:
         loop, ask = asyncio.get_running_loop(), waiting.ask
         page = None
         desk.say({"ping": True})
@@ -290,12 +290,12 @@ class Asking:
                 each.cancel()
             with suppress(asyncio.CancelledError, DeskGone, OSError):
                 await next_line
-        return Told(_not_answered(waiting, ask.code))
+        return Withheld(_not_answered(waiting, ask.code))
 
-    def _judged(self, line: DeskLine, waiting: _Waiting) -> tuple[Allowed | Told | str] | None:
+    def _judged(self, line: DeskLine, waiting: _Waiting) -> tuple[Allowed | Withheld | str] | None:
         """Return what a line leads to, in a tuple; None if it only says that the ask waits. Raises `DeskGone`."""
         if line.error == "rate":
-            return (Told(_not_answered(waiting, "")),)
+            return (Withheld(_not_answered(waiting, "")),)
         if line.error:
             _log.warning("the desk takes no ask: %s", excerpt(line.error))
             return ("",)
@@ -306,7 +306,7 @@ class Asking:
             return None
         return (self._answered(line.answer, waiting),)
 
-    def _answered(self, raw: dict[str, Any], waiting: _Waiting) -> Allowed | Told | str:
+    def _answered(self, raw: dict[str, Any], waiting: _Waiting) -> Allowed | Withheld | str:
         ask = waiting.ask
         try:
             answer: Answer = read_answer(json.dumps(raw, ensure_ascii=False).encode("utf-8", "surrogatepass"))
@@ -314,9 +314,9 @@ class Asking:
                 raise DeskGone
             if answer.decision == "later":
                 self._asks.forget(ask.same_call)
-                return Told(_not_answered(waiting, ask.code))
+                return Withheld(_not_answered(waiting, ask.code))
             if answer.decision == "deny":
-                return Told(told_no(waiting.person, ask.code))
+                return Withheld(denial_message(waiting.person, ask.code))
             chain = chain_allowed(answer, ask, self._clock())
             self._presenter.allow(chain)
         except (ConsentError, ConfigurationError) as error:
@@ -350,7 +350,7 @@ def _server_words(tool: Mapping[str, object]) -> ServerWords:
     told = cast("dict[str, object]", hints) if isinstance(hints, dict) else {}
     annotations = {name: value for name in _HINTS if isinstance(value := told.get(name), bool)}
     name = text_or_empty(title)[:_NAME_CHARS]
-    text = unmarked(text_or_empty(description))[:MAX_SERVER_WORDS_BYTES]
+    text = strip_mark(text_or_empty(description))[:MAX_SERVER_WORDS_BYTES]
     words = ServerWords(_sound(name), _sound(text), annotations)
     while len(canonical(to_builtins(words))) > MAX_SERVER_WORDS_BYTES:  # a character may take six bytes
         text = text[: len(text) // 2]
@@ -369,7 +369,7 @@ def _progress(waiting: _Waiting, left: float) -> str:
     return f"Waiting for {waiting.person}: {one_line(ask.target)}, code {ask.code}, {minutes}:{seconds:02} left"
 
 
-def told_no(person: str, code: str) -> str:
+def denial_message(person: str, code: str) -> str:
     """Return what a model is told of a person's no."""
     return f"{person} said no to this call (code {code}). Do not try it again or another way round."
 

@@ -39,7 +39,7 @@ _UNTYPED = frozenset({"structuredContent", "inputSchema", "outputSchema", "_meta
 """Members that the SDK's models take as they are."""
 
 
-class Left(Struct, eq=False):
+class CallBudget(Struct, eq=False):
     """What a call may still have: dialogs, and characters of what its server says, and of what it asks for."""
 
     dialogs: int
@@ -53,20 +53,20 @@ class Budgets:
 
     def __init__(self, rounds: int = MAX_ROUNDS) -> None:
         self._dialogs = MAX_DIALOGS * max(rounds, 1)
-        self._calls: list[Left] = []
-        self._between = Left(self._dialogs)
+        self._calls: list[CallBudget] = []
+        self._between = CallBudget(self._dialogs)
         """What may come while no call is open."""
 
-    def begin(self) -> Left:
+    def begin(self) -> CallBudget:
         """Return what a call may have that is open from now on."""
-        left = Left(self._dialogs)
+        left = CallBudget(self._dialogs)
         self._calls.append(left)
         return left
 
-    def end(self, left: Left) -> None:
+    def end(self, left: CallBudget) -> None:
         """Take away what is left of a call."""
         self._calls.remove(left)
-        self._between = Left(self._dialogs)
+        self._between = CallBudget(self._dialogs)
 
     @contextmanager
     def call(self) -> Generator[None]:
@@ -113,7 +113,7 @@ class Budgets:
 def characters(message: JSONRPCMessage) -> int:
     """Return how many characters a message has. Raises `FrameError` for too many of them, or of values."""
     chars = values = 0
-    typed, untyped = [_said(message)], list[object]()
+    typed, untyped = [_content_of(message)], list[object]()
     for waiting, most in ((typed, MAX_TYPED_VALUES), (untyped, MAX_ANSWER_VALUES)):
         while waiting:
             value = waiting.pop()
@@ -134,7 +134,7 @@ def characters(message: JSONRPCMessage) -> int:
     return chars
 
 
-def _said(message: JSONRPCMessage) -> Any:
+def _content_of(message: JSONRPCMessage) -> Any:
     match message:
         case JSONRPCResponse():
             return message.result

@@ -40,16 +40,16 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from accredit.base.text import excerpt
-from accredit.client.asking import Allowed, Asking, Say, Told, Waits, told_no
+from accredit.client.asking import Allowed, Asking, Say, Waits, Withheld, denial_message
 from accredit.client.bridge import Bridge
-from accredit.client.budgets import Budgets, Left
+from accredit.client.budgets import Budgets, CallBudget
 from accredit.client.desk_start import DeskStarter
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
 from accredit.client.messages import encode_message
 from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
-from accredit.client.refusals import Caller, explained, public_data, refusal_of, uncovered
+from accredit.client.refusals import Caller, explain_refusal, mark_uncovered, public_data, refusal_of
 from accredit.client.sdk import Incoming, ReadStream, WriteStream
 from accredit.consent import Ask
 from accredit.errors import FrameError, LineTooLong, RequestError
@@ -69,7 +69,7 @@ MAX_HOST_LINE_BYTES = 16_777_216
 _log = logging.getLogger("accredit.client")
 
 
-class Host(Protocol):
+class HostConnection(Protocol):
     """The host that started us. `gone` is set when nobody reads our output any more."""
 
     @property
@@ -114,7 +114,7 @@ class Connecting(Struct, frozen=True, kw_only=True):
         return f"<Connecting {self.url}>"
 
 
-async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
+async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -> int:
     """Serve until the host ends, or a signal comes; return the exit code. Raises `ConfigurationError`."""
     presenter = connecting.presenter
     reached = Reached(
@@ -125,7 +125,7 @@ async def run(connecting: Connecting, make_host: Callable[[], Host]) -> int:
         on_trouble=_log.warning,
     )
     shown = connecting.show_uncovered
-    transport = to_gateway(reached, presenter, whole_lists=shown, uncovered=uncovered if shown else None)
+    transport = to_gateway(reached, presenter, whole_lists=shown, uncovered=mark_uncovered if shown else None)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -152,7 +152,7 @@ class _Open(Struct):
     message: JSONRPCRequest
     modern: bool
     extensions: frozenset[str]
-    left: Left
+    left: CallBudget
     holding: asyncio.Task[None] | None = None
     by_page: bool = False
 
@@ -168,7 +168,7 @@ class _Connection:
         self,
         read: ReadStream[Incoming],
         write: WriteStream[SessionMessage],
-        host: Host,
+        host: HostConnection,
         caller: Caller,
         asking: Asking | None = None,
     ) -> None:
@@ -257,7 +257,7 @@ class _Connection:
             case JSONRPCRequest():
                 if message.id in self._open:
                     raise RequestError(INVALID_REQUEST, "Invalid Request: this id is in use", id=message.id)
-                opened = self._open[message.id] = _opened(message, frame, self._budgets.begin())
+                opened = self._open[message.id] = _open_request(message, frame, self._budgets.begin())
                 self._idle.clear()
                 if self._asking is not None and self._is_declined(self._asking, opened):
                     return
@@ -354,7 +354,7 @@ class _Connection:
         self._settle(opened.message.id)
         refused = ErrorData(code=DENIED, message="declined", data={"error": "ratify_scope_denied"})
         error = JSONRPCError(jsonrpc="2.0", id=opened.message.id, error=refused)
-        self._tell(self._refusal(error, opened, told=told_no("The user", code)))
+        self._tell(self._refusal(error, opened, told=denial_message("The user", code)))
 
     async def _hold(self, asking: Asking, ask: Ask, refused: JSONRPCError, opened: _Open) -> None:
         """Wait for a person's answer, then make the call once more, or tell the host why it is not made."""
@@ -366,7 +366,7 @@ class _Connection:
         if isinstance(outcome, Waits):
             result = self._pages.input_required(ask, outcome.url, ask.agent_id)
             self._tell(JSONRPCResponse(jsonrpc="2.0", id=opened.message.id, result=result))
-        elif isinstance(outcome, Told):
+        elif isinstance(outcome, Withheld):
             self._tell(self._refusal(refused, opened, told=outcome.text))
         else:
             self._tell(self._refusal(refused, opened, why_not=outcome))
@@ -401,7 +401,7 @@ class _Connection:
             return message
         _log.warning("the gateway refused %s: %s", excerpt(opened.method), excerpt(refusal.error))
         target = (opened.message.params or {}).get(TARGET_MEMBER.get(opened.method, ""))
-        text = told or "\n".join(filter(None, (explained(refusal, self._caller, opened.method, target), why_not)))
+        text = told or "\n".join(filter(None, (explain_refusal(refusal, self._caller, opened.method, target), why_not)))
         if opened.method != "tools/call":
             error = ErrorData(code=refusal.code, message=text, data=public_data(refusal.data))
             return JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
@@ -419,7 +419,7 @@ class _Connection:
             self._idle.set()
 
 
-def _opened(message: JSONRPCRequest, frame: Frame, left: Left) -> _Open:
+def _open_request(message: JSONRPCRequest, frame: Frame, left: CallBudget) -> _Open:
     modern = bool(modern_version(message.params or {}))
     declared = declared_extensions(frame) if modern and isinstance(frame, Request) else frozenset[str]()
     return _Open(message, modern, declared, left)

@@ -68,7 +68,7 @@ class DeskStarter:
             return last
         log = desk_log(self._environ)
         try:
-            with _opened(log) as output:
+            with _open_log(log) as output:
                 self._process = process = subprocess.Popen(  # noqa: S603 - our own program
                     self._command, cwd="/", env=self._environ, start_new_session=True,
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=output,
@@ -104,7 +104,7 @@ def _is_private(folder: Path, user: int) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
 
 
-def _opened(path: Path) -> io.FileIO:
+def _open_log(path: Path) -> io.FileIO:
     make_folder(path.parent)
     # Non-blocking: opening a pipe in the file's place would wait for whoever reads it.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

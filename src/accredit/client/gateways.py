@@ -13,7 +13,7 @@ from msgspec import Struct
 from accredit.client.http import SILENCE_SECONDS, GatewayHttp
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
-from accredit.client.renewing import Opened, RenewingTransport, Ways
+from accredit.client.renewing import Opened, RenewingTransport, Transports
 from accredit.client.streams import Heard, ProvingTransport, Uncovered
 from accredit.client.ways import over_http, over_sse
 
@@ -49,12 +49,12 @@ class _Latest:
             timeout=reached.timeout,
             on_trouble=reached.on_trouble,
             on_lost=on_lost,
-            trusted=_trusted(reached.url),
+            trusted=_ssl_context(reached.url),
         )
         return self._http
 
 
-def _trusted(url: str) -> ssl.SSLContext | None:
+def _ssl_context(url: str) -> ssl.SSLContext | None:
     """Return whose certificates are trusted, or None for those that the system trusts: reading them takes 20 ms.
 
     Without TLS there are none, and so nobody's are; unless there is a proxy, which may have one.
@@ -91,4 +91,4 @@ def to_gateway(
         return Opened(http, proving(over_sse(reached.url, http)))
 
     patience = SILENCE_SECONDS if reached.timeout is None else reached.timeout
-    return RenewingTransport(Ways(streamable, sse), patience)
+    return RenewingTransport(Transports(streamable, sse), patience)

@@ -52,7 +52,7 @@ _SILENT = "the gateway asks for a proof and does not say who it is"
 _log = logging.getLogger("accredit.client")
 
 
-class Held(Exception):
+class PinsInUse(Exception):
     """Another process has the file of known gateways. `refusal` says so; `request` is the id of the one that waits."""
 
     def __init__(self, refusal: ProofRefused) -> None:
@@ -89,13 +89,13 @@ class GatewayPin:
 
     def meet(self, claimed: str) -> None:
         """Compare the id that the gateway claims. Raises `ProofRefused` if another one is pinned, or if it is known
-        elsewhere, and `Held` while another process has the file: it can be tried again then."""
+        elsewhere, and `PinsInUse` while another process has the file: it can be tried again then."""
         if not (self.id or self.url or self.unbound):
             return
         if not self.id and claimed.isprintable() and 0 < len(claimed.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
             with _alone(self._file) as alone:
                 if not alone:
-                    raise Held(self.unknown(f"another process holds {_lock_of(self._file)}" if self._file else ""))
+                    raise PinsInUse(self.unknown(f"another process holds {_lock_of(self._file)}" if self._file else ""))
                 self._meet_first(claimed)
         if claimed != self.id:
             text = f"this gateway was {self.id or 'nobody'}, and now says that it is {excerpt(claimed)}"

@@ -33,7 +33,7 @@ from msgspec import Struct
 from accredit.base.clock import unix_seconds
 from accredit.client.pins import GatewayPin
 from accredit.consent import CALL, Ask, is_for_call, names_other_gateway, this_call_only
-from accredit.consent.answers import refused_for_certain
+from accredit.consent.answers import certain_refusal
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file, write_file
 from accredit.keys.places import KNOWN_GATEWAYS
@@ -185,7 +185,9 @@ class ProofPresenter:
 
     def granted_at(self, pin: GatewayPin) -> frozenset[str]:
         """Every scope that a delegation covers which is shown to this gateway."""
-        return frozenset[str]().union(*(held.granted for held in _shown(self._alive(), pin.id, met=not pin.named)))
+        return frozenset[str]().union(
+            *(held.granted for held in _select_for_gateway(self._alive(), pin.id, met=not pin.named))
+        )
 
     def chains_for(
         self, scope: str, call: GuardedCall | None = None, verifier_id: str = "", *, met: bool = False
@@ -193,7 +195,7 @@ class ProofPresenter:
         """Return the delegations to present, best first (rule 2); for "" the one that covers most. There may be none:
         all may be for other gateways or, where a person can be asked, for other calls. `met` says that nobody named the
         gateway."""
-        candidates = _shown(self._alive() or self._current(), verifier_id, met=met)
+        candidates = _select_for_gateway(self._alive() or self._current(), verifier_id, met=met)
         if self._may_ask and call is not None:
             candidates = tuple(held for held in candidates if not self._is_for_others(held.chain, call, verifier_id))
         covering = [held for held in candidates if scope in held.granted]
@@ -324,7 +326,7 @@ class ProofPresenter:
         """Return whether a constraint certainly refuses the call, by what is known here: the clock, and the call
         itself."""
         context = VerifierContext(call=_facts(call, verifier_id))
-        return refused_for_certain(chain, context, self._clock()) is not None
+        return certain_refusal(chain, context, self._clock()) is not None
 
     def _is_for_others(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
         """Return whether a chain is for certain calls, and this is none of them."""
@@ -356,7 +358,7 @@ class ProofPresenter:
         return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
 
 
-def _shown(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
+def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
     """Return what a gateway may see (rule 2); "" is one that has not said who it is."""
     if gateway or met:
         held = tuple(each for each in held if not _is_elsewhere(each.chain, gateway))

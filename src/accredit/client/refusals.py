@@ -92,7 +92,7 @@ class Caller(Struct, frozen=True):
         return frozenset()
 
 
-def explained(refusal: ProofRefused, caller: Caller, method: str, target: object) -> str:
+def explain_refusal(refusal: ProofRefused, caller: Caller, method: str, target: object) -> str:
     """Return a few lines that explain to a person why a call of this `method` and `target` was refused."""
     presenter = caller.presenter
     scope = scope_in(refusal.data.get("required_scope"))
@@ -213,14 +213,14 @@ def _free(path: Path) -> Path:
     return next(each for each in chain((path,), names) if not any(map(os.path.lexists, (each, public_path(each)))))
 
 
-def uncovered(item: dict[str, object]) -> dict[str, object]:
+def mark_uncovered(item: dict[str, object]) -> dict[str, object]:
     """Return a list's item that no delegation covers, marked as such (`--show-uncovered`)."""
     meta = cast("dict[str, object]", item["_meta"]) if isinstance(item.get("_meta"), dict) else {}
     mark = f"{_MARK}{excerpt(str(meta.get(SCOPE)))}]"
     return {**item, "description": f"{mark} {item.get('description') or ''}".rstrip()}
 
 
-def unmarked(description: str) -> str:
+def strip_mark(description: str) -> str:
     """Return the server's own description of an item that may be marked."""
     return description.partition("]")[2].lstrip() if description.startswith(_MARK) else description
 

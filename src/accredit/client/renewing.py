@@ -43,7 +43,7 @@ from accredit.client.peers import Answer, Changed, Peer
 from accredit.client.proving import Params
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.client.server_requests import ServerRequests
-from accredit.client.ways import NoEventStream, broken_off
+from accredit.client.ways import NoEventStream, is_broken_connection
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
 from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, STOP_GRACE_SECONDS
@@ -71,7 +71,7 @@ class Opened(NamedTuple):
     transport: Transport
 
 
-class Ways(NamedTuple):
+class Transports(NamedTuple):
     """How to open either way. What each gets is to be called when the session is lost."""
 
     streamable: Callable[[Callable[[], None]], Opened]
@@ -103,7 +103,7 @@ class _Request(Struct, eq=False):
 class RenewingTransport:
     """An async context manager that returns a read and a write stream, as every transport does."""
 
-    def __init__(self, ways: Ways, patience: float = SILENCE_SECONDS) -> None:
+    def __init__(self, ways: Transports, patience: float = SILENCE_SECONDS) -> None:
         """`patience` is for how long the server may send nothing while it owes an answer, in seconds (rule 6)."""
         self._ways = ways
         self._patience = patience
@@ -439,7 +439,7 @@ class RenewingTransport:
 
 def _plainly(error: ErrorData) -> ErrorData:
     """Return an error in words for whoever made the call."""
-    if broken_off(error):
+    if is_broken_connection(error):
         return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_CUT_OFF)
     if error.code == SESSION_LOST:  # before any session was begun: the server's own words
         return ErrorData.model_validate(error.data or {"code": UPSTREAM_ERROR, "message": error.message})

@@ -146,7 +146,7 @@ class Streamable(StreamableHTTPTransport):
         except (FrameError, httpx2.StreamError) as error:
             message = error
         if not isinstance(message, SessionMessage):
-            message = _failed(request_id, f"Failed to parse JSON response: {message}")
+            message = _error_message(request_id, f"Failed to parse JSON response: {message}")
         await _tell(read_stream_writer, message)
 
     async def _handle_sse_response(self, response: httpx2.Response, ctx: RequestContext) -> None:
@@ -168,7 +168,7 @@ class Streamable(StreamableHTTPTransport):
         finally:
             self._resuming.discard(asked)
         if not answered:
-            await _tell(writer, _failed(asked, "SSE stream ended without a response", CONNECTION_CLOSED))
+            await _tell(writer, _error_message(asked, "SSE stream ended without a response", CONNECTION_CLOSED))
 
     async def handle_get_stream(
         self, client: httpx2.AsyncClient, read_stream_writer: ContextSendStream[Incoming]
@@ -208,7 +208,7 @@ class Streamable(StreamableHTTPTransport):
                         return True
                     await _tell(writer, item)
         except FrameError as error:
-            await _tell(writer, error if asked is None else _failed(asked, f"SSE stream failed: {error}"))
+            await _tell(writer, error if asked is None else _error_message(asked, f"SSE stream failed: {error}"))
             return asked is not None
         except BROKEN:
             pass  # it may be resumed
@@ -268,7 +268,7 @@ def read_results_with(session: "ClientSession", reading: Callable[[Dispatcher[An
     session._dispatcher = reading(inner)  # pyright: ignore[reportPrivateUsage]
 
 
-def _failed(id: RequestId, message: str, code: int = PARSE_ERROR) -> SessionMessage:
+def _error_message(id: RequestId, message: str, code: int = PARSE_ERROR) -> SessionMessage:
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=message)))
 
 

@@ -89,19 +89,19 @@ async def _say(
 ) -> None:
     async for item in to_write:
         text = encode_message(item.message) + b"\n"
-        await input.send(_recoded(text, "utf-8", server.encoding, server))
+        await input.send(_recode(text, "utf-8", server.encoding, server))
 
 
 async def _read(line: bytes | FrameError, server: StdioServerParameters) -> Incoming:
     if isinstance(line, FrameError):
         raise line
     try:
-        return await read_message(_recoded(line, server.encoding, "utf-8", server))
+        return await read_message(_recode(line, server.encoding, "utf-8", server))
     except UnicodeError as error:
         return error
 
 
-def _recoded(text: bytes, encoding: str, other: str, server: StdioServerParameters) -> bytes:
+def _recode(text: bytes, encoding: str, other: str, server: StdioServerParameters) -> bytes:
     if server.encoding == "utf-8":
         return text
     handler = server.encoding_error_handler

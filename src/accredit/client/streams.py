@@ -35,7 +35,7 @@ from mcp_types import (
 from msgspec import Struct
 
 from accredit.client.peers import Changed
-from accredit.client.pins import Held
+from accredit.client.pins import PinsInUse
 from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.errors import ProofRefused
@@ -177,14 +177,14 @@ class ProvingTransport:
         while True:
             try:
                 return self._received(item)
-            except Held as held:
+            except PinsInUse as held:
                 if anyio.current_time() >= until:
                     return _refusal(self._settle(held.request).id, held.refusal)
                 await anyio.sleep(KNOWN_GATEWAYS_LOOK_SECONDS)
 
     def _received(self, item: Incoming) -> Incoming | None:
         """Return the message to pass on in place of what came; None if the request was sent again instead. Raises
-        `Held`: then it is as if nothing had come."""
+        `PinsInUse`: then it is as if nothing had come."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
             return self._notification(item, message)
@@ -206,7 +206,7 @@ class ProvingTransport:
                 self._prover.answered(opened.attempt, message.result)
         except ProofRefused as error:
             return _refusal(self._settle(message.id).id, error)
-        except Held as held:
+        except PinsInUse as held:
             held.request = message.id
             raise
         self._settle(message.id)

@@ -97,7 +97,7 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
             try:
                 if response.status_code >= 300 and isinstance(item.message, JSONRPCRequest):
                     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                        await to_reader.send(SessionMessage(await _refused(item.message, response)))
+                        await to_reader.send(SessionMessage(await _read_refusal(item.message, response)))
             finally:
                 await response.aclose()  # what a good one says is owed to nobody, and may never end
 
@@ -149,7 +149,7 @@ async def _endpoint(url: str, response: httpx2.Response, events: AsyncIterator[E
     return str(endpoint)
 
 
-async def _refused(request: JSONRPCRequest, response: httpx2.Response) -> JSONRPCError:
+async def _read_refusal(request: JSONRPCRequest, response: httpx2.Response) -> JSONRPCError:
     answer = None
     with suppress(FrameError):
         said = await read_message(response.content if response.status_code >= 400 else b"")  # `GatewayHttp` has read it
@@ -158,6 +158,6 @@ async def _refused(request: JSONRPCRequest, response: httpx2.Response) -> JSONRP
     return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
 
 
-def broken_off(error: ErrorData) -> bool:
+def is_broken_connection(error: ErrorData) -> bool:
     """Return whether an error is what the SDK's transport reports for a connection that broke before an answer came."""
     return error.message.startswith("SSE stream") or error.message.endswith(BROKEN_OFF)

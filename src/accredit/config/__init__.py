@@ -5,9 +5,9 @@ may be several servers), and `build_upstream`, `build_catalog`, `build_pins`, `b
 `build_rounds`, `build_tokens`, `build_key_sources` and `build_watching` do so for parts of it; `read_lock_file` reads
 what is pinned, `roots_of` the keys of those whose delegations count, and
 `store_of` parses the store's URL; `tls_context` loads the certificate; `try_record_signer` has the signer of records
-sign once; `changes` and `check_fixed` compare two readings; `shown` prints the configuration, and `policy_digest` is
-what records name it by. Every failure is an `accredit.errors.ConfigurationError`: one line for what is wrong, one for
-what to do.
+sign once; `changes` and `check_fixed` compare two readings; `list_settings` prints the configuration, and
+`policy_digest` is what records name it by. Every failure is an `accredit.errors.ConfigurationError`: one line for what
+is wrong, one for what to do.
 """
 
 from accredit.config.attest import (
@@ -20,7 +20,7 @@ from accredit.config.attest import (
 )
 from accredit.config.build import build_all_settings, build_settings, build_upstream
 from accredit.config.changes import changes, check_fixed, in_short
-from accredit.config.conversion import converted, json_schema
+from accredit.config.conversion import convert_tables, json_schema
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, check_no_loop, tls_context
 from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
@@ -28,7 +28,7 @@ from accredit.config.pins import build_pins, lock_file, read_lock_file, read_pin
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key, roots_of
 from accredit.config.rounds import build_rounds
 from accredit.config.schema import Config
-from accredit.config.show import Shown, shown
+from accredit.config.show import SettingRow, list_settings
 from accredit.config.store import store_of
 from accredit.config.tokens import build_key_sources, build_tokens
 from accredit.config.watching import WatchSettings, build_watching
@@ -37,7 +37,7 @@ __all__ = [
     "Config",
     "Loaded",
     "Origin",
-    "Shown",
+    "SettingRow",
     "Values",
     "WatchSettings",
     "build_all_settings",
@@ -56,11 +56,12 @@ __all__ = [
     "check_exposure",
     "check_fixed",
     "check_no_loop",
-    "converted",
+    "convert_tables",
     "folder_of",
     "gateway_id",
     "in_short",
     "json_schema",
+    "list_settings",
     "load",
     "load_command_line",
     "lock_file",
@@ -70,7 +71,6 @@ __all__ = [
     "read_pinned",
     "read_public_key",
     "roots_of",
-    "shown",
     "store_of",
     "tls_context",
     "trusted_log_keys",

@@ -36,19 +36,19 @@ def check_fixed(before: Loaded, was: ReadFiles, after: Loaded, files: ReadFiles)
     for section, names in _FIXED.items():
         for name in names:
             if getattr(getattr(before.config, section), name) != getattr(getattr(after.config, section), name):
-                raise _fixed(f"{section}.{name}")
+                raise _fixed_key_error(f"{section}.{name}")
     for name in _FIXED["gateway"]:  # also where the command line or the environment has another
-        if _said(before, name) != _said(after, name):
-            raise _fixed(f"gateway.{name}")
+        if _value_in_file(before, name) != _value_in_file(after, name):
+            raise _fixed_key_error(f"gateway.{name}")
     if (before.config.gateway.tls_cert_file is None) != (after.config.gateway.tls_cert_file is None):
-        raise _fixed("gateway.tls_cert_file", "switches TLS on or off")
+        raise _fixed_key_error("gateway.tls_cert_file", "switches TLS on or off")
     old, new = _identity(before, was), _identity(after, files)
     if before.config.gateway.id != after.config.gateway.id and (not old[0] or old[0] != new[0]):
-        raise _fixed("gateway.id")
+        raise _fixed_key_error("gateway.id")
     if old[0] and old[0] != new[0]:
-        raise _fixed("gateway.id", "is that of another key now")
+        raise _fixed_key_error("gateway.id", "is that of another key now")
     if old[1] != new[1]:
-        raise _fixed("attest.key_file", "holds another key")
+        raise _fixed_key_error("attest.key_file", "holds another key")
 
 
 def changes(before: Loaded, after: Loaded) -> Iterator[str]:
@@ -70,7 +70,7 @@ def in_short(names: Sequence[str]) -> str:
     return one_line(", ".join(names[:MAX_RELOAD_CHANGES]))[: MAX_RELOAD_TEXT // 4] + more
 
 
-def _said(loaded: Loaded, name: str) -> object:
+def _value_in_file(loaded: Loaded, name: str) -> object:
     """Return a key of `[gateway]` from the file, or its default."""
     gateway: dict[str, object] = read_toml(loaded.content).get("gateway", {})
     return gateway.get(name, getattr(Gateway(), name))
@@ -86,7 +86,7 @@ def _identity(loaded: Loaded, files: ReadFiles) -> tuple[str, str]:
         return id, build_log_signer(loaded).id if loaded.config.attest.mode != "off" else ""
 
 
-def _fixed(key: str, how: str = "is another") -> ConfigurationError:
+def _fixed_key_error(key: str, how: str = "is another") -> ConfigurationError:
     return ConfigurationError(
         f"{key} {how}, and what it was holds until the gateway is started anew",
         "put back what was there, or restart the gateway",

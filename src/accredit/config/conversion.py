@@ -22,7 +22,7 @@ _WORDS = {"int": "an integer", "float": "a number", "str": "text", "bool": "true
 _S = TypeVar("_S", bound=Section)
 
 
-def converted(tables: Mapping[str, object], *, strict: bool) -> Config:
+def convert_tables(tables: Mapping[str, object], *, strict: bool) -> Config:
     """Return the configuration. Unless `strict`, text is converted to the key's type. Raises `WrongValue`."""
     sections: dict[str, Any] = {name: _section(name, table, strict=strict) for name, table in tables.items()}
     return Config(**sections)
@@ -93,7 +93,7 @@ def _wrong(
     match = _AT.fullmatch(str(error))
     text, path = match.groups() if match else (str(error), "")
     steps: list[int | str] = [
-        name or (int(number) if number.isdigit() else _unnamed(value, kind, strict=strict))
+        name or (int(number) if number.isdigit() else _find_wrong_entry(value, kind, strict=strict))
         for name, number in _STEP.findall(path)
     ]
     place += (*steps,)
@@ -110,7 +110,7 @@ def _wrong(
     return WrongValue(place, "should be within the bounds of its type")
 
 
-def _unnamed(value: object, kind: type[Section], *, strict: bool) -> str:
+def _find_wrong_entry(value: object, kind: type[Section], *, strict: bool) -> str:
     """Return the user-chosen name of the table with the wrong value, which msgspec doesn't tell."""
     for key, table in cast("dict[str, object]", value).items():
         for name, inner in cast("dict[str, object]", table).items() if isinstance(table, dict) else ():

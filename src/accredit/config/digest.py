@@ -22,7 +22,7 @@ from typing import cast
 from accredit.attest import canonical, sha256_hex
 from accredit.config.load import Loaded, folder_of
 from accredit.config.schema import FILES, SECTIONS
-from accredit.config.show import shown
+from accredit.config.show import list_settings
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.keys import read_file
 from accredit.limits import MAX_KEY_SET_BYTES
@@ -57,12 +57,12 @@ def policy_digest(loaded: Loaded) -> str:
 
 
 def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
-    for row in shown(loaded):
+    for row in list_settings(loaded):
         key = row.section, row.key
         if key in PUBLIC_KEYS:
             yield *key, _with_contents(row.value, PUBLIC_KEYS[key], folder_of(loaded, key))
         elif key not in _LISTENS:
-            yield *key, _named(row.value, loaded) if key in FILES or row.section == "servers" else row.value
+            yield *key, _make_relative(row.value, loaded) if key in FILES or row.section == "servers" else row.value
 
 
 def _with_contents(value: object, members: tuple[str, ...], folder: Path) -> object:
@@ -82,11 +82,11 @@ def _content(path: Path) -> dict[str, str] | None:
         return None
 
 
-def _named(value: object, loaded: Loaded) -> object:
+def _make_relative(value: object, loaded: Loaded) -> object:
     """Return a path relative to the configuration's folder, also a server's (rule 3)."""
     if isinstance(value, dict):
         server = cast("dict[str, object]", value)
-        return server | {"cwd": _named(server["cwd"], loaded)}
+        return server | {"cwd": _make_relative(server["cwd"], loaded)}
     if isinstance(value, str) and loaded.file is not None and Path(value).is_relative_to(loaded.file.parent):
         return str(Path(value).relative_to(loaded.file.parent))
     return value

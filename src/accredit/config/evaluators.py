@@ -23,12 +23,12 @@ _GROUP = "accredit.constraints"
 def load_evaluators(names: Iterable[str]) -> dict[str, Evaluator]:
     """Return the evaluators of these types, and our own. Raises `ConfigurationError`."""
     try:
-        return with_own({name: _loaded(name) for name in names})
+        return with_own({name: _load_evaluator(name) for name in names})
     except ConfigurationError as error:
         raise ConfigurationError(one_line(f"proofs.evaluators: {error.what}"), one_line(error.remedy)) from None
 
 
-def _loaded(name: str) -> Evaluator:
+def _load_evaluator(name: str) -> Evaluator:
     point = _point(name)
     try:
         return cast("Evaluator", point.load())

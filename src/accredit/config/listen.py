@@ -88,7 +88,7 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        with _named(chain) as chain_file, _named(secret) as key_file:
+        with _memory_file_name(chain) as chain_file, _memory_file_name(secret) as key_file:
             context.load_cert_chain(chain_file, key_file, password="")  # empty: never ask the terminal for one
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
@@ -110,7 +110,7 @@ def _content(name: str, path: str) -> FileContent:
 
 
 @contextmanager
-def _named(content: FileContent) -> Generator[str]:
+def _memory_file_name(content: FileContent) -> Generator[str]:
     """Yield a path from which the TLS library reads content that was already read: a private file in memory."""
     with memory_file() as file:
         file.write(content.data)

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, cast
 from accredit.base.standard import STDIN
 from accredit.base.text import one_line
 from accredit.base.toml import read_toml
-from accredit.config.conversion import converted
+from accredit.config.conversion import convert_tables
 from accredit.config.problems import PREFIX, check_environment_name, problem
 from accredit.config.schema import FILES, LISTED, Config
 from accredit.config.values import WrongValue
@@ -87,7 +87,7 @@ def load(
     file = _find(file, environ, look_here=look_here and not _names_a_server(command_line))
     content = content if content is not None else _content(file) if file else b""
     from_file: Values = _read(file, content) if file else {}
-    return replace(_joined(file, from_file, _from_environment(environ), command_line), content=content)
+    return replace(_merge_sources(file, from_file, _from_environment(environ), command_line), content=content)
 
 
 def folder_of(loaded: Loaded, key: _Key) -> Path:
@@ -103,10 +103,10 @@ def _names_a_server(command_line: Values) -> bool:
 
 def load_command_line(command_line: Values) -> Loaded:
     """Return the configuration that the command line alone gives. Raises `ConfigurationError`."""
-    return _joined(None, {}, {}, command_line)
+    return _merge_sources(None, {}, {}, command_line)
 
 
-def _joined(file: Path | None, from_file: Values, from_environment: Values, command_line: Values) -> Loaded:
+def _merge_sources(file: Path | None, from_file: Values, from_environment: Values, command_line: Values) -> Loaded:
     if _names_a_server(command_line):
         from_file = {key: found for key, found in from_file.items() if key[0] not in ("upstream", "servers")}
         from_environment = {key: found for key, found in from_environment.items() if key[0] != "upstream"}
@@ -116,7 +116,7 @@ def _joined(file: Path | None, from_file: Values, from_environment: Values, comm
     for (section, key), (_, value) in joined.items():
         tables.setdefault(section, {})[key] = value
     try:
-        config = converted(tables, strict=False)
+        config = convert_tables(tables, strict=False)
     except WrongValue as error:
         raise problem(error, lambda section, key: origins[section, key].name) from None
     if config.servers.by_name:
@@ -161,24 +161,24 @@ def _read(file: Path, content: bytes) -> Values:
         raise ConfigurationError(f"{shown} is not TOML: {detail}", "correct that place in the file") from None
     try:
         for section in LISTED & tables.keys():
-            tables[section] = _numbered(section, tables[section])
-        converted(tables, strict=True)
+            tables[section] = _number_tables(section, tables[section])
+        convert_tables(tables, strict=True)
     except WrongValue as error:
         raise problem(error, lambda _section, _key: shown) from None
     return {
-        (section, key): (Origin("file", shown), _anchored((section, key), value, file.parent))
+        (section, key): (Origin("file", shown), _anchor_path((section, key), value, file.parent))
         for section, table in tables.items()
         for key, value in table.items()
     }
 
 
-def _numbered(section: str, listed: object) -> dict[str, object]:
+def _number_tables(section: str, listed: object) -> dict[str, object]:
     if not isinstance(listed, list):
         raise WrongValue((section,), "should be a list of tables")
     return {str(number): table for number, table in enumerate(cast("list[object]", listed))}
 
 
-def _anchored(key: _Key, value: object, folder: Path) -> object:
+def _anchor_path(key: _Key, value: object, folder: Path) -> object:
     """Make a relative path in a file relative to that file's folder."""
     if key in FILES:
         return str(folder / str(value))

@@ -23,7 +23,9 @@ def problem(fault: WrongValue, origin_of: Callable[[str, str], str]) -> Configur
     place = fault.place
     section, key = str(place[0]), str(place[1]) if len(place) > 1 else ""
     remedy = _did_you_mean(place) if fault.text == NO_SUCH_KEY else _meaning(place)
-    return ConfigurationError(one_line(f"{_dotted(place)} ({origin_of(section, key)}): {fault.text}"), one_line(remedy))
+    return ConfigurationError(
+        one_line(f"{_dotted_name(place)} ({origin_of(section, key)}): {fault.text}"), one_line(remedy)
+    )
 
 
 def check_environment_name(name: str) -> tuple[str, str]:
@@ -54,9 +56,9 @@ def _environment_name(dotted: str) -> str:
 
 
 def _did_you_mean(place: Place) -> str:
-    name, model = _dotted(place), _table_around(place)
+    name, model = _dotted_name(place), _table_around(place)
     if model is not None and len(place) > 2:
-        around = _dotted(place[:-1])
+        around = _dotted_name(place[:-1])
         return one_line(f"did you mean {_nearest(name, [f'{around}.{key}' for key in keys(model)])}?")
     if len(place) > 2:
         return _meaning(place)
@@ -77,13 +79,13 @@ def _meaning(place: Place) -> str:
         model = _table_around(place[:end])
         said = description(model, str(place[end - 1])) if model is not None else ""
         if said:
-            return f"{_dotted(place[:end])} is {said}"
+            return f"{_dotted_name(place[:end])} is {said}"
     section = str(place[0])
     if section in LISTED:
         return f"write each as a table: [[{section}]]"
     if section == "servers" and len(place) == 2:
         return "write it as a table, such as [servers.mail]"
-    return f"write it as a table: [{_dotted(place[:2]) if section in _ENTRIES else section}]"
+    return f"write it as a table: [{_dotted_name(place[:2]) if section in _ENTRIES else section}]"
 
 
 def _table_around(place: Place) -> type[Section] | None:
@@ -105,7 +107,7 @@ def _table_around(place: Place) -> type[Section] | None:
     return nested
 
 
-def _dotted(place: Place) -> str:
+def _dotted_name(place: Place) -> str:
     name = str(place[0])
     for number, step in enumerate(place[1:]):
         if number == 0 and name in LISTED:

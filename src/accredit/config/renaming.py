@@ -23,7 +23,7 @@ from accredit.errors import ConfigurationError
 _GATEWAY, _TIMEOUT, _OWN_TIMEOUT = "gateway", "upstream_timeout_seconds", "timeout_seconds"
 
 
-def renamed(text: str, name: str) -> str:
+def rename_upstream(text: str, name: str) -> str:
     """Rename the server of `[upstream]` to `name` in a file's text. Raises `ConfigurationError`."""
     try:
         document = parse(text)
@@ -33,7 +33,7 @@ def renamed(text: str, name: str) -> str:
         raise _not_touched("it can't be read with all its comments")
     end = "\r\n" if "\r\n" in text else "\n"
     body: _Body = document.body
-    timeout = _taken_timeout(body)
+    timeout = _take_timeout(body)
     goes_to = _place_of_timeout(body) if timeout is not None else None
     parts: list[str] = []
     for key, item in body:
@@ -41,7 +41,7 @@ def renamed(text: str, name: str) -> str:
             parts.append(_text(key, item))
             continue
         new = f"servers.{name}" if key.key == "upstream" else f"servers.{name}.{key.key}"
-        parts.append(_moved(key, item, new, timeout if item is goes_to else None, end))
+        parts.append(_rename_entry(key, item, new, timeout if item is goes_to else None, end))
     found = "".join(parts)
     if found.count("#") != text.count("#") or not _means(found, means_renamed(tomllib.loads(text), name)):
         raise _not_touched("its tables are in a form that can't be renamed")
@@ -72,7 +72,7 @@ def _means(text: str, tables: dict[str, Any]) -> bool:
 _Body = list[tuple[Key | None, Item]]
 
 
-def _moved(key: Key, item: Item, new: str, timeout: Item | None, end: str) -> str:
+def _rename_entry(key: Key, item: Item, new: str, timeout: Item | None, end: str) -> str:
     """Return an entry's text under its new name, including the timeout."""
     line = "" if timeout is None else f"{_OWN_TIMEOUT} = {_value_and_comment(timeout)}{end}"
     if isinstance(item, Table) and not key.is_dotted():
@@ -97,7 +97,7 @@ def _rename_headers(table: Table, new: str) -> None:
             _rename_headers(item, f"{new}.{key.as_string().strip()}")
 
 
-def _taken_timeout(body: _Body) -> Item | None:
+def _take_timeout(body: _Body) -> Item | None:
     """Remove the timeout from `[gateway]`; return it, or None."""
     for at, (key, item) in enumerate(body):
         if key is None or key.key != _GATEWAY:

@@ -13,7 +13,7 @@ _MASK = "***"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SettingRow:
     """One key: its value as JSON data, and the kind and name of the source that set it."""
 
     section: str
@@ -23,19 +23,19 @@ class Shown:
     source: str | None
 
 
-def shown(loaded: Loaded) -> list[Shown]:
+def list_settings(loaded: Loaded) -> list[SettingRow]:
     """Return every key, in the schema's order."""
-    rows: list[Shown] = []
+    rows: list[SettingRow] = []
     for section in SECTIONS:
         for key, value in getattr(loaded.config, section).items():
             kind, name = loaded.origins.get((section, key), ("default", None))
-            rows.append(Shown(section, key, _masked(section, key, value), kind, name))
+            rows.append(SettingRow(section, key, _mask_value(section, key, value), kind, name))
     return rows
 
 
-def _masked(section: str, key: str, value: object) -> object:
+def _mask_value(section: str, key: str, value: object) -> object:
     if isinstance(value, Server):
-        return {name: _masked("upstream", name, each) for name, each in value.items()}
+        return {name: _mask_value("upstream", name, each) for name, each in value.items()}
     if (section, key) in SECRETS:
         table = cast("dict[str, object]", value)
         return {name: text.members() if isinstance(text, SecretFrom) else _MASK for name, text in table.items()}

@@ -31,7 +31,7 @@ class Source(NamedTuple):
 
     def secret(self, source: SecretFrom, key: str) -> str:
         """Return a secret for a header. `key` is its place in the configuration."""
-        text = _checked(self._text(source, key, MAX_CLIENT_SECRET_BYTES).rstrip("\r\n"), source, key)
+        text = _check_text(self._text(source, key, MAX_CLIENT_SECRET_BYTES).rstrip("\r\n"), source, key)
         if not text:
             raise _unusable(key, source, "should not be empty")
         return text
@@ -40,7 +40,7 @@ class Source(NamedTuple):
         """Return a header's value."""
         if isinstance(value, str):
             return value
-        return _checked(value.text(self._text(value, key, MAX_VALUE_FILE_BYTES).rstrip("\r\n")), value, key)
+        return _check_text(value.text(self._text(value, key, MAX_VALUE_FILE_BYTES).rstrip("\r\n")), value, key)
 
     def variable(self, value: str | SecretFrom, key: str) -> str:
         """Return the value of a variable for a command."""
@@ -85,7 +85,7 @@ def secret_file(path: Path, key: str, max_bytes: int) -> bytes:
     return content.data
 
 
-def _checked(text: str, source: SecretFrom, key: str) -> str:
+def _check_text(text: str, source: SecretFrom, key: str) -> str:
     try:
         check_header_text(text)
     except ValueError as error:

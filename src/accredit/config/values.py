@@ -192,7 +192,7 @@ def _secret(value: SecretFrom) -> None:
         raise ValueError('should be { env = "NAME" } or { file = "NAME" }')
 
 
-def _taken(value: str | SecretFrom) -> None:
+def _check_secret(value: str | SecretFrom) -> None:
     if isinstance(value, SecretFrom):
         _secret(value)
 
@@ -289,7 +289,7 @@ def _uri_prefix(value: str) -> None:
         raise ValueError(NO_SUCH_KEY)
 
 
-def _forwarded(value: str) -> None:
+def _check_forwarding(value: str) -> None:
     if not can_be_added(value):
         raise ValueError("should be a header that says neither how a message is read nor where it goes")
 
@@ -313,7 +313,7 @@ def _store(value: str) -> None:
 Url = Annotated[str, _Check(_url)]
 Path = Annotated[str, _Check(_path)]
 Method = Annotated[str, _Check(_method)]
-Forwarded = Annotated[str, _Check(_forwarded)]
+Forwarded = Annotated[str, _Check(_check_forwarding)]
 IdentityHeader = Annotated[str, _Check(_identity_header)]
 Endpoint = Annotated[str, _Check(check_endpoint)]
 Name = Annotated[str, Meta(min_length=1)]
@@ -337,5 +337,5 @@ TokenScopes = Annotated[str, _Check(_token_scopes)]
 Secret = Annotated[SecretFrom, _Check(_secret)]
 StoreText = Annotated[str, _Check(_store)]
 Command = Annotated[list[str], _Check(_command)]
-Environment = Annotated[dict[str, Annotated[str | SecretFrom, _Check(_taken)]], _Check(_environment)]
-Headers = Annotated[dict[str, Annotated[str | HeaderFrom, _Check(_taken)]], _Check(_headers)]
+Environment = Annotated[dict[str, Annotated[str | SecretFrom, _Check(_check_secret)]], _Check(_environment)]
+Headers = Annotated[dict[str, Annotated[str | HeaderFrom, _Check(_check_secret)]], _Check(_headers)]

@@ -100,10 +100,10 @@ def call_fault(chain: Sequence[DelegationCert], ask: Ask, now: int) -> str | Non
         params_digest=lambda: bytes.fromhex(ask.params_sha256),
         definition=ask.refusal.definition or None,
     )
-    return refused_for_certain(chain, VerifierContext(call=facts), now)
+    return certain_refusal(chain, VerifierContext(call=facts), now)
 
 
-def refused_for_certain(chain: Sequence[DelegationCert], context: VerifierContext, now: int) -> str | None:
+def certain_refusal(chain: Sequence[DelegationCert], context: VerifierContext, now: int) -> str | None:
     """Return why a constraint of the chain refuses a call whatever else the gateway may know of it, or None.
 
     Each constraint is looked at by itself: one that can't be judged here does not hide the next.

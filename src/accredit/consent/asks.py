@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from accredit.base.caching import Once
+from accredit.base.caching import CachedProperty
 from accredit.canonical import canonical
 from accredit.consent.call import Digest
 from accredit.errors import AskError, FrameError, WireError
@@ -142,12 +142,12 @@ class Ask(WireObject, frozen=True, dict=True):
         if self.server_says is not UNSET and len(canonical(tree(self.server_says))) > MAX_SERVER_WORDS_BYTES:
             raise WireError(f"{path}.server_says", f"more than {MAX_SERVER_WORDS_BYTES} bytes")
 
-    @Once
+    @CachedProperty
     def digest(self) -> bytes:
         """The SHA-256 of the ask in the form of RFC 8785. An answer names it."""
         return hashlib.sha256(self.text()).digest()
 
-    @Once
+    @CachedProperty
     def params_sha256(self) -> str:
         """The digest of the call, as a certificate for this very call names it: lower-case hex."""
         return params_digest(self.params).hex()

@@ -38,7 +38,7 @@ from accredit.limits import (
     MAX_UNFOLDED_CHARS,
 )
 from accredit.pins.lookalikes import in_latin
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 from accredit.ratify import Constraint, Grant
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, path_fault
 from accredit.ratify.scopes import DELEGATE, WILDCARDS
@@ -143,7 +143,7 @@ def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | Non
     """
     scope = ask.refusal.required_scope
     if scope == DELEGATE or scope in WILDCARDS or scope.endswith("*"):
-        raise NotOffered(f"{shown(scope)} can't be allowed here: `accredit grant` can")
+        raise NotOffered(f"{visible_text(scope)} can't be allowed here: `accredit grant` can")
     if not _NOT_PORTABLE.isdisjoint(ask.target + ask.gateway.id):
         raise NotOffered("a name with <, > or & in it can't be signed: `accredit grant` with another constraint can")
     offers = [_once(ask, facts or {})]
@@ -200,7 +200,7 @@ def _once(ask: Ask, facts: Mapping[str, str | float]) -> Offer:
     button, words = "Allow only this call", "Only this call: these arguments, once, within 10 minutes"
     constraints: tuple[Constraint, ...] = (_terms(ask, params_sha256=ask.params_sha256),)
     if isinstance(amount, int | float) and isinstance(currency, str) and _NOT_PORTABLE.isdisjoint(currency):
-        button = f"Allow paying {amount:,.2f} {shown(currency)}"
+        button = f"Allow paying {amount:,.2f} {visible_text(currency)}"
         words = "Only this payment: these arguments, once, within 10 minutes"
         constraints += (MaxAmount(max_amount=amount, currency=currency),)
     elif runs_something(ask):
@@ -245,7 +245,7 @@ def _below(ask: Ask, facts: Mapping[str, str | float]) -> Offer | None:
     if not folder or not _NOT_PORTABLE.isdisjoint(resource + folder):
         return None  # below the root is everything
     constraints = (_terms(ask), ResourcePath(resource_id=resource, path_prefix=folder))
-    return _several(ask, "below", f"Files below {shown(folder)}, with any other arguments", constraints)
+    return _several(ask, "below", f"Files below {visible_text(folder)}, with any other arguments", constraints)
 
 
 def _several(

@@ -3,8 +3,8 @@
 1. Everything that the call's digest covers is shown: method, target, and each value in its params with the place where
    it stands. Two calls with different digests are never shown alike, nor so that only their code points differ.
 2. What does not show, or has another form that looks the same, is written as its code point, and so are the brackets of
-   such codes, by the rules of `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and what could
-   pass for its end or for a row of its own. Only a line's end begins a new line.
+   such codes, by the rules of `pins.visible_text`; so are blanks at the end of a line, and in a place `/`, `[` and what
+   could pass for its end or for a row of its own. Only a line's end begins a new line.
 3. A long text, and what comes after many values, is folded: it counts as seen only once it was unfolded.
 4. What a person may overlook is marked: letters of several scripts in one word, words of one script that look like
    words of another, letters in another form than usual, signs other than ASCII's in what looks like an address or a
@@ -26,7 +26,7 @@ from accredit.consent.asks import Ask
 from accredit.consent.offers import what_runs
 from accredit.limits import MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
 from accredit.pins.lookalikes import LookAlikes, mixes_scripts, twins_in
-from accredit.pins.shown import coded, hides, shown
+from accredit.pins.shown import hides, visible_text, with_code_points
 
 MAX_UNFOLDED_FIELDS = 100
 """Values of a call that show at once: 64 KiB can hold 30,000."""
@@ -97,17 +97,19 @@ def shown_call(ask: Ask, known_tools: Iterable[str] = ()) -> ShownCall:
 def look_alikes(name: str, known: Iterable[str]) -> list[str]:
     """Return a line for each known name that looks like this one, and is another."""
     others = LookAlikes(known).of(name)[:MAX_TOLD_MARKS]
-    return [f"“{coded(name)}” looks like “{coded(other)}”, and is another tool." for other in others]
+    return [
+        f"“{with_code_points(name)}” looks like “{with_code_points(other)}”, and is another tool." for other in others
+    ]
 
 
 def one_word(text: str) -> str:
     """Return a text in which no blank is left: it can't go on with words of the page that it stands on."""
-    return shown(text).replace(" ", _BLANK)
+    return visible_text(text).replace(" ", _BLANK)
 
 
 def in_quotes(text: str) -> str:
     """Return a text that can't end the quotes that stand around it."""
-    return shown(text).translate(_QUOTES)
+    return visible_text(text).translate(_QUOTES)
 
 
 class _Value(NamedTuple):
@@ -152,7 +154,7 @@ def _step(name: str) -> str:
 
 
 def _line(text: str) -> str:
-    line = shown(text)
+    line = visible_text(text)
     return line.rstrip(" ") + _BLANK * (len(line) - len(line.rstrip(" ")))
 
 
@@ -183,25 +185,29 @@ def _kind(value: Any) -> Kind:
 
 def _marks(text: str) -> list[str]:
     """Return what may be overlooked in a text (rule 4). Linear in its length."""
-    marks = [f"{shown(each)} is a domain name in punycode: other letters are shown for it." for each in _few(text)]
+    marks = [
+        f"{visible_text(each)} is a domain name in punycode: other letters are shown for it." for each in _few(text)
+    ]
     if any(_GAP in line.strip() or _WIDE_GAP in line.rstrip() for line in text.split("\n")):
         marks.append("It has a wide gap: look for what stands behind it.")
     if text.isascii():
         return marks
     mixed = [word for word in text.split() if not word.isascii() and mixes_scripts(word)][:MAX_TOLD_MARKS]
-    marks += [f"“{coded(word[:MAX_UNFOLDED_CHARS])}” mixes letters of several scripts." for word in mixed]
-    twins = twins_in(text)[:MAX_TOLD_MARKS]
-    marks += [f"“{coded(word[:MAX_UNFOLDED_CHARS])}” looks like “{coded(latin)}” in other letters." if word != latin
-              else f"“{coded(latin)}” is in Latin letters, and looks like a word in those around it."
-              for word, latin in twins]  # fmt: skip
+    marks += [f"“{with_code_points(word[:MAX_UNFOLDED_CHARS])}” mixes letters of several scripts." for word in mixed]
+    for word, latin in twins_in(text)[:MAX_TOLD_MARKS]:
+        twin = f"“{with_code_points(latin)}”"
+        if word == latin:
+            marks.append(f"{twin} is in Latin letters, and looks like a word in those around it.")
+        else:
+            marks.append(f"“{with_code_points(word[:MAX_UNFOLDED_CHARS])}” looks like {twin} in other letters.")
     odd = [word for word in text.split() if not word.isascii() and _has_odd_signs(word)][:MAX_TOLD_MARKS]
-    marks += [f"“{coded(word[:MAX_UNFOLDED_CHARS])}” has signs that pass for others." for word in odd]
+    marks += [f"“{with_code_points(word[:MAX_UNFOLDED_CHARS])}” has signs that pass for others." for word in odd]
     if any(unicodedata.bidirectional(char) in ("R", "AL") for char in text):
         marks.append("A part of it runs from right to left, and changes places with what stands beside it.")
     hidden = sum(hides(char) for char in text) - text.count("\n")
     if hidden:
         marks.append(f"It holds {_characters(hidden)} that would not show.")
-    other_forms = shown(text).count("⟨U+") - hidden - sum(map(text.count, "\n⟨⟩")) + _unusual(text)
+    other_forms = visible_text(text).count("⟨U+") - hidden - sum(map(text.count, "\n⟨⟩")) + _unusual(text)
     if other_forms:
         marks.append(f"It holds {_characters(other_forms)} in another form than usual: it looks like another text.")
     return marks

@@ -79,7 +79,7 @@ def _read_files() -> Mapping[str, Response]:
     }
 
 
-class Part(Protocol):
+class PageSection(Protocol):
     """A part of what the page can do: it has answers for some paths below `/api/`, and members of the state that pages
     are told."""
 
@@ -106,7 +106,7 @@ class Page:
     """The application. `address` is `127.0.0.1:PORT`; `clock` gives unix seconds."""
 
     def __init__(
-        self, parts: Sequence[Part], sessions: Sessions, changes: Changes, address: str, clock: Callable[[], int]
+        self, parts: Sequence[PageSection], sessions: Sessions, changes: Changes, address: str, clock: Callable[[], int]
     ) -> None:
         self._parts = parts
         self._sessions = sessions

@@ -54,7 +54,7 @@ _NEW = ""
 """Whose count all new agents share."""
 
 
-class Asked(Struct, kw_only=True, eq=False):
+class PendingAsk(Struct, kw_only=True, eq=False):
     """An ask that the desk has taken, and what became of it.
 
     `until` is when it stops waiting. `answered` is set once there is an `answer`, or will be none.
@@ -94,7 +94,7 @@ class AskBook:
     ) -> None:
         """Begin with the ids that were used before, and the calls that were denied, with the times of that."""
         self._person_id = person_id
-        self._by_key: OrderedDict[str, Asked] = OrderedDict()
+        self._by_key: OrderedDict[str, PendingAsk] = OrderedDict()
         self._used_ids: RecentlyUsed[str, bool] = RecentlyUsed(MAX_ANSWERED_ASKS * 4)
         self._denied: RecentlyUsed[tuple[str, ...], int] = RecentlyUsed(MAX_ANSWERED_ASKS)
         self._hours: dict[str, deque[int]] = {}
@@ -104,7 +104,7 @@ class AskBook:
         for call, at in denied:
             self._denied.put(call, at + DENIED_SECONDS)
 
-    def waiting(self, now: int) -> list[Asked]:
+    def waiting(self, now: int) -> list[PendingAsk]:
         """Return the asks that wait, oldest first."""
         return [each for each in self._by_key.values() if each.waits(now)]
 
@@ -112,15 +112,15 @@ class AskBook:
         """Return how many asks of an agent were not taken for their number; without one, of agents never taken."""
         return self._unseen[agent_id]
 
-    def find(self, code: str) -> Asked | None:
+    def find(self, code: str) -> PendingAsk | None:
         """Return the ask of a code, waiting or not."""
         return next((each for each in self._by_key.values() if each.ask.code == code), None)
 
-    def known(self, key: str) -> Asked | None:
+    def known(self, key: str) -> PendingAsk | None:
         """Return the ask with this digest."""
         return self._by_key.get(key)
 
-    def take(self, ask: Ask, now: int, *, is_new: bool, started_by: str = "") -> tuple[Asked, bool]:
+    def take(self, ask: Ask, now: int, *, is_new: bool, started_by: str = "") -> tuple[PendingAsk, bool]:
         """Take an ask by the rules above; return it, and whether the person is to see it. Raises `DeskError`."""
         known = self._by_key.get(ask.digest.hex())
         if known is not None:
@@ -129,7 +129,7 @@ class AskBook:
             raise DeskError("bad_ask", "this ask was used before: make another one")
         if ask.principals and self._person_id not in ask.principals:
             raise DeskError("bad_ask", "this asks somebody else")
-        asked = Asked(ask=ask, is_new=is_new, taken_at=now, until=ask.expires_at, started_by=started_by)
+        asked = PendingAsk(ask=ask, is_new=is_new, taken_at=now, until=ask.expires_at, started_by=started_by)
         if now < (self._denied.peek(ask.same_call) or 0):  # not even remembered: such asks are without number
             asked.settle("denied", Answer(ask=asked.key, decision="deny", reason="denied less than an hour ago"))
             return asked, False
@@ -139,23 +139,23 @@ class AskBook:
         self._forget(now)
         return asked, True
 
-    def keep_open(self, asked: Asked, now: int) -> None:
+    def keep_open(self, asked: PendingAsk, now: int) -> None:
         """Let an ask wait for an hour from now."""
         asked.until = max(asked.until, now + KEPT_OPEN_SECONDS)
 
-    def deny(self, asked: Asked, now: int, answer: Answer) -> None:
+    def deny(self, asked: PendingAsk, now: int, answer: Answer) -> None:
         """Deny an ask, and for an hour all that are identical."""
         self._denied.put(asked.ask.same_call, now + DENIED_SECONDS)
         asked.settle("denied", answer)
 
-    def expire(self, now: int) -> list[Asked]:
+    def expire(self, now: int) -> list[PendingAsk]:
         """Return the asks that wait no longer, now settled: nothing was decided."""
         over = [each for each in self._by_key.values() if each.state == "pending" and now > each.until]
         for each in over:
             each.settle("expired", Answer(ask=each.key, decision="later", reason="nobody answered in time"))
         return over
 
-    def _check_rate(self, asked: Asked, now: int) -> None:
+    def _check_rate(self, asked: PendingAsk, now: int) -> None:
         agent = asked.ask.agent_id
         waiting = self.waiting(now)
         too_many = (

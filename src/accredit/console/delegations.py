@@ -104,7 +104,7 @@ def _text(constraints: object) -> bytes:
     return json.dumps(constraints, sort_keys=True).encode() if constraints else b"[]"
 
 
-def _signed(person_id: str, entry: Mapping[str, Any]) -> Link | None:
+def _link_from_entry(person_id: str, entry: Mapping[str, Any]) -> Link | None:
     cert_id, agent, at, ends_at = (entry.get(name) for name in ("cert", "agent", "at", "ends_at"))
     if not (isinstance(cert_id, str) and isinstance(agent, str) and type(at) is int and type(ends_at) is int):
         return None
@@ -144,7 +144,7 @@ class Placed(Struct, frozen=True):
     ends_at: int
 
 
-class Forest:
+class DelegationTree:
     """All that is known. `by_person` are the first certificates below each person's id."""
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class Forest:
         level = self.by_person.setdefault(person_id, {})
         known = {link.cert_id: node for link, node in level.items()}
         for entry in entries:
-            link = _signed(person_id, entry)
+            link = _link_from_entry(person_id, entry)
             if link is None:
                 continue
             node = known.get(link.cert_id)
@@ -185,7 +185,7 @@ class Forest:
         """Yield every certificate with its state, each before those below it."""
         for person, level in self.by_person.items():
             for each in level.values():
-                yield from _placed(Placed(each, 0, person, "now", each.link.expires_at), now, revoked)
+                yield from _walk_tree(Placed(each, 0, person, "now", each.link.expires_at), now, revoked)
 
     def ends_with(self, cert_id: str, now: int, revoked: frozenset[str]) -> list[Placed]:
         """Return what holds now, and ends when an id is taken back: all with that id, and all below these."""
@@ -194,13 +194,13 @@ class Forest:
         return [each for each in self.placed(now, revoked) if id(each.node) in ending and each.state in HOLDS]
 
 
-def _placed(place: Placed, now: int, revoked: frozenset[str]) -> Iterator[Placed]:
+def _walk_tree(place: Placed, now: int, revoked: frozenset[str]) -> Iterator[Placed]:
     """Yield a certificate and all below it; `place` has the state of the one above."""
     node, ends_at = place.node, min(place.ends_at, place.node.link.expires_at)
     state = _state(node.link, place.state, now, revoked)
     yield Placed(node, place.level, place.person, state, ends_at)
     for each in node.under.values():
-        yield from _placed(Placed(each, place.level + 1, place.person, state, ends_at), now, revoked)
+        yield from _walk_tree(Placed(each, place.level + 1, place.person, state, ends_at), now, revoked)
 
 
 def _state(link: Link, above: State, now: int, revoked: frozenset[str]) -> State:

@@ -26,7 +26,7 @@ from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_code
 from accredit.consent.offers import Offer, concerns_money, offers_for
 from accredit.consent.shown import one_word
-from accredit.console.book import DENIED_SECONDS, AskBook, Asked, State
+from accredit.console.book import DENIED_SECONDS, AskBook, PendingAsk, State
 from accredit.console.journal import Journal
 from accredit.console.past import Past, id_for, values_of
 from accredit.console.unlock import KeyHolder
@@ -72,7 +72,7 @@ class Desk:
             person.id, self.past.used_ids(now - _USED_IDS_SECONDS), self.past.denied(now - DENIED_SECONDS)
         )
 
-    def take(self, ask: Ask, started_by: str = "") -> tuple[Asked, bool]:
+    def take(self, ask: Ask, started_by: str = "") -> tuple[PendingAsk, bool]:
         """Take an ask; return it, and whether it is to be shown to the person. Raises `DeskError`."""
         now = self.now()
         self.expire()
@@ -86,7 +86,7 @@ class Desk:
             self._on_change()
         return asked, is_news
 
-    def find(self, code: str, key: str | None = None) -> Asked:
+    def find(self, code: str, key: str | None = None) -> PendingAsk:
         """Return the ask of a code; with `key`, only if that is its digest. Raises `DeskError`."""
         self.expire()
         try:
@@ -97,19 +97,19 @@ class Desk:
             raise DeskError("unknown", "no ask has this code: `accredit asked` lists those that wait")
         return asked
 
-    def offers(self, asked: Asked) -> tuple[Offer, ...]:
+    def offers(self, asked: PendingAsk) -> tuple[Offer, ...]:
         """Return what can be chosen for an ask; nothing for what can't be allowed here."""
         try:
             return offers_for(asked.ask, is_new=asked.is_new)
         except NotOffered:
             return ()
 
-    def check_nonce(self, asked: Asked, nonce: str) -> None:
+    def check_nonce(self, asked: PendingAsk, nonce: str) -> None:
         """Check that a page was given this ask. Raises `DeskError`; the nonce stays good."""
         if not hmac.compare_digest(asked.nonce.encode(), nonce.encode("utf-8", "surrogatepass")):
             raise DeskError("nonce", "this page is not the one that shows the ask")
 
-    async def allow(self, asked: Asked, nonce: str, choice: Choice) -> None:
+    async def allow(self, asked: PendingAsk, nonce: str, choice: Choice) -> None:
         """Allow a call, by the steps above. Raises `DeskError`."""
         with self._deciding(asked):
             self.check_nonce(asked, nonce)
@@ -153,7 +153,7 @@ class Desk:
                 raise DeskError("not_signed", "this was signed before, for another ask")
             self._give(asked, answer.certificates)
 
-    def deny(self, asked: Asked) -> None:
+    def deny(self, asked: PendingAsk) -> None:
         """Deny a call, also while it is being allowed: who does that may not be the person. Raises `DeskError`."""
         self._check_waits(asked)
         with suppress(DeskError):  # a full disk must not keep anybody from saying no
@@ -161,13 +161,13 @@ class Desk:
         self.book.deny(asked, self.now(), Answer(ask=asked.key, decision="deny"))
         self._on_change()
 
-    def keep_open(self, asked: Asked) -> None:
+    def keep_open(self, asked: PendingAsk) -> None:
         """Let an ask wait for an hour. Raises `DeskError`."""
         self._check_waits(asked)
         self.book.keep_open(asked, self.now())
         self._on_change()
 
-    def withdraw(self, asked: Asked) -> None:
+    def withdraw(self, asked: PendingAsk) -> None:
         """Note that nobody waits for an answer any more."""
         if asked.state == "pending":
             asked.settle("withdrawn", None)
@@ -188,7 +188,7 @@ class Desk:
         self.past.add({"at": at, "event": event, **facts})
 
     @contextmanager
-    def _deciding(self, asked: Asked) -> Generator[None]:
+    def _deciding(self, asked: PendingAsk) -> Generator[None]:
         self._check_waits(asked)
         if asked.is_deciding:
             raise DeskError("deciding", "this is being decided elsewhere")
@@ -198,12 +198,12 @@ class Desk:
         finally:
             asked.is_deciding = False
 
-    def _check_waits(self, asked: Asked) -> None:
+    def _check_waits(self, asked: PendingAsk) -> None:
         self.expire()
         if not asked.waits(self.now()):
             raise DeskError("over", _OVER[asked.state])
 
-    def _give(self, asked: Asked, certificates: tuple[DelegationCert, ...]) -> None:
+    def _give(self, asked: PendingAsk, certificates: tuple[DelegationCert, ...]) -> None:
         """Take the last two steps, and answer."""
         answer = Answer(ask=asked.key, decision="allow", certificates=certificates)
         try:
@@ -224,7 +224,7 @@ class Desk:
         asked.settle("allowed", answer)
         self._on_change()
 
-    def _note(self, event: str, asked: Asked, **members: object) -> None:
+    def _note(self, event: str, asked: PendingAsk, **members: object) -> None:
         ask = asked.ask
         facts: dict[str, object] = {
             "id": ask.id,

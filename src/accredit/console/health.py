@@ -25,7 +25,7 @@ from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
 from accredit.console.people import People
 from accredit.errors import AttestationError, DeskError
 from accredit.limits import SHORT_ID_CHARS
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 from accredit.stores import SqliteFile
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
@@ -96,7 +96,7 @@ class HealthPart:
             raise DeskError("long", "the log is too long to be verified here: `accredit log verify` does it")
         report = log.verify(self._keys())
         fault = f"{report.fault.place}: {report.fault.reason}" if report.fault else ""
-        return {"valid": report.valid, "records": report.records, "fault": shown(fault)}
+        return {"valid": report.valid, "records": report.records, "fault": visible_text(fault)}
 
     def _keys(self) -> _Keys:
         return self._log.keys if self._log is not None else ()
@@ -123,7 +123,7 @@ def _log(log: LogReader, keys: _Keys) -> dict[str, Any]:
 def _writer(writer: str, records: int, found: tuple[Checkpoint, str] | None) -> dict[str, Any]:
     checkpoint, signature = found or (None, "")
     return {
-        "writer": shown(writer[:SHORT_ID_CHARS]),
+        "writer": visible_text(writer[:SHORT_ID_CHARS]),
         "records": records,
         "counted": min(checkpoint.count, records) if checkpoint and signature in (_GOOD, _UNCHECKED) else 0,
         "at": checkpoint.time if checkpoint is not None else "",
@@ -137,7 +137,7 @@ def _signature(entry: Stored, keys: _Keys) -> str:
     try:
         verify_envelope(entry.envelope, keys)
     except AttestationError as error:
-        return shown(f"BAD: {error}")
+        return visible_text(f"BAD: {error}")
     return _GOOD
 
 
@@ -175,18 +175,18 @@ def _gateway(gateway: GatewayHealth, names: Mapping[str, str]) -> dict[str, Any]
     said = to_builtins(gateway)
     return {
         **said,
-        "address": shown(gateway.address),
-        "ids": [shown(each) for each in gateway.ids],
-        "parts": {shown(name): value for name, value in gateway.parts.items()},
-        "name": shown(called[0]) if called else "",
+        "address": visible_text(gateway.address),
+        "ids": [visible_text(each) for each in gateway.ids],
+        "parts": {visible_text(name): value for name, value in gateway.parts.items()},
+        "name": visible_text(called[0]) if called else "",
     }
 
 
 def _list(seen: SeenList, names: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "where": shown(seen.where),
-        "issuer": shown(names.get(seen.issuer_id, seen.issuer_id[:SHORT_ID_CHARS])),
+        "where": visible_text(seen.where),
+        "issuer": visible_text(names.get(seen.issuer_id, seen.issuer_id[:SHORT_ID_CHARS])),
         "updated_at": seen.updated_at,
         "count": len(seen.revoked),
-        "fault": shown(seen.fault),
+        "fault": visible_text(seen.fault),
     }

@@ -65,7 +65,7 @@ def see_lists(places: Sequence[ListPlace], key_of: KeyOf) -> list[SeenList]:
     return [seen for each in places for seen in _at(each, key_of)]
 
 
-def revoked_by(lists: Sequence[SeenList]) -> frozenset[str]:
+def revoked_ids(lists: Sequence[SeenList]) -> frozenset[str]:
     """Return the ids in those that count."""
     return frozenset(cert_id for each in lists if not each.fault for cert_id in each.revoked)
 
@@ -73,18 +73,18 @@ def revoked_by(lists: Sequence[SeenList]) -> frozenset[str]:
 def _at(place: ListPlace, key_of: KeyOf) -> list[SeenList]:
     try:
         if not isinstance(place.place, Path):
-            return [_seen(place.name, text, key_of) for text in stored_lists(place.place)]
+            return [_read_list(place.name, text, key_of) for text in stored_lists(place.place)]
         with suppress(OSError):
             if not place.place.exists():
                 return []
-        return [_seen(place.name, read_file(place.place, MAX_STATEMENT_BYTES).data, key_of)]
+        return [_read_list(place.name, read_file(place.place, MAX_STATEMENT_BYTES).data, key_of)]
     except StoreUnavailable as error:
         return [SeenList(place.name, fault=f"it can't be read now: {error}")]
     except ConfigurationError as error:
         return [SeenList(place.name, fault=error.what)]
 
 
-def _seen(where: str, text: bytes, key_of: KeyOf) -> SeenList:
+def _read_list(where: str, text: bytes, key_of: KeyOf) -> SeenList:
     try:
         found = RevocationList.decode(text)
     except WireError:

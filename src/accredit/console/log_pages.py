@@ -39,7 +39,7 @@ from accredit.console.call_filter import CallFilter, Glimpse, glimpse, read_filt
 from accredit.console.views import timestamp
 from accredit.errors import AttestationError, DeskError, StoreUnavailable, WireError
 from accredit.limits import SHORT_ID_CHARS
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 from accredit.policy.constraint_words import constraint
 from accredit.policy.evidence import Auditor, Evidence, in_words, sentence
 from accredit.ratify import DelegationCert, HybridPublicKey
@@ -208,7 +208,7 @@ def _signature(entries: Iterable[Numbered | None], prover: Prover) -> str:
         return "not checked"
     faults = (prover.fault(each) for each in entries if each is not None)
     fault = next((each for each in faults if each is not None), None)
-    return "good" if fault is None else shown(f"BAD: {fault}")
+    return "good" if fault is None else visible_text(f"BAD: {fault}")
 
 
 def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def _in_full(
         return None
     status = _status(decision, ended.outcome.status if ended and ended.outcome else "open", still_open)
     passes = wanted.passes(decision.times.received, values_of(decision, status, names))
-    return _listed(decision, status, names) if passes else None
+    return _call_row(decision, status, names) if passes else None
 
 
 def _status(decision: Glimpse | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
@@ -272,18 +272,18 @@ def _open_calls(log: LogReader) -> frozenset[str]:
     return frozenset(found)
 
 
-def _listed(record: CallRecord, status: str, names: Mapping[str, str]) -> dict[str, Any]:
+def _call_row(record: CallRecord, status: str, names: Mapping[str, str]) -> dict[str, Any]:
     call, decision, authority = record.call, record.decision, record.authority
     return {
         "call": call.id,
         "received": record.times.received,
-        "target": shown(call.target or call.method),
-        "server": shown(call.server or ""),
+        "target": visible_text(call.target or call.method),
+        "server": visible_text(call.server or ""),
         "agent": _name(authority.agent_id, names) if authority else "",
         "principal": _name(authority.principal_id, names) if authority else "",
         "decision": decision.verdict if decision else "",
         "enforced": decision.enforced is not False if decision else True,
-        "error": shown((decision.error if decision else None) or ""),
+        "error": visible_text((decision.error if decision else None) or ""),
         "outcome": status,
     }
 
@@ -306,25 +306,25 @@ def _story(
     envelope = next(envelope for record, envelope in found if record is decision)
     evidence = auditor.judge(decode_statement(envelope.payload), chain, proof) if good else None
     return {
-        **_listed(decision, _status(decision, ended, still_open), names),
-        "reason": shown((decision.decision.reason if decision.decision else None) or ""),
+        **_call_row(decision, _status(decision, ended, still_open), names),
+        "reason": visible_text((decision.decision.reason if decision.decision else None) or ""),
         "method": decision.call.method,
         "chain": [_link(cert, names) for cert in _certificates(chain)],
         "records": told,
-        "proved": None if evidence is None else _proved(decision, evidence, names),
+        "proved": None if evidence is None else _describe_evidence(decision, evidence, names),
         "good": bool(good),
         "keys": {each.id: b64encode(each.ed25519).decode() for each in keys if isinstance(each, LogKey)},
         "checked": bool(keys),
     }
 
 
-def _proved(decision: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> dict[str, Any]:
+def _describe_evidence(decision: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> dict[str, Any]:
     """Return what a record proves: the sentence, its parts, and what it does not answer."""
     parts = evidence.parts(decision).items()
     return {
-        "sentence": shown(sentence(decision, evidence, names)),
-        "parts": [[name, shown(in_words(name, part, names)), part.verified] for name, part in parts],
-        "unanswered": shown(", ".join(evidence.unanswered)),
+        "sentence": visible_text(sentence(decision, evidence, names)),
+        "parts": [[name, visible_text(in_words(name, part, names)), part.verified] for name, part in parts],
+        "unanswered": visible_text(", ".join(evidence.unanswered)),
     }
 
 
@@ -392,10 +392,10 @@ def _link(cert: DelegationCert, names: Mapping[str, str]) -> dict[str, str]:
     return {
         "who": _name(cert.issuer_id, names),
         "lets": _name(cert.subject_id, names),
-        "scopes": ", ".join(map(shown, cert.scope)),
-        "constraints": shown("; ".join(map(constraint, cert.constraints))),
+        "scopes": ", ".join(map(visible_text, cert.scope)),
+        "constraints": visible_text("; ".join(map(constraint, cert.constraints))),
         "until": timestamp(cert.expires_at),
-        "certificate": shown(cert.cert_id),
+        "certificate": visible_text(cert.cert_id),
     }
 
 
@@ -413,13 +413,13 @@ def _record(record: CallRecord, envelope: Envelope, keys: Sequence[LogKey | Reco
         said = (record.outcome.status, record.outcome.detail) if record.outcome else ()
     return {
         "at": record.times.recorded,
-        "place": shown(f"{record.log.writer[:SHORT_ID_CHARS]} / {record.log.sequence}"),
-        "says": shown(" ".join(each for each in said if each)),
-        "signature": shown(signature),
+        "place": visible_text(f"{record.log.writer[:SHORT_ID_CHARS]} / {record.log.sequence}"),
+        "says": visible_text(" ".join(each for each in said if each)),
+        "signature": visible_text(signature),
         "envelope": encode_envelope(envelope).decode(),
     }
 
 
 def _name(holder_id: str, names: Mapping[str, str]) -> str:
-    text = shown(holder_id)
-    return shown(names[holder_id]) if holder_id in names else f"{text[:_ID_CHARS]}…"
+    text = visible_text(holder_id)
+    return visible_text(names[holder_id]) if holder_id in names else f"{text[:_ID_CHARS]}…"

@@ -9,14 +9,14 @@ from msgspec import to_builtins
 
 from accredit.consent.shown import in_quotes, one_word
 from accredit.console.api import Said, Work, text_in
-from accredit.console.book import Asked
+from accredit.console.book import PendingAsk
 from accredit.console.desk import Choice, Desk
 from accredit.console.log_pages import LogPages
 from accredit.console.names import known_names
 from accredit.console.uses import use_of
 from accredit.console.views import Circumstances, choices, describe, page_offer, preview, short
 from accredit.errors import DeskError, NotOffered
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 
 _LISTED_CHARS = 200
 """Characters of a target in the list that all pages are told; the ask's own page shows it whole."""
@@ -29,7 +29,7 @@ class Views:
         self._desk = desk
         self._folder = folder
 
-    def circumstances(self, asked: Asked) -> Circumstances:
+    def circumstances(self, asked: PendingAsk) -> Circumstances:
         """Return what the desk knows of an ask beside the ask itself."""
         desk, ask = self._desk, asked.ask
         kept = [pointer[1:] for offer in desk.offers(asked) for pointer in offer.kept if offer.key == "like"]
@@ -51,16 +51,16 @@ class Views:
         desk, names = self._desk, known_names(self._folder)
         now = desk.now()
         return {
-            "person": shown(desk.person.name),
+            "person": visible_text(desk.person.name),
             "key": desk.keys.state,
             "place": desk.keys.place,
             "now": now,
-            "asks": [_listed(each, names.get(each.ask.agent_id), desk.book.unseen(each.ask.agent_id))
+            "asks": [_ask_row(each, names.get(each.ask.agent_id), desk.book.unseen(each.ask.agent_id))
                      for each in desk.book.waiting(now)],
             "unseen": desk.book.unseen(),
         }  # fmt: skip
 
-    def ask(self, asked: Asked) -> dict[str, Any]:
+    def ask(self, asked: PendingAsk) -> dict[str, Any]:
         """Return one ask: all that is to be known before it is decided, and the nonce to decide it with."""
         known, now = self.circumstances(asked), self._desk.now()
         described = describe(asked.ask, known)
@@ -74,7 +74,7 @@ class Views:
             "offers": [page_offer(each, asked.ask, known, now) for each in choices(asked.ask, known)],
         }
 
-    def signs(self, asked: Asked, choice: Choice) -> list[tuple[str, str]]:
+    def signs(self, asked: PendingAsk, choice: Choice) -> list[tuple[str, str]]:
         """Return what would be signed for a choice. Raises `DeskError`."""
         known = self.circumstances(asked)
         offer = next((each for each in choices(asked.ask, known) if each.key == choice.key), None)
@@ -86,11 +86,11 @@ class Views:
             raise DeskError("choice", str(error)) from None
 
 
-def _listed(asked: Asked, name: str | None, unseen: int) -> dict[str, Any]:
+def _ask_row(asked: PendingAsk, name: str | None, unseen: int) -> dict[str, Any]:
     ask = asked.ask
     return {
         "code": ask.code,
-        "agent": shown(name) if name else f"“{in_quotes(ask.agent.name or short(ask.agent_id))}”",
+        "agent": visible_text(name) if name else f"“{in_quotes(ask.agent.name or short(ask.agent_id))}”",
         "target": one_word(ask.target[:_LISTED_CHARS]),
         "asked_at": ask.asked_at,
         "until": asked.until,

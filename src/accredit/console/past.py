@@ -53,17 +53,17 @@ class Past:
         if event in DECIDED and isinstance(ask_id, str):
             self._used[ask_id] = at
         if event == "denied":
-            self._denied[(*_told_call(entry), str(entry.get("params_sha256")))] = at
+            self._denied[(*_call_key(entry), str(entry.get("params_sha256")))] = at
         if event != "allowed":
             return
-        signed = _signed(entry, self._person)
+        signed = _read_certificate(entry, self._person)
         if signed is None:
             self.unsigned += 1
         elif signed["cert"] not in self._certs:
             self._add_signed(signed)
 
     def _add_signed(self, signed: Entry) -> None:
-        call, at = _told_call(signed), signed["at"]
+        call, at = _call_key(signed), signed["at"]
         self._certs.add(signed["cert"])
         self.signed.append(signed)
         self._met[(call[0], call[1])] = min(at, self._met.get((call[0], call[1]), at))
@@ -122,7 +122,7 @@ def id_for(ask: str, values: Mapping[str, str], grant: Grant | DelegationCert) -
     return hashlib.sha256(_TAG + canonical(named)).hexdigest()[:_ID_CHARS]
 
 
-def _signed(entry: Entry, person: HybridPublicKey | None) -> Entry | None:
+def _read_certificate(entry: Entry, person: HybridPublicKey | None) -> Entry | None:
     """Return what an entry's certificate says (rules 1 and 2); None if this person's key has not signed it."""
     certificate: object = entry.get("certificate")
     if person is None or not isinstance(certificate, dict):
@@ -169,7 +169,7 @@ def _code(told: object) -> str:
         return ""
 
 
-def _told_call(entry: Entry) -> tuple[str, ...]:
+def _call_key(entry: Entry) -> tuple[str, ...]:
     return tuple(str(entry.get(name)) for name in ("agent", "gateway", "method", "target"))
 
 

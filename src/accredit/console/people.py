@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Struct
 
 from accredit.attest import Stored, sha256_hex
-from accredit.console.delegations import Forest, Link, Node, links_in, links_of
-from accredit.console.lists import KeyOf, ListPlace, SeenList, people_in, revoked_by, see_lists
+from accredit.console.delegations import DelegationTree, Link, Node, links_in, links_of
+from accredit.console.lists import KeyOf, ListPlace, SeenList, people_in, revoked_ids, see_lists
 from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
 from accredit.errors import ConfigurationError, DeskError, WireError
 from accredit.keys import DelegationFile, KeyFile, read_file
@@ -45,7 +45,7 @@ class Known(Struct, frozen=True):
     are no more. `is_whole` is False if the log holds more chains than are read, `odd` are those of it that no gateway
     can have taken; `problem` says why it could not be read at all."""
 
-    forest: Forest
+    forest: DelegationTree
     lists: tuple[SeenList, ...] = ()
     revoked: frozenset[str] = frozenset()
     counted: int = 0
@@ -102,7 +102,7 @@ class People:
                     text = await asyncio.to_thread(_in_file, file)
             case _:
                 text = None
-        return await asyncio.to_thread(_judged, text, node.link) if text is not None else ""
+        return await asyncio.to_thread(_judge_signatures, text, node.link) if text is not None else ""
 
     async def _in_log(self) -> "_Seen":
         try:
@@ -111,7 +111,7 @@ class People:
             return _Seen(problem=error.reason)
 
     def _joined(self, seen: "_Seen", entries: Iterable[Mapping[str, Any]]) -> Known:
-        forest = Forest()
+        forest = DelegationTree()
         for sha256, chain in seen.chains.items():
             forest.add(chain, "log", *seen.calls.get(sha256, (0, "")), found_in=sha256)
         if self._folder is not None:
@@ -122,7 +122,7 @@ class People:
         self._key_of = seen.key_of
         found = self._see_lists()
         return Known(
-            forest, found, revoked_by(found), seen.counted, seen.is_counted_whole,
+            forest, found, revoked_ids(found), seen.counted, seen.is_counted_whole,
             seen.is_whole, seen.odd, seen.problem,
         )  # fmt: skip
 
@@ -238,7 +238,7 @@ def _in_file(path: Path) -> bytes:
     return b"[" + b",".join(each.encode() for each in _certificates_in(path)) + b"]"
 
 
-def _judged(text: bytes, link: Link) -> str:
+def _judge_signatures(text: bytes, link: Link) -> str:
     """Return what the signatures of a chain say of the certificate that says `link`, and of those above it. Of an empty
     text, the log has no chain with the digest of the one that was read in it."""
     if not text:

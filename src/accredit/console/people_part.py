@@ -35,7 +35,7 @@ from accredit.console.revoking import revoke
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import SigningKey
 from accredit.limits import MAX_CALL_FILTER_CHARS, REVOCATION_CHECK_SECONDS, SHORT_ID_CHARS
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 from accredit.stores import SqliteFile
 
 TAKE_BACK_SECONDS = 8.0
@@ -98,7 +98,7 @@ class TakingBack:
             raise DeskError("deciding", "another delegation is being taken back: try again")
         async with self._turn:
             link = placed.node.link
-            text = f"Passphrase to take back {shown(link.cert_id[:SHORT_ID_CHARS])} ({name})"
+            text = f"Passphrase to take back {visible_text(link.cert_id[:SHORT_ID_CHARS])} ({name})"
             signer = await self.desk.keys.signer(text, each=False)
             key = SigningKey(self.desk.person, signer)
             told = self._noted("taken back", link)
@@ -106,10 +106,10 @@ class TakingBack:
             for each in self.places:
                 try:
                     await asyncio.to_thread(_revoke, link.cert_id, key, each)
-                    told.append(f"It is in the list in {shown(each.name)}.")
+                    told.append(f"It is in the list in {visible_text(each.name)}.")
                     written += 1
                 except ConfigurationError as error:
-                    told.append(f"NOT in {shown(each.name)}: {shown(error.what)}")
+                    told.append(f"NOT in {visible_text(each.name)}: {visible_text(error.what)}")
             if not written:
                 told += self._noted("not taken back", link)
                 raise DeskError("not_written", " ".join(told))
@@ -197,16 +197,16 @@ class PeoplePart:
         views = await self._views(known)
         placed = await asyncio.to_thread(views.find, handle)
         found = await asyncio.to_thread(views.one, placed)
-        signature = shown(await self._people.signature(placed.node))
+        signature = visible_text(await self._people.signature(placed.node))
         if self._taking is None:
             return {**found, "signature": signature, "why_not": "read-only"}
-        why_not = _forged(signature) or self._taking.why_not(placed, known)
+        why_not = _forgery_reason(signature) or self._taking.why_not(placed, known)
         return {
             **found,
             "signature": signature,
             "why_not": why_not,
-            "places": [shown(each.name) for each in self._taking.places],
-            "missing": [shown(each) for each in self._taking.missing(placed, known)],
+            "places": [visible_text(each.name) for each in self._taking.places],
+            "missing": [visible_text(each) for each in self._taking.missing(placed, known)],
             "nonce": "" if why_not else self._taking.nonce(placed),
         }
 
@@ -214,7 +214,7 @@ class PeoplePart:
         known = await self._people.known()
         views = await self._views(known)
         placed = await asyncio.to_thread(views.find, handle)
-        if forged := _forged(await self._people.signature(placed.node)):
+        if forged := _forgery_reason(await self._people.signature(placed.node)):
             raise DeskError("forged", forged)
         done = await taking.take_back(placed, text_in(said, "nonce"), views.name(placed), known)
         views = await self._views(done.known)
@@ -222,7 +222,7 @@ class PeoplePart:
         return {"told": done.told, "everywhere": done.is_everywhere, **ended}
 
 
-def _forged(signature: str) -> str:
+def _forgery_reason(signature: str) -> str:
     """Return why nothing is signed about a certificate that nobody signed as it says; "" if somebody did, or it is not
     here. Whoever writes to a store could give a certificate that is needed the looks of one that is not."""
     if not signature.startswith("BAD"):
@@ -239,7 +239,7 @@ def _revoke(cert_id: str, key: SigningKey, place: ListPlace) -> None:
 
 def _sentence(gateway: GatewayHealth) -> str:
     """Return what a gateway's answer says of the lists about which it was asked."""
-    who = f"The gateway at {shown(gateway.address)}"
+    who = f"The gateway at {visible_text(gateway.address)}"
     if not gateway.status:
         return f"{who}: {gateway.problem}. Whether it knows is not known."
     if not gateway.counts:

@@ -14,7 +14,7 @@ from accredit.console.delegations import HOLDS, Node, Placed, State, sorted_node
 from accredit.console.people import Known
 from accredit.errors import DeskError
 from accredit.limits import SHORT_ID_CHARS
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 from accredit.policy.constraint_words import UNTIL_REVOKED, scopes
 
 DELEGATIONS_A_PAGE = 200
@@ -77,8 +77,8 @@ class PeopleViews:
         return {
             **self._row(placed.node, is_short=False),
             "by": self._name(link.issuer_id),
-            "by_key": shown(link.issuer_id),
-            "key": shown(link.subject_id),
+            "by_key": visible_text(link.issuer_id),
+            "key": visible_text(link.subject_id),
             "person": self._name(placed.person),
             "issued": link.issued_at,
             "under": [self._told(each) for each in below],
@@ -113,8 +113,8 @@ class PeopleViews:
             "counted_whole": known.is_counted_whole,
             "whole": known.is_whole,
             "odd": known.odd,
-            "problem": shown(known.problem),
-            "lists": [shown(f"{each.where}: {each.fault}") for each in known.lists if each.fault],
+            "problem": visible_text(known.problem),
+            "lists": [visible_text(f"{each.where}: {each.fault}") for each in known.lists if each.fault],
         }
 
     def _kept(self, text: str, *, all_states: bool) -> set[int]:
@@ -159,7 +159,7 @@ class PeopleViews:
                 yield from self._tree(each, level + 1, told, kept)
 
     def _person(self, person: str) -> dict[str, Any]:
-        key = shown(person[:SHORT_ID_CHARS]) if person in self._names else ""
+        key = visible_text(person[:SHORT_ID_CHARS]) if person in self._names else ""
         return {"level": 0, "who": self._name(person), "key": key, "you": person == self._person_id}
 
     def _told(self, told: "_Told") -> dict[str, Any]:
@@ -173,21 +173,21 @@ class PeopleViews:
 
     def _row(self, node: Node, *, is_short: bool = True) -> dict[str, Any]:
         link, placed = node.link, self._placed[id(node)]
-        may = scopes(map(shown, link.scope))
-        words = shown(link.words())
+        may = scopes(map(visible_text, link.scope))
+        words = visible_text(link.words())
         most = MAX_SHOWN_SCOPE_CHARS if is_short else len(may) + len(words)
         most_asked = MAX_SHOWN_SCOPE_CHARS if is_short else len(node.asked_for)
         return {
             "handle": link.handle,
-            "cert": shown(link.cert_id[:SHORT_ID_CHARS])
+            "cert": visible_text(link.cert_id[:SHORT_ID_CHARS])
             if is_short
-            else _clipped(shown(link.cert_id), MAX_SHOWN_ID_CHARS),
+            else _clip(visible_text(link.cert_id), MAX_SHOWN_ID_CHARS),
             "typed": link.cert_id if _OWN_ID.fullmatch(link.cert_id) else "",
             "who": self._name(link.subject_id),
             "yours": bool(self._person_id) and placed.person == self._person_id and placed.state in HOLDS,
-            "may": _clipped(may, most),
-            "only": _clipped(words, most),
-            "for": _clipped(shown(node.asked_for), most_asked),
+            "may": _clip(may, most),
+            "only": _clip(words, most),
+            "for": _clip(visible_text(node.asked_for), most_asked),
             "ends": None if placed.ends_at == UNTIL_REVOKED else placed.ends_at,
             "state": placed.state,
             "calls": node.calls,
@@ -200,10 +200,10 @@ class PeopleViews:
         return self._name(placed.node.link.subject_id)
 
     def _name(self, holder_id: str) -> str:
-        name, short = self._names.get(holder_id), f"{shown(holder_id[:SHORT_ID_CHARS])}…"
+        name, short = self._names.get(holder_id), f"{visible_text(holder_id[:SHORT_ID_CHARS])}…"
         if name is None:
             return short
-        return f"{shown(name)} ({short})" if self._holders[name] > 1 else shown(name)
+        return f"{visible_text(name)} ({short})" if self._holders[name] > 1 else visible_text(name)
 
 
 class _Told(NamedTuple):
@@ -226,5 +226,5 @@ def _nearest(top: Node, most: int, kept: set[int] | None = None) -> set[int]:
     return {id(each) for each in found}
 
 
-def _clipped(text: str, most: int) -> str:
+def _clip(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]} …"

@@ -104,10 +104,10 @@ class Pinentry:
         except OSError:
             return None
         try:
-            for command in (None, f"SETDESC {_escaped(text)}", "SETPROMPT Passphrase", "SETTITLE accredit desk"):
-                if not (await _told(process, command))[0]:
+            for command in (None, f"SETDESC {_escape(text)}", "SETPROMPT Passphrase", "SETTITLE accredit desk"):
+                if not (await _send_command(process, command))[0]:
                     return None
-            good, data = await _told(process, "GETPIN")
+            good, data = await _send_command(process, "GETPIN")
             return data.decode("utf-8", "surrogateescape") if good else None
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -115,7 +115,7 @@ class Pinentry:
             await process.wait()
 
 
-async def _told(process: asyncio.subprocess.Process, command: str | None) -> tuple[bool, bytes]:
+async def _send_command(process: asyncio.subprocess.Process, command: str | None) -> tuple[bool, bytes]:
     """Send a command; return whether pinentry took it, and the data that it gave."""
     reader, writer = process.stdout, process.stdin
     if reader is None or writer is None:  # both are pipes
@@ -127,17 +127,17 @@ async def _told(process: asyncio.subprocess.Process, command: str | None) -> tup
             await writer.drain()
         while line := await reader.readline():
             if line.startswith(b"D "):
-                data += _unescaped(line[2:].rstrip(b"\n"))
+                data += _unescape(line[2:].rstrip(b"\n"))
             elif line.startswith((b"OK", b"ERR")):
                 return line.startswith(b"OK"), data[: MAX_PASSPHRASE_BYTES + 1]
     return False, b""
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return one_line(text).replace("%", "%25")
 
 
-def _unescaped(data: bytes) -> bytes:
+def _unescape(data: bytes) -> bytes:
     for code, char in ((b"%0A", b"\n"), (b"%0D", b"\r"), (b"%25", b"%")):
         data = data.replace(code, char)
     return data

@@ -39,9 +39,9 @@ def revoke(cert_id: str, key: SigningKey, place: Path | LogStore, where: str) ->
     nothing is changed."""
 
     def extend(old: bytes | None) -> bytes:
-        return _extended(old, cert_id, key, where)
+        return _extend_list(old, cert_id, key, where)
 
-    return _changed(place, key, extend)
+    return _change_list(place, key, extend)
 
 
 def begin_list(key: SigningKey, place: Path | LogStore, where: str) -> ListChange:
@@ -51,7 +51,7 @@ def begin_list(key: SigningKey, place: Path | LogStore, where: str) -> ListChang
     def begin(old: bytes | None) -> bytes:
         if old is None:
             return issue_revocation_list(key.signer, (), _BEGINNING).encode() + b"\n"
-        held = len(_verified(old, key, where).revoked_certs)
+        held = len(_verify_list(old, key, where).revoked_certs)
         if held:
             raise ConfigurationError(
                 f"{where} is there, and holds {held} in all: an empty list would take that back",
@@ -59,10 +59,10 @@ def begin_list(key: SigningKey, place: Path | LogStore, where: str) -> ListChang
             )
         return old
 
-    return _changed(place, key, begin)
+    return _change_list(place, key, begin)
 
 
-def _changed(place: Path | LogStore, key: SigningKey, extend: _Extend) -> ListChange:
+def _change_list(place: Path | LogStore, key: SigningKey, extend: _Extend) -> ListChange:
     return _in_file(place, extend) if isinstance(place, Path) else _in_store(place, key, extend)
 
 
@@ -70,7 +70,7 @@ def _in_file(path: Path, extend: _Extend) -> ListChange:
     if standing_for(path) is not None:  # whoever sent it there writes it, too
         before = read_file(path, MAX_STATEMENT_BYTES).data or None
         return ListChange(before, extend(before))
-    with _locked(path):
+    with _folder_lock(path):
         before = read_file(path, MAX_STATEMENT_BYTES).data if _exists(path) else None
         after = extend(before)
         if before is None:
@@ -81,7 +81,7 @@ def _in_file(path: Path, extend: _Extend) -> ListChange:
 
 
 @contextlib.contextmanager
-def _locked(list_file: Path) -> Generator[None]:
+def _folder_lock(list_file: Path) -> Generator[None]:
     # The folder is locked, since the file is replaced: a lock on it would be one on the old file.
     with contextlib.ExitStack() as stack:
         try:
@@ -114,11 +114,11 @@ def _in_store(store: LogStore, key: SigningKey, extend: _Extend) -> ListChange:
         raise ConfigurationError(f"not revoked: {error}", "try again, or name a file: --list FILE") from None
 
 
-def _extended(old: bytes | None, cert_id: str, key: SigningKey, where: str) -> bytes:
+def _extend_list(old: bytes | None, cert_id: str, key: SigningKey, where: str) -> bytes:
     before: tuple[str, ...] = ()
     updated_at = unix_seconds()
     if old is not None:
-        current = _verified(old, key, where)
+        current = _verify_list(old, key, where)
         if cert_id in current.revoked_certs:
             return old
         before, updated_at = current.revoked_certs, max(updated_at, current.updated_at)
@@ -128,7 +128,7 @@ def _extended(old: bytes | None, cert_id: str, key: SigningKey, where: str) -> b
         raise ConfigurationError(f"{where} can't take another entry: {error.reason}", "begin a new list") from None
 
 
-def _verified(data: bytes, key: SigningKey, where: str) -> RevocationList:
+def _verify_list(data: bytes, key: SigningKey, where: str) -> RevocationList:
     try:
         current = RevocationList.decode(data)
     except WireError as error:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from accredit.base.clock import unix_ms, unix_seconds
 from accredit.console import browser
-from accredit.console.api import Page, Part
+from accredit.console.api import Page, PageSection
 from accredit.console.connections import PageConnection
 from accredit.console.desk import Desk
 from accredit.console.gateways import Gateways, read_known
@@ -112,7 +112,7 @@ class PageServer:
         """The page's address."""
         return f"http://{self._address}"
 
-    async def run(self, parts: Sequence[Part]) -> None:
+    async def run(self, parts: Sequence[PageSection]) -> None:
         """Serve until told to stop."""
         page = Page(parts, self._sessions, self.changes, self._address, unix_seconds)
         config = uvicorn.Config(
@@ -188,13 +188,13 @@ class DeskProcess:
         self._desk = Desk(person, keys(changed), self._journal, unix_seconds, changed)
         self._views = Views(self._desk, places.keys)
         self._control = listen(places.socket)
-        self._parts: list[Part] = [
+        self._parts: list[PageSection] = [
             AskedPart(self._desk, self._views, log),
             *([CallsPart(log)] if log is not None else []),
         ]
         self._parts += self._about_people(places.keys, log, lists)
 
-    def _about_people(self, folder: Path, log: LogPages | None, lists: Sequence[ListPlace]) -> list[Part]:
+    def _about_people(self, folder: Path, log: LogPages | None, lists: Sequence[ListPlace]) -> list[PageSection]:
         desk, gateways = self._desk, Gateways(lambda: read_known(folder / KNOWN_GATEWAYS))
         people = People(log, folder, lists=lists, person=desk.person, signed=lambda: desk.past.signed)
 

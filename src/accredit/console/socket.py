@@ -27,10 +27,10 @@ from typing import Any, cast
 from msgspec import to_builtins
 
 from accredit.base.files import PRIVATE_FOLDER, make_folder
-from accredit.base.peers import is_own, socket_peer, started_by
+from accredit.base.peers import find_starter, is_own, socket_peer
 from accredit.consent.answers import read_answer
 from accredit.consent.asks import read_ask
-from accredit.console.book import Asked
+from accredit.console.book import PendingAsk
 from accredit.console.desk import Desk
 from accredit.console.views import Circumstances
 from accredit.errors import ConfigurationError, ConsentError, DeskError
@@ -58,7 +58,7 @@ def listen(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         make_own_folder(path.parent)
-        with _locked(path.parent):  # of two that begin now, one finds the other's
+        with _folder_lock(path.parent):  # of two that begin now, one finds the other's
             if _answers(path):
                 raise is_running(path)
             _remove_socket(path)
@@ -105,7 +105,7 @@ def is_running(path: object) -> ConfigurationError:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Generator[None]:
+def _folder_lock(folder: Path) -> Generator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -142,8 +142,8 @@ class DeskSocket:
         desk: Desk,
         address: str,
         *,
-        circumstances: Callable[[Asked], Circumstances],
-        show: Callable[[Asked], None],
+        circumstances: Callable[[PendingAsk], Circumstances],
+        show: Callable[[PendingAsk], None],
         open_page: Callable[[], Awaitable[str]],
     ) -> None:
         self._desk = desk
@@ -211,7 +211,7 @@ class DeskSocket:
             raise DeskError("bad_ask", str(error)) from None
         if not connection.has_asked and self._asking >= MAX_ASKING_CONNECTIONS:
             raise DeskError("busy", "too many programs wait for an answer")
-        asked, is_news = self._desk.take(ask, started_by(connection.pid))
+        asked, is_news = self._desk.take(ask, find_starter(connection.pid))
         if not connection.has_asked:
             connection.has_asked = True
             self._asking += 1
@@ -282,7 +282,7 @@ class _Connection:
         self, server: DeskSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int
     ) -> None:
         self.pid = pid
-        self.asks: dict[str, Asked] = {}
+        self.asks: dict[str, PendingAsk] = {}
         self.has_asked = False
         self._server = server
         self._reader = reader
@@ -324,7 +324,7 @@ class _Connection:
         except (ValueError, RecursionError):
             return {"error": "unknown", "reason": "a line holds one JSON object"}
 
-    async def _tell_answer(self, asked: Asked) -> None:
+    async def _tell_answer(self, asked: PendingAsk) -> None:
         await asked.answered.wait()
         if asked.answer is not None:
             with contextlib.suppress(OSError):
@@ -343,7 +343,7 @@ class _Connection:
             raise
 
 
-def _summary(asked: Asked) -> Said:
+def _summary(asked: PendingAsk) -> Said:
     ask = asked.ask
     return {
         "code": ask.code,

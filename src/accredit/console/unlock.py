@@ -156,7 +156,7 @@ class KeyHolder:
         self._locks += 1
         self._open = self._once = self._passphrase = None
         if self._wanted is not None and not self._wanted.done():
-            self._wanted.set_exception(_locked_meanwhile())
+            self._wanted.set_exception(_locked_error())
         if self._closing is not None:
             self._closing.cancel()
         self._on_change()
@@ -168,7 +168,7 @@ class KeyHolder:
         else:
             opened = await self._asked(text, each=each)
         if locks != self._locks:
-            raise _locked_meanwhile()
+            raise _locked_error()
         self._keep(opened, locks)
         return opened
 
@@ -226,5 +226,5 @@ class KeyHolder:
         self._on_change()
 
 
-def _locked_meanwhile() -> DeskError:
+def _locked_error() -> DeskError:
     return DeskError("locked", "nothing was signed: the key was locked meanwhile")

@@ -19,7 +19,7 @@ from accredit.console.call_filter import glimpse
 from accredit.console.delegations import links_of
 from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
 from accredit.errors import DeskError
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 from accredit.ratify import DelegationCert
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
@@ -41,7 +41,7 @@ async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[
     try:
         last = await log.look(lambda reader: _last_call(reader, sha256, leaf.issued_at, Prover(log.keys)))
     except DeskError as error:
-        return {**found, "problem": shown(error.reason)}
+        return {**found, "problem": visible_text(error.reason)}
     return {**found, "used": last is not None, "checked": bool(log.keys), **(last or {})}
 
 

@@ -2,7 +2,7 @@
 
 1. What is certain comes first: who asks (by the person's own names for keys; a name that a key gives itself is quoted),
    for which call, where. What the server says of its tool comes last, and can only raise caution.
-2. Every text is fit to be shown: characters that don't show are written as their code points (`pins.shown`).
+2. Every text is fit to be shown: characters that don't show are written as their code points (`pins.visible_text`).
 3. What is to be signed is told from the very grant that would be signed.
 """
 
@@ -17,7 +17,7 @@ from accredit.consent.offers import Offer, offers_for
 from accredit.consent.shown import Field, in_quotes, look_alikes, one_word, shown_call
 from accredit.errors import NotOffered
 from accredit.limits import MAX_LIKE_CALLS, SHORT_ID_CHARS
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 from accredit.policy.constraint_words import constraint
 from accredit.ratify import Grant
 
@@ -96,11 +96,11 @@ def describe(ask: Ask, known: Circumstances) -> Described:
     marks = [Caution("Look closely:", each) for each in call.marks]
     return Described(
         code=ask.code,
-        agent=shown(agent) if agent else in_quotes(ask.agent.name or short(ask.agent_id)),
+        agent=visible_text(agent) if agent else in_quotes(ask.agent.name or short(ask.agent_id)),
         agent_is_named=agent is not None,
         verb=_VERBS[ask.method],
         target=call.target,
-        gateway=shown(gateway) if gateway else one_word(ask.gateway.url or ask.gateway.id),
+        gateway=visible_text(gateway) if gateway else one_word(ask.gateway.url or ask.gateway.id),
         gateway_is_named=gateway is not None,
         fields=call.fields,
         folded=call.folded,
@@ -124,14 +124,14 @@ def choices(ask: Ask, known: Circumstances) -> tuple[Offer, ...]:
 def signed_lines(grant: Grant, ask: Ask, known: Circumstances, now: int) -> list[tuple[str, str]]:
     """Return what `accredit inspect` would say of a certificate that this grant becomes."""
     named = known.names.get(ask.agent_id)
-    agent = shown(named) if named else f"“{in_quotes(ask.agent.name)}”"
+    agent = visible_text(named) if named else f"“{in_quotes(ask.agent.name)}”"
     minutes = max(0, grant.expires_at - now) // _MINUTE
     length = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
     return [
-        ("from", f"{shown(known.person)} ({known.person_id})"),
+        ("from", f"{visible_text(known.person)} ({known.person_id})"),
         ("to", f"{agent} ({ask.agent_id})"),
-        ("scopes", ", ".join(map(shown, grant.scope))),
-        ("constraints", shown("; ".join(map(constraint, grant.constraints)))),
+        ("scopes", ", ".join(map(visible_text, grant.scope))),
+        ("constraints", visible_text("; ".join(map(constraint, grant.constraints)))),
         ("ends", f"in {length} ({timestamp(grant.expires_at)})"),
     ]
 
@@ -157,7 +157,7 @@ def preview(offer: Offer, ask: Ask, known: Circumstances, now: int, calls: int, 
 
 def short(holder_id: str) -> str:
     """Return the beginning of an id, as people read it."""
-    text = shown(holder_id[:SHORT_ID_CHARS])
+    text = visible_text(holder_id[:SHORT_ID_CHARS])
     return f"{text}…" if len(holder_id) > SHORT_ID_CHARS else text
 
 
@@ -201,13 +201,13 @@ def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None)
     met = f", met {timestamp(known.met_at)[:10]}" if known.met_at is not None else ""
     place = one_word(ask.gateway.url) or "no address"
     where = (
-        Fact("gateway", shown(gateway), f"your name for {short(ask.gateway.id)}, {place}")
+        Fact("gateway", visible_text(gateway), f"your name for {short(ask.gateway.id)}, {place}")
         if gateway
         else Fact("gateway", place, f"so the agent says; {short(ask.gateway.id)}, which has no name yet")
     )
-    facts = [Fact("agent", shown(agent) if agent else f"“{in_quotes(ask.agent.name)}”", f"{key}{met}")]
+    facts = [Fact("agent", visible_text(agent) if agent else f"“{in_quotes(ask.agent.name)}”", f"{key}{met}")]
     if known.started_by:
-        facts.append(Fact("started by", shown(known.started_by), "so that program calls itself"))
+        facts.append(Fact("started by", visible_text(known.started_by), "so that program calls itself"))
     refusal = ask.refusal
     has = ", ".join(map(one_word, refusal.granted_scope)) or "nothing"
     # What else the agent holds, it did not show: the gateway's words are about the delegation that came with the call.
@@ -229,5 +229,5 @@ def _not_offered(ask: Ask, known: Circumstances) -> str:
     try:
         offers_for(ask, is_new=known.is_new)
     except NotOffered as error:
-        return shown(str(error))
+        return visible_text(str(error))
     return ""

@@ -24,13 +24,13 @@ from accredit.gateway.front.health import ALIVE, READY, Condition, Health
 from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.headers import JSON
-from accredit.gateway.recording.early_refusals import Strangers
+from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.replies import refusal, too_little_memory
 from accredit.gateway.room import Rooms
 from accredit.gateway.server import Server, Shared
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.trace import set_current
-from accredit.gateway.turns import about
+from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
@@ -71,7 +71,7 @@ def create_app(
     counters = Counters()
     if telemetry is not None:
         counters = Counters(invalid=telemetry.invalid, unasked=telemetry.unasked)
-    return Gateway(servers, Shared(counters, *ports, Strangers(), telemetry))
+    return Gateway(servers, Shared(counters, *ports, AnonymousRecordBudget(), telemetry))
 
 
 def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewaySettings]) -> list[GatewaySettings]:
@@ -242,7 +242,7 @@ class Routes:
                 exchange.take_credentials()
             if server is not None and exchange.head.method != "OPTIONS":
                 exchange.rooms = server.rooms
-                about(server.name)
+                set_current_server(server.name)
                 await server.endpoint.serve(exchange)
             else:
                 server = server or self._beside.get(path) or self._only

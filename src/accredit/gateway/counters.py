@@ -16,7 +16,7 @@ from accredit.errors import (
     TokenError,
     UpstreamError,
 )
-from accredit.gateway.trace import traced
+from accredit.gateway.trace import trace_field
 from accredit.refusals import KINDS
 
 UNASKED_LOG_SECONDS = 60.0
@@ -75,7 +75,7 @@ class Counters:
             return
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
         about: dict[str, Any] = {"server": server, "method": method}
-        facts = {name: value for name, value in about.items() if value} | traced()
+        facts = {name: value for name, value in about.items() if value} | trace_field()
         # A challenge is how each call of a sensitive tool begins: nobody was denied anything. Nor was anybody whose
         # call was only observed, and where nobody has a delegation yet, that is each call.
         is_normal = kind.startswith(_CHALLENGED) or (observed and isinstance(error, ProofRefused))
@@ -90,7 +90,7 @@ class Counters:
     def dropped(self, method: str) -> None:
         """Count and log a client's notification that is not forwarded, as nothing names its method."""
         self.counts["notification_refused"] += 1
-        log_event(_log, logging.WARNING, "notification_refused", method=excerpt(method), **traced())
+        log_event(_log, logging.WARNING, "notification_refused", method=excerpt(method), **trace_field())
 
     def unasked(self, now: float, detail: str) -> None:
         """Count a body that a server has sent in answer to what is owed none, and log it once in a while: a server that
@@ -107,7 +107,7 @@ class Counters:
         """Count a refusal that left no record, and log it if `logged`."""
         self.counts["denial_unrecorded"] += 1
         if logged:
-            log_event(_log, logging.WARNING, "denial_unrecorded", **traced())
+            log_event(_log, logging.WARNING, "denial_unrecorded", **trace_field())
 
 
 def _kind(error: AccreditError) -> str:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
-from accredit.base.caching import remembered
+from accredit.base.caching import cache_short_values
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import JSON_TYPE, MAX_MEDIA_TYPE_BYTES, parse_media_type
 from accredit.jsonrpc.param_headers import PARAM_HEADERS
@@ -118,8 +118,8 @@ class Forwarding:
         self.listed_only = listed_only
         self._added = frozenset(name.lower().encode() for name in added)
         self._own = frozenset(name.lower().encode().translate(_TO_DASHES) for name in own)
-        self._goes_up = remembered(512)(self._to_upstream)
-        self._comes_back = remembered(512)(self._to_client)
+        self._goes_up = cache_short_values(512)(self._to_upstream)
+        self._comes_back = cache_short_values(512)(self._to_client)
 
     def to_upstream(self, raw: RawHeaders, *, body: bool) -> RawHeaders:
         """Return the fields of a client's request that go on. `body` says that JSON comes with them."""
@@ -222,7 +222,7 @@ def _hops(raw: RawHeaders) -> Collection[bytes]:
     return {name for name in named - _END_TO_END if Fate.PASSES not in (TO_UPSTREAM.fate(name), TO_CLIENT.fate(name))}
 
 
-@remembered(256)
+@cache_short_values(256)
 def accepted_types(value: bytes) -> bytes:
     """Return a client's `Accept` in the gateway's words, b"" if nothing is left.
 

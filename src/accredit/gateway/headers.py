@@ -14,7 +14,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from accredit.base.addresses import without_slash
-from accredit.base.caching import Once, remembered
+from accredit.base.caching import CachedProperty, cache_short_values
 from accredit.errors import RequestError
 from accredit.gateway.media_types import is_json_request
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -111,23 +111,23 @@ class RequestHead:
         self.sent_as: object = None
         """What the relay sends for it, once it has found out."""
 
-    @Once
+    @CachedProperty
     def session(self) -> str:
         """The session that it names, or ""."""
         return self.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
-    @Once
+    @CachedProperty
     def revision(self) -> str | None:
         """The revision that it names, as it is spelled."""
         named = self.headers.get(VERSION_HEADER)
         return None if named is None else named.decode("latin-1")
 
-    @Once
+    @CachedProperty
     def is_modern(self) -> bool:
         """Whether it names a modern revision."""
         return names_modern(self.headers)
 
-    @Once
+    @CachedProperty
     def in_era(self) -> "RequestHead":
         """The head without what names a session or a stream of one, in the era that has neither: nobody has compared
         it with anything, and proofs and records know of no session there. What it names twice stays, to be refused."""
@@ -135,17 +135,17 @@ class RequestHead:
             return self
         return self.without([name for name in _OF_SESSIONS if DUPLICATED not in self.headers.get(name, b"")])
 
-    @Once
+    @CachedProperty
     def routing(self) -> tuple[bytes, ...]:
         """The names of the headers by which a message is routed, but for that of its revision."""
         return routing_headers(self.headers)
 
-    @Once
+    @CachedProperty
     def repeats(self) -> bool:
         """Whether it has any header twice."""
         return any(DUPLICATED in value for value in self.headers.values())
 
-    @Once
+    @CachedProperty
     def without_slash(self) -> "RequestHead":
         """The head for the path without the one slash at its end; itself, where there is none."""
         path = without_slash(self.path)
@@ -156,12 +156,12 @@ class RequestHead:
         head.replica = self.replica
         return head
 
-    @Once
+    @CachedProperty
     def credentials(self) -> RawHeaders:
         """The Authorization fields."""
         return [pair for pair in self.raw_headers if pair[0].lower() == b"authorization"]
 
-    @Once
+    @CachedProperty
     def without_credentials(self) -> "RequestHead":
         """The head without the Authorization fields."""
         return self.with_fields(without_authorization(self.raw_headers))
@@ -228,7 +228,7 @@ def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
     ]
 
 
-@remembered(256)
+@cache_short_values(256)
 def host_allowed(host: bytes | None, allowed: tuple[str, ...]) -> bool:
     """Return whether a `Host` header names this gateway: a rebound DNS name does not. The port does not matter."""
     if host is None or DUPLICATED in host:

@@ -11,7 +11,7 @@ import re
 
 from msgspec import Struct
 
-from accredit.base.caching import remembered
+from accredit.base.caching import cache_short_values
 from accredit.jsonrpc.param_headers import DUPLICATED
 
 MAX_MEDIA_TYPE_BYTES = 256
@@ -46,7 +46,7 @@ class MediaType(Struct, frozen=True):
 _NO_TYPE = MediaType(b"")
 
 
-@remembered(256)
+@cache_short_values(256)
 def parse_media_type(value: bytes | None) -> MediaType | None:
     """Return a header's media type; None if it has none, or is ambiguous."""
     if value is None or len(value) > MAX_MEDIA_TYPE_BYTES:
@@ -66,7 +66,7 @@ def parse_media_type(value: bytes | None) -> MediaType | None:
     return MediaType(name[1].lower(), tuple(parameters.items()))
 
 
-@remembered(256)
+@cache_short_values(256)
 def is_json_request(value: bytes | None) -> bool:
     """Return whether a request says that its body is JSON in UTF-8, and nothing more."""
     media_type = parse_media_type(value)
@@ -77,7 +77,7 @@ def is_json_request(value: bytes | None) -> bool:
     )
 
 
-@remembered(256)
+@cache_short_values(256)
 def answer_type(value: bytes | None) -> MediaType:
     """Return an answer's type, with `JSON_TYPE` for any JSON-RPC type; its name is b"" if it can't be read.
 

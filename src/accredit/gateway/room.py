@@ -57,7 +57,7 @@ class Holder(Protocol):
         ...
 
 
-class Place:
+class Slot:
     """A part of a room, to be given back. A task inside its context is cancelled if it has to give way."""
 
     __slots__ = ("_gave_way", "_room", "_task", "holder", "size", "strange")
@@ -101,7 +101,7 @@ class _Held:
 
     __slots__ = ("_place", "_yields")
 
-    def __init__(self, place: Place, *, yields: bool) -> None:
+    def __init__(self, place: Slot, *, yields: bool) -> None:
         self._place = place
         self._yields = yields
 
@@ -163,11 +163,11 @@ class Room:
         self._most = most
         self._for_strangers = most - reserved
         self._waiting = waiting
-        self._places: set[Place] = set()
+        self._places: set[Slot] = set()
         self._taken = 0
         self._taken_by_strangers = 0
         self._by_peer: dict[str, int] = {}
-        self._yielding: dict[str, dict[Place, None]] = {}
+        self._yielding: dict[str, dict[Slot, None]] = {}
         self._waiters: set[asyncio.Future[None]] = set()
 
     def fit(self, most: int, reserved: int = 0) -> None:
@@ -183,7 +183,7 @@ class Room:
         """How much is taken."""
         return self._taken
 
-    def take(self, holder: Holder, size: int = 1) -> Place:
+    def take(self, holder: Holder, size: int = 1) -> Slot:
         """Take a place. Raises `RequestError` (503) if there is none."""
         place = self._taken_place(holder, size)
         if place is None:
@@ -197,7 +197,7 @@ class Room:
         """
         return _Held(self.take(holder), yields=yields)
 
-    async def wait(self, holder: Holder, size: int, seconds: float) -> Place:
+    async def wait(self, holder: Holder, size: int, seconds: float) -> Slot:
         """Take a place, waiting at most `seconds` until others leave. Raises `RequestError` (503)."""
         place = self._taken_place(holder, size)
         if place is not None:
@@ -213,7 +213,7 @@ class Room:
             raise self.full() from None
         return place
 
-    def left(self, place: Place) -> None:
+    def left(self, place: Slot) -> None:
         """Take a place back, and wake those who wait."""
         if place not in self._places:
             return
@@ -225,12 +225,12 @@ class Room:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def yields(self, place: Place) -> None:
+    def yields(self, place: Slot) -> None:
         """Let a stranger's place be given to others from now on."""
         if place.strange:
             self._yielding.setdefault(place.holder.peer, {})[place] = None
 
-    def yields_no_more(self, place: Place) -> None:
+    def yields_no_more(self, place: Slot) -> None:
         """Keep a place from being given to others."""
         places = self._yielding.get(place.holder.peer, {})
         if places.pop(place, place) is None and not places:
@@ -247,12 +247,12 @@ class Room:
         detail = f"Too many {self._what}"
         return RequestError(UPSTREAM_ERROR, detail, status=503, retry_after=BUSY_RETRY_SECONDS)
 
-    def _taken_place(self, holder: Holder, size: int) -> Place | None:
+    def _taken_place(self, holder: Holder, size: int) -> Slot | None:
         strange = not holder.proved
         while self._taken + size > self._most or (strange and self._taken_by_strangers + size > self._for_strangers):
             if not self._make_room(holder, size, strange=strange):
                 return None
-        place = Place(self, holder, size, strange=strange)
+        place = Slot(self, holder, size, strange=strange)
         self._places.add(place)
         self._taken += size
         if strange:
@@ -274,7 +274,7 @@ class Room:
                 return True
         return False
 
-    def _no_strangers(self, place: Place) -> None:
+    def _no_strangers(self, place: Slot) -> None:
         """Count a place as a stranger's no more."""
         if self._yielding:
             self.yields_no_more(place)

@@ -25,10 +25,10 @@ from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
-from accredit.gateway.front.passthrough import forward, named, refuse
+from accredit.gateway.front.passthrough import forward, matches_pattern, refuse
 from accredit.gateway.front.resource_metadata import Resource
 from accredit.gateway.front.session_binding import sessions_of
-from accredit.gateway.recording.early_refusals import Strangers
+from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import Parts, Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, MergedUpstream, StdioUpstream
@@ -55,7 +55,7 @@ class Shared(NamedTuple):
     tasks: TaskStore | None
     on_tools: Callable[[Raw], Steps[None]] | None
     access_tokens: AccessTokensFor | None
-    strangers: Strangers
+    strangers: AnonymousRecordBudget
     telemetry: Telemetry | None = None
 
 
@@ -186,7 +186,7 @@ class Server:
     def _goes_on(self, before: "Server") -> bool:
         """Return whether this is what it was before, reached in the same way."""
         if not self._members:
-            return not before._members and _reached_alike(before.settings, self.settings)
+            return not before._members and _is_same_upstream(before.settings, self.settings)
         lines = {name: each.line for name, each in self._members.items()}
         return lines == {name: each.line for name, each in before._members.items()}
 
@@ -242,7 +242,7 @@ class Server:
             await self._sse.stream(exchange, exchange.head.root)
         elif below == MESSAGES_PATH and method == "POST":
             await self._sse.message(exchange)
-        elif named(path, self.settings.passthrough):
+        elif matches_pattern(path, self.settings.passthrough):
             await self._pass_unread(exchange, self._http)
         else:
             raise refuse(path)
@@ -274,6 +274,6 @@ def _meter_of(settings: GatewaySettings, telemetry: Telemetry) -> Meter:
     return telemetry.meter(settings.server, Names(settings.named_tools, settings.methods), transports)
 
 
-def _reached_alike(before: GatewaySettings, settings: GatewaySettings) -> bool:
+def _is_same_upstream(before: GatewaySettings, settings: GatewaySettings) -> bool:
     """Return whether a server is the same one, and reached in the same way."""
     return before.upstream == settings.upstream and before.patience == settings.patience

@@ -45,7 +45,7 @@ def trace_id() -> str | None:
     return trace_of(current())
 
 
-def traced() -> dict[str, Any]:
+def trace_field() -> dict[str, Any]:
     """Return the field of a log line that names the trace, where there is one."""
     id = trace_id()
     return {} if id is None else {"trace_id": id}

@@ -4,8 +4,8 @@ reads its clock.
 1. A step takes some milliseconds. In one turn of the loop one step is done, whoever has long work: forty streams that
    flood keep nobody for longer than one does. Whoever has little to do waits for no turn.
 2. Servers have their steps in rotation: one whose answers are all long does not keep the long ones of another waiting.
-   Those about one server (`about`) have them in the order in which they asked. At the endpoint of several as one each
-   server's work is about it; what is about all of them counts as one more.
+   Those about one server (`set_current_server`) have them in the order in which they asked. At the endpoint of several
+   as one each server's work is about it; what is about all of them counts as one more.
 3. After a step that took long the next one waits some turns more, and for as long as the step took: an ordinary call
    takes about as many of the loop's turns, some of them waits for other processes, and would meet such a step in each.
    So what takes long has half of the loop's time at most.
@@ -31,7 +31,7 @@ stalls."""
 _server: ContextVar[str] = ContextVar("accredit_server", default="")
 
 
-def about(server: str) -> None:
+def set_current_server(server: str) -> None:
     """Note which server the current task, and what it starts from now on, works for."""
     _server.set(server)
 

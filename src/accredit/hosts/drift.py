@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, cast
 
 from accredit.errors import ConfigurationError
 from accredit.hosts.edit import entries, read_host_file
-from accredit.hosts.installed import Installed, installed
+from accredit.hosts.installed import Installed, read_installed
 from accredit.hosts.table import HOSTS, KEPT, Entry, Host, Places, plain
 from accredit.keys.places import state_folder
 
@@ -49,7 +49,7 @@ class HostState(NamedTuple):
 def host_states(environ: Mapping[str, str], folder: Path | None = None) -> list[HostState]:
     """Return the state of each host's user-wide file, then of project files where something was installed, and of
     those in `folder`."""
-    known = installed(state_folder(environ))
+    known = read_installed(state_folder(environ))
     places = Places(environ)
     files = {host.file(places): host for host in HOSTS.values()}
     for each in known:

@@ -47,7 +47,7 @@ _FOLDER_CHARS = 16
 _BOM = "\ufeff"
 
 
-class Place(NamedTuple):
+class EntryLocation(NamedTuple):
     """An entry's location: a host, its file, and the entry's name there."""
 
     host: Host
@@ -89,10 +89,10 @@ def meaning(host: Host, data: bytes) -> object:
 
 def named_entries(host: Host, data: bytes) -> list[tuple[str, object]]:
     """Return the entries with their names, in order; in a list a name may occur twice. Raises `ConfigurationError`."""
-    return _named(host, _text(data))
+    return _list_entries(host, _text(data))
 
 
-def edited(place: Place, data: bytes, entry: Entry | None) -> bytes:
+def edit_entry(place: EntryLocation, data: bytes, entry: Entry | None) -> bytes:
     """Return the bytes with the entry set, or removed if it is None (rule 1). Raises `ConfigurationError`."""
     host, path = place.host, (place.host.table, place.name)
     old = _text(data)
@@ -109,13 +109,15 @@ def edited(place: Place, data: bytes, entry: Entry | None) -> bytes:
     return result
 
 
-def replaced(host: Host, file: Path, data: bytes, new: Mapping[str, Entry]) -> bytes:
+def replace_entries(host: Host, file: Path, data: bytes, new: Mapping[str, Entry]) -> bytes:
     """Return the bytes with these entries replaced, by name (rule 1). Raises `ConfigurationError`."""
     old = _text(data)
     text = host.text.put_every(old, host.table, new)
-    wanted = {name: _named(host, host.text.put("", (host.table, name), entry))[0][1] for name, entry in new.items()}
-    before, after = host.text.parse(old), _named(host, text)
-    expected = [(name, wanted.get(name, entry)) for name, entry in _named(host, old)]
+    wanted = {
+        name: _list_entries(host, host.text.put("", (host.table, name), entry))[0][1] for name, entry in new.items()
+    }
+    before, after = host.text.parse(old), _list_entries(host, text)
+    expected = [(name, wanted.get(name, entry)) for name, entry in _list_entries(host, old)]
     empty: Entry = {host.table: None}
     same = {**cast("Entry", before), **empty} == {**cast("Entry", host.text.parse(text)), **empty}
     if not same or after != expected:
@@ -123,7 +125,7 @@ def replaced(host: Host, file: Path, data: bytes, new: Mapping[str, Entry]) -> b
     return text.encode()
 
 
-def put_back(place: Place, data: bytes, kept: bytes) -> bytes:
+def put_back(place: EntryLocation, data: bytes, kept: bytes) -> bytes:
     """Return the bytes with the entry replaced by its text in `kept` (rule 1). Raises `ConfigurationError`."""
     host, path = place.host, (place.host.table, place.name)
     old, before = _text(data), _text(kept)
@@ -141,7 +143,7 @@ def unsafe(file: Path) -> ConfigurationError:
     return ConfigurationError(f"{file} is in a form that can't be edited safely", "edit it by hand")
 
 
-def _named(host: Host, text: str) -> list[tuple[str, object]]:
+def _list_entries(host: Host, text: str) -> list[tuple[str, object]]:
     container = _container(host, host.text.parse(text))
     return [*container.items()] if isinstance(container, dict) else [(_name(each), each) for each in container]
 
@@ -149,7 +151,7 @@ def _named(host: Host, text: str) -> list[tuple[str, object]]:
 def apply(edit: Edit, state: Path, program: Callable[[], None] | None = None) -> Path:
     """Make an edit (rules 2 to 4), with a host's own `program` if given; return the backup's path. Raises
     `ConfigurationError`."""
-    with _locked(state):
+    with _folder_lock(state):
         if read_host_file(edit.file) != edit.old:
             raise ConfigurationError(f"{edit.file} was changed meanwhile", "run the command again")
         make_folder(edit.file.parent, SHARED_FOLDER)
@@ -250,7 +252,7 @@ def _container(host: Host, meaning: object) -> dict[str, Any] | list[Any]:
     raise ConfigurationError(f"{host.table} holds something else than servers", "correct the file by hand first")
 
 
-def _split(place: Place, meaning: object) -> tuple[object, list[object]]:
+def _split(place: EntryLocation, meaning: object) -> tuple[object, list[object]]:
     """Split a parsed file into the rest and the entry, as often as it occurs. A missing table counts as empty."""
     container, name = _container(place.host, meaning), place.name
     if isinstance(container, dict):
@@ -268,7 +270,7 @@ def _name(item: object) -> str:
 
 
 @contextmanager
-def _locked(folder: Path) -> Generator[None]:
+def _folder_lock(folder: Path) -> Generator[None]:
     make_folder(folder)
     try:
         descriptor = os.open(folder / "hosts.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

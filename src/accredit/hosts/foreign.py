@@ -63,7 +63,7 @@ class Own(NamedTuple):
     kept: Entry
 
 
-class Left(NamedTuple):
+class SkippedEntry(NamedTuple):
     """An entry that is left alone: why, and what to do."""
 
     name: str
@@ -106,7 +106,7 @@ _BARE = re.compile(r"\$([A-Za-z_]\w*)", re.ASCII)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9]+")
 
 
-def own_servers(host: Host, data: bytes, folders: Folders) -> list[Own | Left]:
+def own_servers(host: Host, data: bytes, folders: Folders) -> list[Own | SkippedEntry]:
     """Return the host's own servers, in their order. Raises `ConfigurationError` for a file that can't be read."""
     entries = named_entries(host, data)
     often = Counter(name for name, _ in entries)
@@ -114,7 +114,7 @@ def own_servers(host: Host, data: bytes, folders: Folders) -> list[Own | Left]:
     return [*(each for each in found if each is not None), *_of_projects(host, data)]
 
 
-def _of_projects(host: Host, data: bytes) -> Iterator[Left]:
+def _of_projects(host: Host, data: bytes) -> Iterator[SkippedEntry]:
     """Yield a note on servers that Claude Code keeps for single projects, in the same file."""
     tree = plain(meaning(host, data)) if host.name == "claude-code" else None
     projects = cast("dict[str, object]", tree).get("projects") if isinstance(tree, dict) else None
@@ -123,10 +123,10 @@ def _of_projects(host: Host, data: bytes) -> Iterator[Left]:
     count = sum(len(cast("dict[str, object]", each)) for each in tables if isinstance(each, dict))
     if count:
         why = "Claude Code keeps them for single projects (`claude mcp add` without --scope)"
-        yield Left(f"{count} servers of projects", why, "add them again with --scope user, and run this again")
+        yield SkippedEntry(f"{count} servers of projects", why, "add them again with --scope user, and run this again")
 
 
-def _read(host: Host, name: str, entry: object, folders: Folders, often: int) -> Own | Left | None:
+def _read(host: Host, name: str, entry: object, folders: Folders, often: int) -> Own | SkippedEntry | None:
     if is_own(host.words(entry)):
         return None
     tree = plain(entry)
@@ -138,12 +138,12 @@ def _read(host: Host, name: str, entry: object, folders: Folders, often: int) ->
             raise _NotUnderstood("it is no table")
         if often > 1 or not name:
             raise _NotUnderstood("its name is there twice" if name else "it has no name", "give it a name of its own")
-        return Own(name, _Entry(host, members, folders).server(), _kept(members))
+        return Own(name, _Entry(host, members, folders).server(), _keep_harmless(members))
     except _NotUnderstood as error:
-        return Left(name, error.why, error.remedy)
+        return SkippedEntry(name, error.why, error.remedy)
 
 
-def _kept(members: Mapping[str, object]) -> Entry:
+def _keep_harmless(members: Mapping[str, object]) -> Entry:
     """Return the `KEPT` members, without texts that may be credentials."""
     kept = {name: value for name, value in members.items() if name in KEPT}
     return {name: value for name, value in kept.items() if all(_is_harmless(text) for text in _texts(value))}

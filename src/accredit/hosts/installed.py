@@ -38,7 +38,7 @@ class _Memory(Struct, frozen=True):
     entries: tuple[Installed, ...] = ()
 
 
-def installed(state: Path) -> tuple[Installed, ...]:
+def read_installed(state: Path) -> tuple[Installed, ...]:
     """Return the remembered entries, oldest first."""
     try:
         return msgspec.json.decode(read_file(state / _FILE, MAX_INSTALLED_BYTES).data, type=_Memory).entries
@@ -48,7 +48,7 @@ def installed(state: Path) -> tuple[Installed, ...]:
 
 def remember(state: Path, host: str, file: Path, changes: Mapping[str, Entry | None]) -> None:
     """Remember a file's entries by name; None forgets one. Write errors are ignored."""
-    before = installed(state)
+    before = read_installed(state)
     kept = [each for each in before if each.file != str(file) or each.name not in changes]
     new = [Installed(host, str(file), name, entry) for name, entry in changes.items() if entry is not None]
     found = (*kept, *new)[-MAX_INSTALLED:]

@@ -66,17 +66,17 @@ def put(text: str, path: Sequence[str], value: object) -> str:
     read = _Reader(text, path)
     if not read.objects:
         lines = text + ("" if not text or text[-1] in "\r\n" else read.newline)
-        return lines + _dumped(_nested(path, value), "", _UNIT, read.newline) + read.newline
+        return lines + _dump(_nest(path, value), "", _UNIT, read.newline) + read.newline
     depth = len(read.objects) - 1
     inner, name = read.objects[depth], path[depth]
     if name not in inner.members:
-        return _changed(text, _inserted(read, inner, name, _nested(path[depth + 1 :], value)))
+        return _apply_edits(text, _insert_member(read, inner, name, _nest(path[depth + 1 :], value)))
     if depth + 1 < len(path):
         raise ConfigurationError(f"{'.'.join(path[: depth + 1])} is no object", "correct the file by hand first")
     member = inner.members[name]
     one_line = "\n" not in text[inner.start : member.start]
-    new = _line(value) if one_line else _dumped(value, _indent(text, member.start), read.unit, read.newline)
-    return _changed(text, [_Edit(member.value, member.end, new)])
+    new = _line(value) if one_line else _dump(value, _indent(text, member.start), read.unit, read.newline)
+    return _apply_edits(text, [_Edit(member.value, member.end, new)])
 
 
 def put_every(text: str, table: str, entries: Mapping[str, object]) -> str:
@@ -86,9 +86,9 @@ def put_every(text: str, table: str, entries: Mapping[str, object]) -> str:
     for name, value in entries.items():
         member = _member(read, name)
         one_line = "\n" not in text[read.objects[1].start : member.start]
-        new = _line(value) if one_line else _dumped(value, _indent(text, member.start), read.unit, read.newline)
+        new = _line(value) if one_line else _dump(value, _indent(text, member.start), read.unit, read.newline)
         edits.append(_Edit(member.value, member.end, new))
-    return _changed(text, edits)
+    return _apply_edits(text, edits)
 
 
 def written(text: str, path: Sequence[str]) -> str:
@@ -122,7 +122,7 @@ def drop(text: str, path: Sequence[str]) -> str:
     if lines and not behind.startswith(("\r", "\n")) and "//" in text[text.rfind("\n", 0, start) + 1 : start]:
         start = member.start  # a line's comment would swallow what is behind
     edits = [_Edit(start, member.end, ""), *(_Edit(at, at + 1, "") for at in commas if at is not None)]
-    left = _changed(text, edits)
+    left = _apply_edits(text, edits)
     end = inner.end - sum(each.end - each.start for each in edits) - 1
     if len(inner.members) == 1 and not left[inner.start + 1 : end].strip(_WHITE):
         left = left[: inner.start + 1] + left[end:]
@@ -278,7 +278,7 @@ def _member(read: _Reader, name: str) -> _Member:
     return read.objects[1].members[name]
 
 
-def _inserted(read: _Reader, inner: _Object, name: str, value: object) -> list[_Edit]:
+def _insert_member(read: _Reader, inner: _Object, name: str, value: object) -> list[_Edit]:
     """Return the edits that add a member after an object's last one (rule 2)."""
     text = read.text
     last = next(reversed(inner.members.values()), None)
@@ -292,7 +292,7 @@ def _inserted(read: _Reader, inner: _Object, name: str, value: object) -> list[_
         return [*comma, _Edit(at, at, f"{gap}{key}:{gap}{_line(value)}{behind}")]
     outer = _indent(text, inner.start)
     indent = outer + read.unit if last is None else _indent(text, last.start)
-    member = f"{read.newline}{indent}{key}: {_dumped(value, indent, read.unit, read.newline)}"
+    member = f"{read.newline}{indent}{key}: {_dump(value, indent, read.unit, read.newline)}"
     if last is None:
         closing = "" if "\n" in text[end:brace] else read.newline + outer
         return [_Edit(end, end, member + closing)]
@@ -307,7 +307,7 @@ def _indent(text: str, at: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _nested(path: Sequence[str], value: object) -> object:
+def _nest(path: Sequence[str], value: object) -> object:
     for name in reversed(path):
         value = {name: value}
     return value
@@ -317,11 +317,11 @@ def _line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _dumped(value: object, indent: str, unit: str, newline: str) -> str:
+def _dump(value: object, indent: str, unit: str, newline: str) -> str:
     return json.dumps(value, ensure_ascii=False, indent=unit).replace("\n", newline + indent)
 
 
-def _changed(text: str, edits: Sequence[_Edit]) -> str:
+def _apply_edits(text: str, edits: Sequence[_Edit]) -> str:
     parts: list[str] = []
     at = 0
     for each in sorted(edits, key=lambda edit: edit.start):  # of two at one place the first comes first

@@ -81,7 +81,7 @@ def drop(text: str, path: Sequence[str]) -> str:
 
 def string(text: str) -> str:
     """Return a TOML string in printable ASCII. The text must not hold lone surrogates, which TOML can't express."""
-    return f'"{"".join(map(_escaped, text))}"'
+    return f'"{"".join(map(_escape, text))}"'
 
 
 def key(name: str) -> str:
@@ -89,7 +89,7 @@ def key(name: str) -> str:
     return name if _BARE.fullmatch(name) else string(name)
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     if char in _SHORT:
         return _SHORT[char]
     if " " <= char <= "~":

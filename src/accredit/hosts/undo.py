@@ -16,9 +16,9 @@ from accredit.errors import ConfigurationError
 from accredit.hosts.drift import is_own
 from accredit.hosts.edit import (
     Edit,
-    Place,
+    EntryLocation,
     backups,
-    edited,
+    edit_entry,
     entries,
     is_of_adoption,
     put_back,
@@ -36,25 +36,25 @@ class _Kept(NamedTuple):
     adopted: Set[str]
 
 
-def without(place: Place, state: Path) -> Edit:
+def without(place: EntryLocation, state: Path) -> Edit:
     """Return the edit that removes the entry (rule 1). Raises `ConfigurationError`."""
     host, changes = place.host, {place.name: None}
     old = read_host_file(place.file)
     if old is None:
         raise ConfigurationError(f"there is no {place.file}", "nothing has to be taken out")
-    kept = _kept(host, place.file, state)
+    kept = _read_backups(host, place.file, state)
     before = next((each for each in kept if place.name in each.adopted or place.name not in each.entries), None)
     if before is not None and before.data is not None and place.name in before.adopted:
         return Edit(place.file, old, put_back(place, old, before.data), host.name, changes)
-    new = edited(place, old, None)
-    nothing_else = new == edited(place, edited(place, b"", host.entry(place.name, [""])), None)
+    new = edit_entry(place, old, None)
+    nothing_else = new == edit_entry(place, edit_entry(place, b"", host.entry(place.name, [""])), None)
     was_made = before is not None and before.data is None
     return Edit(place.file, old, None if nothing_else and was_made else new, host.name, changes)
 
 
-def restored(host: Host, file: Path, names: Set[str], state: Path) -> Edit:
+def plan_restore(host: Host, file: Path, names: Set[str], state: Path) -> Edit:
     """Return the edit that restores the whole file (rule 2). Raises `ConfigurationError`."""
-    kept = [*_kept(host, file, state)]
+    kept = [*_read_backups(host, file, state)]
     adopted = frozenset[str]().union(*(each.adopted for each in kept))
     for number, each in enumerate(kept):
         there = names & each.entries.keys()
@@ -77,13 +77,13 @@ def _with_own(host: Host, file: Path, data: bytes | None, names: Set[str], older
         if new is None or before is None:
             return data
         with suppress(ConfigurationError):
-            new = put_back(Place(host, file, name), new, before)
+            new = put_back(EntryLocation(host, file, name), new, before)
             continue
         return data
     return new
 
 
-def _kept(host: Host, file: Path, state: Path) -> Iterator[_Kept]:
+def _read_backups(host: Host, file: Path, state: Path) -> Iterator[_Kept]:
     """Yield a file's backups, newest first."""
     for backup in backups(file, state):
         data = None if was_missing(backup) else read_host_file(backup)

@@ -28,7 +28,7 @@ _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 def parse(text: str) -> object:
     """Parse a text, every scalar with its tag; an empty one is an empty mapping. Raises `ConfigurationError`."""
-    root = _composed(text)
+    root = _compose(text)
     return {} if root is None else _meaning(root)
 
 
@@ -38,7 +38,7 @@ def put(text: str, path: Sequence[str], value: Mapping[str, object], *, listed: 
     table, name = path
     newline = "\r\n" if "\r\n" in text else "\n"
     text = drop(text, path, listed=listed)
-    root = _composed(text)
+    root = _compose(text)
     found = None if root is None else _member(root, table)
     if found is None:
         lines = text if not text or text.endswith("\n") else text + newline
@@ -80,7 +80,7 @@ def put_written(text: str, path: Sequence[str], raw: str, *, listed: bool = Fals
 def drop(text: str, path: Sequence[str], *, listed: bool = False) -> str:
     """Return the text without the entry at `path`; unchanged if it is not there. Raises `ConfigurationError`."""
     table, name = path
-    root = _composed(text)
+    root = _compose(text)
     found = None if root is None else _member(root, table)
     if found is None or _is_empty(found[1]):
         return text
@@ -98,7 +98,7 @@ def drop(text: str, path: Sequence[str], *, listed: bool = False) -> str:
 
 def _span(text: str, path: Sequence[str], *, listed: bool) -> tuple[int, int, int]:
     """Return the start and end of an entry's lines, and the column of its container's entries."""
-    root = _composed(text)
+    root = _compose(text)
     found = None if root is None else _member(root, path[0])
     for name, start, value in [] if found is None or _is_empty(found[1]) else _entries(found[1], listed=listed):
         if name == path[1] and found is not None:
@@ -127,7 +127,7 @@ def _library() -> ModuleType:
 
 
 @lru_cache(maxsize=4)  # an edit reads the old text and the new one several times
-def _composed(text: str) -> Any:
+def _compose(text: str) -> Any:
     """Return the root node of a text; None if it is empty."""
     yaml = _library()
     if len(text) > MAX_HOST_TEXT_CHARS:

@@ -23,17 +23,17 @@ def check_brackets(value: bytes | Raw, what: str) -> Steps[None]:
         return
     found = 0
     for part in parts_of(value):
-        found += _opened(part)
+        found += _count_opening(part)
         yield
     if found <= MAX_SPLIT_BRACKETS:
         return
     found = 0
     for part in outside_strings(memoryview(value), BRACKETS):
-        found += _opened(part)
+        found += _count_opening(part)
         if found > MAX_SPLIT_BRACKETS:
             raise FrameError(f"{what} has more than {MAX_SPLIT_BRACKETS} arrays and objects", bound=True)
         yield
 
 
-def _opened(text: bytes) -> int:
+def _count_opening(text: bytes) -> int:
     return text.count(b"[") + text.count(b"{")

@@ -11,7 +11,7 @@ Intermediaries route by headers and servers act on bodies: one that says two thi
 believes either. Whether the version is supported is the upstream's to say.
 
 A routing header that mirrors nothing in its message (any in the legacy era, one that names the target of a list) was
-compared with nothing, so it does not go on (`unmirrored`).
+compared with nothing, so it does not go on (`unmirrored_headers`).
 """
 
 from collections.abc import Collection
@@ -60,7 +60,7 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
         _agree(headers, NAME_HEADER, target, id)
 
 
-def unmirrored(
+def unmirrored_headers(
     frame: Frame | Batch | None, era: Era, headers: Headers, routing: Collection[bytes] | None = None
 ) -> frozenset[bytes]:
     """Return the routing headers that mirror nothing in a message (None: an HTTP request without a body). They were

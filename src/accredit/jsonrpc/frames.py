@@ -17,14 +17,14 @@ from typing import Protocol, Self, cast
 
 from msgspec import Raw, Struct
 
-from accredit.base.caching import Once
+from accredit.base.caching import CachedProperty
 from accredit.base.steps import Steps
 from accredit.errors import AccreditError, FrameError, MessageId
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import around, to_json
-from accredit.jsonrpc.long_text import members_in_steps, named_in_steps, opened_in_steps
+from accredit.jsonrpc.long_text import members_in_steps, object_in_steps, unambiguous_in_steps
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
-from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, opened_meta, unambiguous_members
+from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, meta_members, unambiguous_members
 from accredit.jsonrpc.text import check_text
 from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
 
@@ -51,23 +51,23 @@ class _Call:
         self._changes: Mapping[str, object] = {}
         self.__dict__["text"] = text  # of an edited one it is computed
 
-    @Once
+    @CachedProperty
     def text(self) -> bytes:
         """The message: as it came or, for an edited call, as it goes on."""
         envelope = self._envelope if self._envelope is not None else members(self._came)
         return to_json({**envelope, **self._changes})
 
-    @Once
+    @CachedProperty
     def params(self) -> Raw | None:
         """The text of `params`, or None if there are none."""
         return Raw(to_json(self._changes["params"])) if "params" in self._changes else self._given
 
-    @Once
+    @CachedProperty
     def names(self) -> Collection[str]:
         """The names of all members of `params`. Raises `FrameError`."""
         return self.parts.keys()
 
-    @Once
+    @CachedProperty
     def members(self) -> Mapping[str, Raw]:
         """The members of `params`, without `_meta`. Raises `FrameError`."""
         found = cast("dict[str, Raw]", {**self.parts})
@@ -80,13 +80,13 @@ class _Call:
         meta = self.parts.get("_meta")
         return is_object(meta) if isinstance(meta, Raw) else meta is not None
 
-    @Once
+    @CachedProperty
     def meta(self) -> Mapping[str, Raw]:
         """The members of `params._meta`, empty if there is none. Raises `FrameError` if it is no object."""
         meta = self.parts.get("_meta")
         if meta is None:
             return {}
-        return opened_meta(meta) if isinstance(meta, Raw) else meta
+        return meta_members(meta) if isinstance(meta, Raw) else meta
 
     def in_meta(self, name: str) -> Raw | None:
         """Return a member of `params._meta`; None if there is none, or it can't be read."""
@@ -95,7 +95,7 @@ class _Call:
         except FrameError:
             return None
 
-    @Once
+    @CachedProperty
     def target(self) -> str | None:
         """What the call is about; None if its method has no target (`TARGET_MEMBER`), or the target is no string.
 
@@ -117,7 +117,7 @@ class _Call:
         edited.__dict__["target"] = self.target  # which `_meta` does not hold
         return edited
 
-    @Once
+    @CachedProperty
     def parts(self) -> Mapping[str, Raw | Mapping[str, Raw]]:
         """The members of `params`; of an edited one `_meta` may be opened already. Raises `FrameError`."""
         if "params" in self._changes:
@@ -127,7 +127,7 @@ class _Call:
     def opened(self) -> Steps[None]:
         """Open `params` now, in steps if they are long. Raises `FrameError`."""
         if self._given is not None and len(self._given) > LONG_ANSWER_BYTES:
-            self.__dict__["parts"] = yield from opened_in_steps(self._given)
+            self.__dict__["parts"] = yield from object_in_steps(self._given)
 
     def _edited(self, changes: Mapping[str, object]) -> Self:
         edited = copy(self)
@@ -166,7 +166,7 @@ class Request(_Call):
         super().__init__(method, params, text, envelope)
         self.id = id
 
-    @Once
+    @CachedProperty
     def era(self) -> Era:
         """The era that its own metadata names."""
         return Era.LEGACY if self.in_meta(META_VERSION) is None else Era.MODERN
@@ -206,11 +206,11 @@ class Success(Struct, frozen=True):
     def members(self) -> Steps[Mapping[str, Raw]]:
         """Return the members of the result by name, in steps if it is long; none of one that is no object. Raises
         `FrameError`."""
-        return self.listed if self.listed is not None else (yield from opened_in_steps(self.result))
+        return self.listed if self.listed is not None else (yield from object_in_steps(self.result))
 
     def message(self) -> Steps[dict[str, Raw]]:
         """Return the members of the whole message by name, in steps if it is long. Raises `FrameError`."""
-        return (yield from opened_in_steps(Raw(self.text.lstrip())))
+        return (yield from object_in_steps(Raw(self.text.lstrip())))
 
     def with_result(self, members: Mapping[str, Raw], changes: Mapping[str, object]) -> Steps["Success"]:
         """Return the response with a result of these members, some replaced or added, in steps."""
@@ -241,11 +241,11 @@ def decode_frame(text: bytes) -> Frame:
     return frame_of(unambiguous_members(text, MESSAGE), text)
 
 
-def opened_frame(text: bytes) -> Steps[Frame]:
+def decode_frame_in_steps(text: bytes) -> Steps[Frame]:
     """Do what `decode_frame` does, in steps if the text is long. Raises `FrameError`."""
     if len(text) <= LONG_ANSWER_BYTES:
         return decode_frame(text)
-    found = yield from opened_message(text)
+    found = yield from message_in_steps(text)
     frame = frame_of(found, text, (yield from _long_error(found)))
     if isinstance(frame, Request | Notification):
         yield from frame.opened()
@@ -261,15 +261,15 @@ def decode_error(text: bytes) -> Failure:
     return _error_in(unambiguous_members(text, MESSAGE), text)
 
 
-def opened_error(text: bytes) -> Steps[Failure]:
+def decode_error_in_steps(text: bytes) -> Steps[Failure]:
     """Do what `decode_error` does, in steps if the text is long. Raises `FrameError`."""
     if len(text) <= LONG_ANSWER_BYTES:
         return decode_error(text)
-    found = yield from opened_message(text)
+    found = yield from message_in_steps(text)
     return _error_in(found, text, (yield from _long_error(found)))
 
 
-def opened_message(text: bytes) -> Steps[dict[str, Raw]]:
+def message_in_steps(text: bytes) -> Steps[dict[str, Raw]]:
     """Return the members of a long message, in steps. Raises `FrameError`, also where what is split of it at one go has
     too many arrays and objects."""
     found = yield from members_in_steps(text, MESSAGE)
@@ -287,7 +287,7 @@ def _long_error(found: dict[str, Raw]) -> Steps[dict[str, Raw] | None]:
         return None
     if "method" in found or "result" in found:
         return None
-    return (yield from named_in_steps(error, _ERROR))
+    return (yield from unambiguous_in_steps(error, _ERROR))
 
 
 def _error_in(found: dict[str, Raw], text: bytes, error: dict[str, Raw] | None = None) -> Failure:

@@ -78,14 +78,14 @@ def check_input_requests(request: Request | None, asked: Raw) -> Steps[None]:
 
 def _check_entries(request: Request | None, entries: list[tuple[str, Raw]]) -> Steps[None]:
     if entries:
-        declared = _declared(request)
+        declared = _declared_capabilities(request)
         for number, (_, entry) in enumerate(entries):
             if number % ITEMS_AT_ONCE == 0 or len(entry) > SHORT_MESSAGE_BYTES:
                 yield
             yield from _check_entry(entry, declared)
 
 
-def _declared(request: Request | None) -> dict[str, Raw]:
+def _declared_capabilities(request: Request | None) -> dict[str, Raw]:
     if request is None:
         return {}
     capabilities = request.meta.get(META_CAPABILITIES)

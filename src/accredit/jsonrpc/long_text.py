@@ -143,7 +143,7 @@ def outside_strings(text: bytes | memoryview, keep: bytes = b"") -> Iterator[byt
         inside ^= (len(parts) - 1) & 1
 
 
-def opened_in_steps(value: Raw) -> Steps[dict[str, Raw]]:
+def object_in_steps(value: Raw) -> Steps[dict[str, Raw]]:
     """Return an object's members by name, in steps if it is long; of two with one name, the last. None of what is no
     object. Raises `FrameError`."""
     if not is_object(value):
@@ -153,7 +153,7 @@ def opened_in_steps(value: Raw) -> Steps[dict[str, Raw]]:
     return dict((yield from pairs_in_steps(memoryview(value))))
 
 
-def named_in_steps(value: bytes | Raw, names: Names) -> Steps[dict[str, Raw]]:
+def unambiguous_in_steps(value: bytes | Raw, names: Names) -> Steps[dict[str, Raw]]:
     """Do what `unambiguous_members` does for an object that `text` has checked, in steps if it is long. Raises
     `FrameError`."""
     if len(value) <= LONG_ANSWER_BYTES:
@@ -211,7 +211,7 @@ def _last_comma(masked: bytes, inside: bool) -> int:
     return -1
 
 
-def _opened(stack: bytes) -> bytes:
+def _opening_brackets(stack: bytes) -> bytes:
     """Return what to write before a member or an element that has these brackets around it."""
     return stack[:-1].replace(b"{", b'{"":') + stack[-1:]
 
@@ -220,7 +220,7 @@ def _element(stack: bytes) -> bytes:
     return b"0" if stack.endswith(b"[") else b'"":0'
 
 
-def _closed(stack: bytes) -> bytes:
+def _closing_brackets(stack: bytes) -> bytes:
     return stack[::-1].translate(_CLOSING)
 
 
@@ -319,9 +319,9 @@ class _Reading:
     def _end_piece(self) -> None:
         piece = b"".join(self._text[start:end] for start, end in self._piece)
         if self._piece_stack:  # there is a comma before it, and one after it, which wants something to follow
-            piece = _opened(self._piece_stack) + _element(self._piece_stack) + b"," + piece
+            piece = _opening_brackets(self._piece_stack) + _element(self._piece_stack) + b"," + piece
         if self._at < len(self._text):
-            piece += _element(self._stack) + _closed(self._stack)
+            piece += _element(self._stack) + _closing_brackets(self._stack)
         if not self._is_valid(piece):
             self._fail()
             return
@@ -337,7 +337,10 @@ class _Reading:
         if self._kept_stack != self._piece_stack:
             # Something in place of what was left out: it ends what was open, and opens what is.
             self._put(
-                _element(self._kept_stack) + _closed(self._kept_stack[2:]) + b"," + _opened(self._piece_stack[1:])[1:]
+                _element(self._kept_stack)
+                + _closing_brackets(self._kept_stack[2:])
+                + b","
+                + _opening_brackets(self._piece_stack[1:])[1:]
             )
         for start, end in self._piece:
             self._places.append((self._length, start))

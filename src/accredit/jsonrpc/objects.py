@@ -94,7 +94,7 @@ def members(text: bytes | Raw) -> dict[str, Raw]:
         raise JsonError("not valid JSON") from None
 
 
-def opened_meta(meta: Raw | None) -> dict[str, Raw]:
+def meta_members(meta: Raw | None) -> dict[str, Raw]:
     """Return the members of a `_meta`, or an empty dict where there is no `_meta`. Raises `FrameError` if it is no
     object."""
     if meta is None:

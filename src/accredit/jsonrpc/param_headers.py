@@ -116,7 +116,7 @@ def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
     chars = 0
     for path, schema in _schemas(root):
         if _ANNOTATION in schema:
-            header = _declared(path, schema)
+            header = _declared_header(path, schema)
             if header is None or header.name in found or len(found) == MAX_PARAM_HEADERS:
                 return ()
             chars += len(header.name) + sum(map(len, header.path))
@@ -176,7 +176,7 @@ def _below(path: _Path | None, keyword: str, value: object) -> Iterable[tuple[_P
     return [(None, schema) for schema in cast("list[object]", value if isinstance(value, list) else [value])]
 
 
-def _declared(path: _Path | None, schema: dict[str, object]) -> DeclaredHeader | None:
+def _declared_header(path: _Path | None, schema: dict[str, object]) -> DeclaredHeader | None:
     token, kind = schema[_ANNOTATION], schema.get("type")
     if not path or not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
         return None
@@ -198,7 +198,7 @@ def _argument(objects: dict[_Path, dict[str, Raw]], path: _Path) -> Raw | None:
 
 
 def _disagreement(header: DeclaredHeader, argument: Raw | None, value: bytes | None) -> str | None:
-    expected = None if argument is None else _rendered(argument)
+    expected = None if argument is None else _render(argument)
     if value is None:
         return None if expected is None else "is missing"
     if DUPLICATED in value:
@@ -215,7 +215,7 @@ def _disagreement(header: DeclaredHeader, argument: Raw | None, value: bytes | N
     return "differs from the argument"
 
 
-def _rendered(argument: Raw) -> str | None:
+def _render(argument: Raw) -> str | None:
     """Return a scalar as a header spells it, or None for a value that has no such form.
 
     Of a string that is its value, of a number or boolean its JSON text.

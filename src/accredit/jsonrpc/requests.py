@@ -71,7 +71,7 @@ def read_request(text: bytes, *, batch_allowed: bool = False) -> Steps[Frame | B
         yield
         check_no_duplicates(text)
         yield
-        return _checked(frame_of(message, text))
+        return _check_lengths(frame_of(message, text))
     except JsonError as error:
         raise RequestError(PARSE_ERROR, f"Parse error: {error.detail}") from None
     except FrameError as error:
@@ -83,14 +83,14 @@ def _decode_batch(text: bytes, allowed: bool) -> Batch:
         raise FrameError("a batch is valid in revision 2025-03-26 only")
     parts = split_batch(text)
     check_no_duplicates(text)
-    frames = tuple(_checked(frame_of(unambiguous_members(part, MESSAGE), part)) for part in parts)
+    frames = tuple(_check_lengths(frame_of(unambiguous_members(part, MESSAGE), part)) for part in parts)
     ids = [frame.id for frame in frames if isinstance(frame, Request)]
     if len(set(ids)) != len(ids):
         raise FrameError("two requests of a batch have the same id")
     return Batch(frames, text)
 
 
-def _checked(frame: Frame) -> Frame:
+def _check_lengths(frame: Frame) -> Frame:
     if not isinstance(frame, Notification) and isinstance(frame.id, str) and len(frame.id) > MAX_ID_CHARS:
         raise _too_long("id", MAX_ID_CHARS)
     if isinstance(frame, Request | Notification):

@@ -32,11 +32,11 @@ from accredit.jsonrpc.frames import (
     Request,
     Response,
     Success,
+    decode_frame_in_steps,
     frame_of,
-    opened_frame,
 )
 from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
-from accredit.jsonrpc.long_text import check_in_steps, opened_in_steps, pairs_in_steps
+from accredit.jsonrpc.long_text import check_in_steps, object_in_steps, pairs_in_steps
 from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     as_string,
@@ -143,7 +143,7 @@ class Expected:
                 return (yield from self._response(frame, self.open[frame.id])), frame
             if self.batch and text.lstrip(b" \t\r\n").startswith(b"["):
                 return (yield from self._batch(text)), None
-            frame, result = yield from _opened(text, self.era)
+            frame, result = yield from _open_response(text, self.era)
             if isinstance(frame, Success | Failure):
                 if isinstance(frame, Failure) and frame.id is None:
                     yield
@@ -265,7 +265,7 @@ class Expected:
         if len(self.open) != 1 or len(frame.text) > MAX_SPLIT_BYTES:
             raise FrameError("an error without an id")
         ((id, request),) = self.open.items()
-        found = yield from opened_in_steps(Raw(frame.text.lstrip()))
+        found = yield from object_in_steps(Raw(frame.text.lstrip()))
         if self.open.pop(id, None) is not request:
             raise FrameError("a response to an id that was not asked for")  # it was taken back meanwhile
         if request.watcher is not None:
@@ -275,9 +275,9 @@ class Expected:
         return text
 
 
-def _opened(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, Raw]] | None]]:
+def _open_response(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, Raw]] | None]]:
     """Return the message in a text, and of a long one also the members of its result, where they are needed."""
-    frame = yield from opened_frame(text)
+    frame = yield from decode_frame_in_steps(text)
     if not isinstance(frame, Success) or era is not Era.MODERN or len(frame.result) <= LONG_ANSWER_BYTES:
         return frame, None
     if not is_object(frame.result):

@@ -36,7 +36,7 @@ def check_same_names(value: Raw) -> None:
     try:
         if b"\\" in text or not text.isascii():
             text = msgspec.json.encode(msgspec.json.decode(text))  # leaves only the necessary escapes
-        folded = at_one_go(_folded(text))
+        folded = at_one_go(_fold(text))
         if folded == text:
             return
         kept = msgspec.json.encode(msgspec.json.decode(folded))
@@ -55,7 +55,7 @@ def check_same_names_in_steps(value: Raw) -> Steps[None]:
     if b"\\" in text or not text.isascii():
         text = _reread(text)
     yield
-    folded = yield from _folded(text)
+    folded = yield from _fold(text)
     if folded == text:
         return
     del text
@@ -81,7 +81,7 @@ def _reread(text: bytes) -> bytes:
         raise JsonError("not valid JSON") from None
 
 
-def _folded(text: bytes) -> Steps[bytes]:
+def _fold(text: bytes) -> Steps[bytes]:
     """Return JSON text with all strings as the most careless reader of names sees them, in steps. It stays valid
     JSON."""
     if not text.isascii():

@@ -18,7 +18,7 @@ from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.long_text import may_hold_any, named_in_steps
+from accredit.jsonrpc.long_text import may_hold_any, unambiguous_in_steps
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     Names,
@@ -27,7 +27,7 @@ from accredit.jsonrpc.objects import (
     is_object,
     may_name,
     members,
-    opened_meta,
+    meta_members,
     unambiguous_members,
 )
 from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
@@ -63,34 +63,34 @@ def may_announce(request: Request) -> bool:
     return "task" in request.names
 
 
-def announced(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced | None]:
+def announced_task(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced | None]:
     """Return the task that the result of a call announces, if any, in steps. `allowed`: the request allows one.
 
     Raises `FrameError` (rules 1 and 2).
     """
     if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
         return None
-    answer = yield from named_in_steps(result, _CREATED)
+    answer = yield from unambiguous_in_steps(result, _CREATED)
     if era is Era.MODERN:
         if as_string(answer.get("resultType")) != TASK:
             return None
         if not allowed:
             raise FrameError("a task that was not asked for")
-        return _announced(answer, "ttlMs")
+        return _read_task(answer, "ttlMs")
     task = answer.get("task")
     if task is None or not is_object(task):
         return None
     if not allowed or "content" in answer:
         raise FrameError("a task that was not asked for")
-    return _announced(unambiguous_members(task, _TASK), "ttl")
+    return _read_task(unambiguous_members(task, _TASK), "ttl")
 
 
 def check_about(result: Raw, id: str) -> Steps[None]:
     """Check, in steps, that the result of a request about the task `id` is about it (rule 3). Raises `FrameError`."""
     if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
         return
-    answer = yield from named_in_steps(result, _CREATED)
-    named = [answer.get(TASK_MEMBER), _related(answer)]
+    answer = yield from unambiguous_in_steps(result, _CREATED)
+    named = [answer.get(TASK_MEMBER), _related_id(answer)]
     if any(each is not None and as_string(each) != id for each in named):
         raise FrameError("an answer about another task")
 
@@ -117,7 +117,7 @@ def subject_of(notification: Notification) -> str | None:
         return "" if notification.method in _STATUS_NOTIFICATIONS else None
     try:
         params = unambiguous_members(notification.params, _TASK)
-        related = _related(params)
+        related = _related_id(params)
     except FrameError:
         return ""
     ids = [params.get(TASK_MEMBER)] if notification.method in _STATUS_NOTIFICATIONS else []
@@ -133,12 +133,12 @@ def without_state(notification: Notification) -> Notification:
     return notification.with_params({}, without=("requestState",))
 
 
-def listed(response: Success, shown: Callable[[str], bool]) -> Steps[bytes]:
+def filter_tasks(response: Success, shown: Callable[[str], bool]) -> Steps[bytes]:
     """Return the response to `tasks/list`, with the tasks for which `shown` is true, in steps. Raises `FrameError`."""
     if len(response.text) > MAX_SPLIT_BYTES:
         raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
     yield from check_brackets(response.result, "a list")
-    answer = (yield from named_in_steps(response.result, _LIST)) if is_object(response.result) else {}
+    answer = (yield from unambiguous_in_steps(response.result, _LIST)) if is_object(response.result) else {}
     if "tasks" not in answer:
         raise FrameError("a list of tasks without tasks")
     yield
@@ -163,7 +163,7 @@ def holds_tasks(response: Success) -> Steps[bool]:
         return False
 
 
-def _announced(task: dict[str, Raw], ttl_name: str) -> Announced:
+def _read_task(task: dict[str, Raw], ttl_name: str) -> Announced:
     id = as_string(task.get(TASK_MEMBER))
     if not id or len(id) > MAX_TASK_ID_CHARS:
         raise FrameError(f"a task whose id is no string of at most {MAX_TASK_ID_CHARS} characters")
@@ -171,8 +171,8 @@ def _announced(task: dict[str, Raw], ttl_name: str) -> Announced:
     return Announced(id, as_integer(ttl) if ttl is not None else None)
 
 
-def _related(members: dict[str, Raw]) -> Raw | None:
-    related = opened_meta(members.get("_meta")).get(RELATED_TASK)
+def _related_id(members: dict[str, Raw]) -> Raw | None:
+    related = meta_members(members.get("_meta")).get(RELATED_TASK)
     if related is None:
         return None
     if not is_object(related):

@@ -26,13 +26,13 @@ def read_file(path: Path, max_bytes: int) -> FileContent:
     """Return a regular file's content, cached during `reading`; or stdin's, if declared (`base.standard`). Raises
     `ConfigurationError`, also for more than `max_bytes`."""
     source = standing_for(path)
-    content = read_once(path, lambda: _read(path, max_bytes)) if source is None else _sent(source, max_bytes)
+    content = read_once(path, lambda: _read(path, max_bytes)) if source is None else _read_input(source, max_bytes)
     if len(content.data) > max_bytes:
         raise _too_large(path, max_bytes)
     return content
 
 
-def _sent(source: StandardInput, max_bytes: int) -> FileContent:
+def _read_input(source: StandardInput, max_bytes: int) -> FileContent:
     return FileContent(source.read(max_bytes), *source.permissions)
 
 

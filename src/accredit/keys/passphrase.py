@@ -51,7 +51,7 @@ def lock(key: PrivateKeyFile, passphrase: bytearray, salt: bytes, nonce: bytes) 
     """Encrypt a key with a passphrase. `salt` (16 bytes) and `nonce` (12) must be fresh and random."""
     sealed = SealedSeeds("argon2id", ARGON2_MEMORY_KIB, ARGON2_PASSES, ARGON2_LANES, salt, nonce, b"")
     plain = key.seed.ed25519 + key.seed.ml_dsa_65
-    box = aead.AESGCM(_derived(passphrase, sealed)).encrypt(nonce, plain, None)
+    box = aead.AESGCM(_derive_key(passphrase, sealed)).encrypt(nonce, plain, None)
     sealed = SealedSeeds("argon2id", ARGON2_MEMORY_KIB, ARGON2_PASSES, ARGON2_LANES, salt, nonce, box)
     return LockedKeyFile(key.accredit_key, key.kind, key.name, key.id, key.created_at, key.public_key, sealed)
 
@@ -59,7 +59,7 @@ def lock(key: PrivateKeyFile, passphrase: bytearray, salt: bytes, nonce: bytes) 
 def unlock(key: LockedKeyFile, passphrase: bytearray) -> PrivateKeyFile:
     """Decrypt a key with a passphrase, which the caller wipes. Raises `WrongPassphrase`."""
     try:
-        plain = aead.AESGCM(_derived(passphrase, key.seed)).decrypt(key.seed.nonce, key.seed.box, None)
+        plain = aead.AESGCM(_derive_key(passphrase, key.seed)).decrypt(key.seed.nonce, key.seed.box, None)
         seeds = Seeds(plain[:SEED_BYTES], plain[SEED_BYTES:])
         opened = PrivateKeyFile(key.accredit_key, key.kind, key.name, key.id, key.created_at, key.public_key, seeds)
         opened.check("key", 1)
@@ -73,7 +73,7 @@ def wipe(passphrase: bytearray) -> None:
     passphrase[:] = bytes(len(passphrase))
 
 
-def _derived(passphrase: bytearray, sealed: SealedSeeds) -> bytearray:
+def _derive_key(passphrase: bytearray, sealed: SealedSeeds) -> bytearray:
     key = bytearray(_KEY_BYTES)
     try:
         argon2.Argon2id(

@@ -75,7 +75,7 @@ def sign_trial(uri: str, public_key_file: Path, folder: Path) -> None:
     key, opened = _signer(uri, public_key_file, folder)
     scheme, signer = uri.partition(":")[0], opened()
     try:
-        _signed(signer, key, TRIAL)
+        _sign(signer, key, TRIAL)
     except AttestationError as error:
         raise ConfigurationError(
             f"attest.signer: what the {scheme}: signer signs does not verify: {error}",
@@ -101,7 +101,7 @@ class _Signing:
         signer, self._signer = self._signer, None
         try:
             signer = self._opened() if signer is None else signer
-            signature = _signed(signer, self._key, message)
+            signature = _sign(signer, self._key, message)
         except AttestationError as error:
             raise StoreUnavailable(f"the signer of records has failed: {error}") from None
         except Exception as error:  # a signer may raise anything, with anything in its text
@@ -110,7 +110,7 @@ class _Signing:
         return signature
 
 
-def _signed(signer: Signer, key: Key, message: bytes) -> Signature:
+def _sign(signer: Signer, key: Key, message: bytes) -> Signature:
     made = signer.sign(message)
     members = signature_members(made.unrecognized_fields) if keeps_members(key) else b""
     signature = Signature(key.keyid, _raw(made.signature), members)
@@ -170,7 +170,7 @@ def _open_file(path: Path, key: Key) -> Signer:
         ) from None
     try:
         signer = CryptoSigner(private, key if isinstance(key, SSlibKey) else None)
-        _signed(signer, key, TRIAL)
+        _sign(signer, key, TRIAL)
     except (AttestationError, *FOREIGN_KEY_ERRORS):
         raise ConfigurationError(
             f"{path} is not the private key of attest.signer_public_key_file", "name the two halves of one key"

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from accredit.pins.definitions import Definition, Definitions, same_but_for_name
 from accredit.pins.lookalikes import LookAlikes, mixes_scripts
-from accredit.pins.shown import coded, diff, shown
+from accredit.pins.shown import diff, visible_text, with_code_points
 
 Problem = Literal["definition_changed", "new_definition", "missing_definition", "instructions_changed"]
 
@@ -42,15 +42,15 @@ def changes(pinned: Definitions, found: Definitions) -> list[Change]:
     for name in sorted(pinned.tools.keys() | found.tools.keys()):
         was, now = pinned.tools.get(name), found.tools.get(name)
         if now is None and was is not None:
-            text = f"{shown(name)}: pinned, and the server does not list it any more (missing_definition)"
+            text = f"{visible_text(name)}: pinned, and the server does not list it any more (missing_definition)"
             listed.append(Change("missing_definition", name, was.sha256, None, text))
         elif now is not None and (was is None or now.sha256 != was.sha256):
-            listed.append(_changed(was, now, twins, names))
+            listed.append(_build_change(was, now, twins, names))
     return [*listed, *_instructions(pinned, found)]
 
 
-def _changed(was: Definition | None, now: Definition, twins: dict[str, list[str]], names: LookAlikes) -> Change:
-    name = shown(now.name)
+def _build_change(was: Definition | None, now: Definition, twins: dict[str, list[str]], names: LookAlikes) -> Change:
+    name = visible_text(now.name)
     if now.sha256 is None:
         what = "listed so that readers may take it for two different definitions"
     else:
@@ -66,14 +66,15 @@ def _twins(now: Definition, twins: dict[str, list[str]]) -> Iterator[str]:
     for digest in same_but_for_name([now]):
         for other in twins.get(digest, ()):
             if other != now.name:
-                yield f"{shown(now.name)} says what {shown(other)} was approved for: renamed, swapped or copied"
+                one, approved = visible_text(now.name), visible_text(other)
+                yield f"{one} says what {approved} was approved for: renamed, swapped or copied"
 
 
 def _likeness(name: str, names: LookAlikes) -> Iterator[str]:
     for other in names.of(name):
-        yield f"{shown(name)} looks like {shown(other)}, and is another tool"
+        yield f"{visible_text(name)} looks like {visible_text(other)}, and is another tool"
     if mixes_scripts(name):
-        yield f"{shown(name)} mixes scripts: it is {coded(name)}"
+        yield f"{visible_text(name)} mixes scripts: it is {with_code_points(name)}"
 
 
 def _instructions(pinned: Definitions, found: Definitions) -> Iterator[Change]:
@@ -81,6 +82,8 @@ def _instructions(pinned: Definitions, found: Definitions) -> Iterator[Change]:
     if pinned.instructions == found.instructions:
         return
     sides = (("-", pinned.instructions), ("+", found.instructions))
-    lines = tuple(f"{sign} {shown(json.dumps(said, ensure_ascii=False))}" for sign, said in sides if said is not None)
+    lines = tuple(
+        f"{sign} {visible_text(json.dumps(said, ensure_ascii=False))}" for sign, said in sides if said is not None
+    )
     text = "the server's instructions are not the pinned ones"
     yield Change("instructions_changed", "", expected, now, text, diff=lines)

@@ -23,7 +23,7 @@ from accredit.canonical import canonical
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.brackets import check_brackets
-from accredit.jsonrpc.long_text import named_in_steps
+from accredit.jsonrpc.long_text import unambiguous_in_steps
 from accredit.jsonrpc.objects import (
     Names,
     as_string,
@@ -107,7 +107,7 @@ class ListReader:
         if self._bytes > MAX_LISTED_BYTES:
             raise FrameError(f"a list of tools of more than {MAX_LISTED_BYTES} bytes", bound=True)
         yield from check_brackets(result, "a list of tools")
-        found = yield from named_in_steps(result, _LIST)
+        found = yield from unambiguous_in_steps(result, _LIST)
         if "tools" not in found:
             raise FrameError("a list without tools")
         for item in (yield from elements(found["tools"], '"tools"', MAX_DEFINITIONS)):

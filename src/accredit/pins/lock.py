@@ -127,12 +127,12 @@ def _lines(lock: Lock) -> Iterator[str]:
         yield '      "tools": {'
         for index, tool in enumerate(sorted(server.tools.values(), key=lambda tool: tool.name)):
             yield ",\n" if index else "\n"
-            yield f"        {_text(tool.name)}: {_text(_written(tool))}"
+            yield f"        {_text(tool.name)}: {_text(_lock_entry(tool))}"
         yield "\n      }\n    }" if server.tools else "}\n    }"
     yield '\n  },\n  "version": 1\n}\n' if lock else '},\n  "version": 1\n}\n'
 
 
-def _written(tool: Definition) -> dict[str, object]:
+def _lock_entry(tool: Definition) -> dict[str, object]:
     if tool.sha256 is None:
         raise LockError(f"the server lists {tool.name!a} in a form that readers take differently")
     covered = {name: msgspec.json.decode(value) for name, value in without_meta(tool.text).items()}
@@ -144,9 +144,9 @@ def _text(value: object) -> str:
     return (
         text
         if text.isascii() and text.isprintable()
-        else "".join(_escaped(char) if hides(char) else char for char in text)
+        else "".join(_escape(char) if hides(char) else char for char in text)
     )
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     return json.dumps(char)[1:-1]

@@ -130,8 +130,8 @@ def _readings(name: str) -> tuple[str, str]:
     """Return a name without regard to case, with its strokes as they are and as they look (rule 3)."""
     letters = in_latin(name[:MAX_LOOK_ALIKE_CHARS])
     separated = _SEPARATORS.sub("_", letters)
-    return _joined(separated.casefold()), _joined(separated.translate(_STROKES).casefold())
+    return _merge_letters(separated.casefold()), _merge_letters(separated.translate(_STROKES).casefold())
 
 
-def _joined(name: str) -> str:
+def _merge_letters(name: str) -> str:
     return name.replace("rn", "m").replace("vv", "w")

@@ -75,7 +75,7 @@ def hides(char: str) -> bool:
     return any(ord(char) in selectors for selectors in _SELECTORS)
 
 
-def shown(text: str) -> str:
+def visible_text(text: str) -> str:
     """Return a text by rules 1 and 2. Linear in its length."""
     if text.isascii() and text.isprintable():
         return text
@@ -119,7 +119,7 @@ def _is_stray(letter: str, char: str) -> bool:
     return letter != "" and script not in _OWN_OF_NO_SCRIPT and script != script_of(letter[0])
 
 
-def coded(name: str) -> str:
+def with_code_points(name: str) -> str:
     """Return a name with each character that is not ASCII as its code point."""
     return "".join(char if " " <= char <= "~" else f"⟨U+{ord(char):04X}⟩" for char in name)
 
@@ -141,12 +141,12 @@ def _leaves(text: bytes | None) -> Mapping[str, str]:
     """Return the values of a definition, as they are shown, by their pointers; of an empty object or array itself."""
     if text is None:
         return {}
-    tree = json.loads(text.decode(), object_pairs_hook=_kept_apart)
+    tree = json.loads(text.decode(), object_pairs_hook=_number_duplicates)
     tree.pop("_meta", None)
     return dict(_walk(tree, ""))
 
 
-def _kept_apart(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+def _number_duplicates(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     """Return an object's members; of those with one name all, told apart by what is put after it."""
     found: dict[str, object] = {}
     for name, value in pairs:
@@ -166,9 +166,9 @@ def _walk(value: object, pointer: str) -> Iterator[tuple[str, str]]:
         for index, each in enumerate(cast("list[object]", value)):
             yield from _walk(each, f"{pointer}/{index}")
     else:
-        yield pointer, shown(json.dumps(value, ensure_ascii=False))
+        yield pointer, visible_text(json.dumps(value, ensure_ascii=False))
 
 
 def _step(name: str) -> str:
     escaped = name.replace("~", "~0").replace("/", "~1")
-    return shown(json.dumps(escaped, ensure_ascii=False)[1:-1])
+    return visible_text(json.dumps(escaped, ensure_ascii=False)[1:-1])

@@ -121,13 +121,15 @@ def why_refused(
     elif isinstance(condition, Extension) and condition.name != CALL:
         text = f"{allowed}: {detail}"
     elif isinstance(condition, Extension) or _BEYOND.match(detail):
-        text = f"{_asked(condition, facts)}, and {allowed}; make a call within that, or ask for another delegation"
+        text = (
+            f"{_describe_call(condition, facts)}, and {allowed}; make a call within that, or ask for another delegation"
+        )
     else:
         text = f"no call can meet a condition of this delegation ({detail}); ask for another one"
     return excerpt(text, MAX_TOLD_REASON_CHARS)
 
 
-def _asked(condition: Constraint, facts: VerifierContext) -> str:
+def _describe_call(condition: Constraint, facts: VerifierContext) -> str:
     match condition:
         case MaxAmount():
             return f"the call is for {_number(facts.requested_amount or 0)} {facts.requested_currency}"

@@ -43,7 +43,7 @@ from hashlib import sha256
 from msgspec.structs import replace
 
 from accredit.attest.proofs import Halves, KeptProof
-from accredit.base.caching import Once
+from accredit.base.caching import CachedProperty
 from accredit.consent import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, CLOCK_BACK_SECONDS, CLOCK_LEAD_SECONDS, MAX_PROOF_BUNDLE_BYTES
@@ -65,7 +65,7 @@ from accredit.policy.needs import (
     SpendChallenge,
 )
 from accredit.policy.quotas import QuotaCaller, QuotaReached, Taken
-from accredit.policy.tasks import ONE_SERVER, Place, facts_of_call_that_made, read_made_by, task_key
+from accredit.policy.tasks import ONE_SERVER, TaskScope, facts_of_call_that_made, read_made_by, task_key
 from accredit.policy.uses import Uses
 from accredit.ports import Spending, Task
 from accredit.ratify import (
@@ -96,7 +96,7 @@ def decide(
     now: int,
     token: VerifiedToken | None = None,
     *,
-    place: Place = ONE_SERVER,
+    place: TaskScope = ONE_SERVER,
     flow_of: FlowOf | None = None,
     pins: Pins | None = None,
     case_of: "CaseOf | None" = None,
@@ -108,7 +108,7 @@ def decide(
     the past alone, whose proofs are gone (`replaying`): it makes what takes steps 4 to 8.
     """
     entry: Entry | None = None
-    case: Case | None = None
+    case: ProofCheck | None = None
     unknown = False
     try:
         if call.guarded and not call.about_tasks:
@@ -118,7 +118,7 @@ def decide(
                 raise refusals.unknown_target(call)  # 3
         elif call.proof is None and not call.guarded:
             return Decision(call, None)
-        case = (case_of or Case)(call, entry, policy, now, token, place, flow_of, pins)
+        case = (case_of or ProofCheck)(call, entry, policy, now, token, place, flow_of, pins)
         authority = yield from case.authority()
         if unknown:
             raise refusals.unknown_target(call)
@@ -138,10 +138,10 @@ def decide(
         return Decision(call, entry, None, refusals.clock_set_back(call, entry), error)
     except Exception as error:  # fail closed: a store that does not answer, a state that does not open, any fault
         proved = case.proved if case is not None else None
-        return Decision(call, entry, None, refusals.undecided(call, entry), error, proved=proved)
+        return Decision(call, entry, None, refusals.no_decision(call, entry), error, proved=proved)
 
 
-class Case:
+class ProofCheck:
     """One call and its proof before the decision: steps 4 to 8. `replaying` has another one for calls of the past."""
 
     def __init__(
@@ -151,7 +151,7 @@ class Case:
         policy: Policy,
         now: int,
         token: VerifiedToken | None,
-        place: Place,
+        place: TaskScope,
         flow_of: FlowOf | None,
         pins: Pins | None,
     ) -> None:
@@ -172,7 +172,7 @@ class Case:
         self._uses = Uses(flow_of)
         self._pins = pins
 
-    @Once
+    @CachedProperty
     def _request_hash(self) -> bytes:
         found, server = self._call.request_hash(self._scope), self._policy.server
         return sha256(b"accredit server 1\0" + server.encode() + b"\0" + found).digest() if server else found
@@ -238,7 +238,7 @@ class Case:
         if self._policy.bind_agent and (self._token is None or self._token.subject != bundle.agent_id):
             reason = "token_mismatch: the token was not issued to the agent of the proof"
             result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
-            raise refusals.denied(self._call, self.entry, result)
+            raise refusals.denial(self._call, self.entry, result)
 
     def _verified(self, bundle: ProofBundle) -> _Verification:
         """Run the verifier, passing its needs on as our own."""
@@ -443,18 +443,18 @@ class Case:
         named = VerifyResult(
             valid=False, identity_status=status, human_id=result.human_id, agent_id=result.agent_id, error_reason=reason
         )
-        return refusals.denied(self._call, self.entry, named, words, result.granted_scope)
+        return refusals.denial(self._call, self.entry, named, words, result.granted_scope)
 
     def _refuse(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
         """Raise the refusal of a proof that the verifier did not accept."""
         if self._fault is not None:
             raise self._fault
         if self._seen is Spending.SPENT:
-            raise refusals.replayed(self._call, self.entry)
+            raise refusals.replay(self._call, self.entry)
         if self._seen is Spending.NOT_ISSUED:
             yield from self._challenge()
         words = self._words(bundle, result.error_reason)
-        raise refusals.denied(self._call, self.entry, result, words)
+        raise refusals.denial(self._call, self.entry, result, words)
 
     def _challenge(self) -> Generator[Need, object, None]:
         """Raise -31002 with a fresh challenge for this call. Where decisions are observed nobody would see it."""
@@ -468,13 +468,13 @@ class Case:
 
     def _invalid(self, text: str) -> ProofRefused:
         result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {text}")
-        return refusals.denied(self._call, self.entry, result)
+        return refusals.denial(self._call, self.entry, result)
 
 
-CaseTerms = tuple[GuardedCall, Entry | None, Policy, int, VerifiedToken | None, Place, FlowOf | None, Pins | None]
+CaseTerms = tuple[GuardedCall, Entry | None, Policy, int, VerifiedToken | None, TaskScope, FlowOf | None, Pins | None]
 """What a case is made of."""
-CaseOf = Callable[[*CaseTerms], Case]
-"""Makes a case, as `Case` itself does."""
+CaseOf = Callable[[*CaseTerms], ProofCheck]
+"""Makes a case, as `ProofCheck` itself does."""
 
 _PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}
 """Statuses that are reached only after all signatures were found good."""

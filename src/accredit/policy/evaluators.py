@@ -25,10 +25,10 @@ def with_own(given: Mapping[str, Evaluator]) -> dict[str, Evaluator]:
             raise ConfigurationError(
                 f"the evaluator of {name!r} can't be called", "give a function (constraint, cert_id, context, now)"
             )
-    return {name: _fenced(evaluator) for name, evaluator in given.items()} | dict(OWN_EVALUATORS)
+    return {name: _catch_failures(evaluator) for name, evaluator in given.items()} | dict(OWN_EVALUATORS)
 
 
-def _fenced(evaluator: Evaluator) -> Evaluator:
+def _catch_failures(evaluator: Evaluator) -> Evaluator:
     def evaluate(constraint: Extension, cert_id: str, context: VerifierContext, now: int) -> object:
         try:
             return evaluator(constraint, cert_id, context, now)

@@ -145,7 +145,7 @@ def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
     return f"verified {RESTS_ON[name]}: {one_line(who)}, {'until' if name == 'allowed' else 'at'} {part.when}"
 
 
-def allowed_by(allowed: Part) -> str:
+def who_allowed(allowed: Part) -> str:
     """Return who allowed a call, for people: without a key to compare with by the key's id, which says so."""
     if allowed.verified is False or not allowed.when:
         return f"nobody is shown: {one_line(allowed.why)}"
@@ -157,13 +157,13 @@ def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -
     their ids. What somebody else chose steers no terminal and looks like no words of ours."""
     allowed, signed, _ = evidence
     agent = one_line(names.get(signed.who, f"agent {signed.who}")) if signed.who else "whoever called"
-    gateway, target = _shown(record.gateway), _shown(record.call.target or "")
+    gateway, target = _printable_name(record.gateway), _printable_name(record.call.target or "")
     act = f"{_VERBS.get(record.call.method, record.call.method)} {target} at {gateway}"
     until = "until it is taken back" if allowed.when == _time(UNTIL_REVOKED) else f"until {allowed.when[:10]}"
     if allowed.verified is False or not allowed.when:
         first = f"nobody is shown to have allowed {agent} to {act} ({one_line(allowed.why)})"
     else:
-        first = f"{allowed_by(allowed)} allowed {agent} to {act} {until}"
+        first = f"{who_allowed(allowed)} allowed {agent} to {act} {until}"
     if signed.verified:
         second = f"{agent} signed this call at {signed.when}"
     elif signed.verified is None:
@@ -433,7 +433,7 @@ class _Case:
             for what, same in (
                 ("gateway", context.verifier_id == authority.verifier_id and context.verifier_id in gateways),
                 ("agent", context.agent_id == authority.agent_id),
-                ("session", (call.session or "") in _recorded_as(context.session_id)),
+                ("session", (call.session or "") in _recorded_names(context.session_id)),
                 ("scope", context.required_scope == scope),
                 ("method", context.operation == call.method),
                 ("target", context.resource_id[:MAX_RECORDED_TARGET] == (call.target or "")),
@@ -446,7 +446,7 @@ class _Case:
         )
 
 
-def _recorded_as(session: str) -> tuple[str, ...]:
+def _recorded_names(session: str) -> tuple[str, ...]:
     """Return how a record may name a session: by how its id begins or, of a sealed one, by its digest."""
     if not session:
         return ("",)
@@ -469,6 +469,6 @@ def _time(at: int) -> str:
     return timestamp(at * 1000).replace(".000Z", "Z")
 
 
-def _shown(text: str) -> str:
+def _printable_name(text: str) -> str:
     """Return a name that somebody chose as it is, if it can be nothing else, or as a string of JSON in ASCII."""
     return text if _PLAIN.fullmatch(text) else json.dumps(excerpt(text, MAX_SAID_CHARS))

@@ -57,7 +57,7 @@ class Facts(Struct, frozen=True):
 
     def of(self, arguments: object) -> dict[str, str | float]:
         """Return the facts of one call, by name. Absent facts are left out."""
-        taken = {name: _taken(source, arguments) for name, source in self.sources.items()}
+        taken = {name: _resolve_source(source, arguments) for name, source in self.sources.items()}
         return {name: value for name, fact in taken.items() if (value := _sound(name, fact)) is not None}
 
     def arguments(self) -> set[str]:
@@ -94,7 +94,7 @@ def _pointers(source: str) -> list[str]:
     return _HOLE.findall(source) or ([source] if source.startswith("/") else [])
 
 
-def _taken(source: str | float, arguments: object) -> object:
+def _resolve_source(source: str | float, arguments: object) -> object:
     pointers = _pointers(source) if isinstance(source, str) else []
     if not isinstance(source, str) or not pointers:
         return source

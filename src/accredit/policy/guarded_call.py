@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from accredit.attest.proofs import SignedContext
-from accredit.base.caching import Once
+from accredit.base.caching import CachedProperty
 from accredit.base.steps import Steps, at_one_go
 from accredit.canonical import canonical_in_steps, has_wide_integer
 from accredit.errors import FrameError, RequestError
@@ -139,7 +139,7 @@ class _Undigested(GuardedCall, frozen=True, dict=True):
     Reading `digest` raises `FrameError` if `covered` has no canonical form.
     """
 
-    @Once
+    @CachedProperty
     def digest(self) -> bytes:  # pyright: ignore[reportIncompatibleVariableOverride]
         return super().digest or _digest(self.covered)
 
@@ -248,7 +248,7 @@ def guarded_call_from_values(
 ) -> GuardedCall:
     """Return the call of a method with these params, given as Python values; `_meta` is ignored. Raises
     `FrameError`."""
-    covered = _covered(params)
+    covered = _covered_params(params)
     _check_values(covered)
     return _guarded_call(method, covered, session_id, proof, two_proofs)
 
@@ -271,7 +271,7 @@ def payload_digest(params: Mapping[str, object]) -> bytes:
 
     Raises `FrameError` if there is none: an integer beyond 2^53-1, a lone surrogate, a number that is not finite.
     """
-    covered = _covered(params)
+    covered = _covered_params(params)
     _check_values(covered)
     return _digest(covered)
 
@@ -292,11 +292,11 @@ def _guarded_call(
     return _Undigested(method, target, session_id, b"", covered.get("arguments"), proof, two_proofs, covered=covered)
 
 
-def _covered(params: Mapping[str, object]) -> dict[str, object]:
+def _covered_params(params: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in params.items() if name != "_meta"}
 
 
-def digested(call: GuardedCall) -> Steps[bytes]:
+def digest_in_steps(call: GuardedCall) -> Steps[bytes]:
     """Return the digest of a call, made in steps if nobody has asked for it. Raises `FrameError` if there is none."""
     if isinstance(call, _Undigested) and "digest" not in vars(call):
         vars(call)["digest"] = yield from _digesting(call.covered)

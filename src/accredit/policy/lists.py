@@ -23,7 +23,7 @@ from accredit.jsonrpc.arrays import RewrittenArray, elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import named_in_steps
+from accredit.jsonrpc.long_text import unambiguous_in_steps
 from accredit.jsonrpc.objects import Names, as_string, is_object, members, unambiguous_members
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 from accredit.pins import Pins, digest_of
@@ -147,7 +147,7 @@ class ListView(Struct, frozen=True, kw_only=True):
         return ours | {OBSERVED: True} if self.observed else ours
 
 
-def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> Steps[bytes]:
+def rewrite_list(response: Success, view: ListView, kind: Kind, *others: Kind) -> Steps[bytes]:
     """Return the response to a list request as this client sees it, in steps.
 
     `others` are given only where the request is not known any more, and the response could be of several kinds. Raises
@@ -158,11 +158,13 @@ def listed(response: Success, view: ListView, kind: Kind, *others: Kind) -> Step
     yield from check_brackets(response.result, "a list")
     for each in (kind, *others):
         yield
-        result = (yield from named_in_steps(response.result, each.result_names)) if is_object(response.result) else {}
+        result = (
+            (yield from unambiguous_in_steps(response.result, each.result_names)) if is_object(response.result) else {}
+        )
         yield
         message = yield from response.message()
         yield
-        response = yield from _edited(response, message, result, view, each)
+        response = yield from _rewrite_items(response, message, result, view, each)
     return response.text
 
 
@@ -176,7 +178,7 @@ def kinds_in(response: Success) -> Steps[tuple[Kind, ...]]:
     return tuple(kind for kind in KINDS.values() if kind.items.casefold() in names)
 
 
-def _edited(
+def _rewrite_items(
     response: Success, message: Mapping[str, Raw], result: Mapping[str, Raw], view: ListView, kind: Kind
 ) -> Steps[Success]:
     if kind.items not in result:

@@ -30,7 +30,7 @@ _NO_MEMBERS: Mapping[str, Raw] = {}
 _PROOF_MEMBERS = ("principal_id", "principal_name", "agent_id", "granted_scope", "cert_ids")
 
 
-class Speaker(Struct, frozen=True):
+class CallerIdentity(Struct, frozen=True):
     """On whose authority a request comes: that of a proof's principal, else of a token. `call_id` is the id in its
     records, or "" if it has none."""
 
@@ -55,9 +55,9 @@ class Speaker(Struct, frozen=True):
 
 def speaker_of(
     request: Request, authority: Authority | None, token: VerifiedToken | None, call_id: str = ""
-) -> Speaker | None:
+) -> CallerIdentity | None:
     """Return on whose authority an allowed request comes, or None if it needs none."""
-    return Speaker(authority, token, call_id) if _on_authority(request, authority, token) else None
+    return CallerIdentity(authority, token, call_id) if _on_authority(request, authority, token) else None
 
 
 def _on_authority(call: Request | Notification, authority: Authority | None, token: VerifiedToken | None) -> bool:

@@ -41,7 +41,7 @@ _STATUS_TEXT = {
 def unknown_target(call: GuardedCall) -> ProofRefused:
     """-32602: the catalog has no entry for the target, so no proof could allow the call."""
     what = "is not in the catalog" if call.method == "tools/call" else "is not spelled so that its scope is certain"
-    return _refused(INVALID_PARAMS, UNKNOWN_ERRORS[call.method], f"{excerpt(call.target)} {what}", call, None)
+    return _refusal(INVALID_PARAMS, UNKNOWN_ERRORS[call.method], f"{excerpt(call.target)} {what}", call, None)
 
 
 def unknown_task(call: GuardedCall) -> ProofRefused:
@@ -54,14 +54,14 @@ def task_not_kept(method: str, target: str) -> ProofRefused:
     """-31003: the call was made and has become a task that can't be remembered, so nobody could ask about it."""
     reason = "store_unavailable: the task that the call has become could not be remembered"
     result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
-    return denied(GuardedCall(method, target, "", b"", None, None), None, result)
+    return denial(GuardedCall(method, target, "", b"", None, None), None, result)
 
 
 def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
     """-31001: a guarded call without a proof. `_meta` says how to make one, as the tools in a list do."""
     text = f"{_name(call)} needs a proof in _meta.ratify_proof"
     how = {"ratify_verifier": verifier_id, "ratify_binding": binding}
-    return _refused(MISSING, "missing_ratify_proof", text, call, entry, _meta=how)
+    return _refusal(MISSING, "missing_ratify_proof", text, call, entry, _meta=how)
 
 
 def challenge_required(
@@ -75,12 +75,12 @@ def challenge_required(
         "binding": binding,
     }
     text = f"{_name(call)} needs a proof over the challenge in data._meta.ratify_challenge"
-    return _refused(
+    return _refusal(
         CHALLENGE_REQUIRED, "ratify_challenge_required", text, call, entry, _meta={"ratify_challenge": challenge}
     )
 
 
-def denied(
+def denial(
     call: GuardedCall, entry: Entry | None, result: VerifyResult, words: str = "", granted: Collection[str] = ()
 ) -> ProofRefused:
     """-31003: the verifier refused the proof, or what it grants does not cover the call. `words` are for people;
@@ -90,7 +90,7 @@ def denied(
     if status is IdentityStatus.SCOPE_DENIED and entry is not None:
         covers = ", ".join(granted) or "nothing"
         text = f"this delegation covers {covers}; {_name(call)} needs {entry.scope}"
-    return _refused(
+    return _refusal(
         DENIED,
         f"ratify_{status}",
         text,
@@ -107,13 +107,13 @@ def denied(
 def untrusted_root(call: GuardedCall, entry: Entry | None) -> ProofRefused:
     """-31004: the chain begins with a principal who is not configured here."""
     text = "the delegation comes from nobody whom this gateway trusts"
-    return _refused(UNTRUSTED_ROOT, "ratify_untrusted_root", text, call, entry, identity_status="invalid")
+    return _refusal(UNTRUSTED_ROOT, "ratify_untrusted_root", text, call, entry, identity_status="invalid")
 
 
-def replayed(call: GuardedCall, entry: Entry | None) -> ProofRefused:
+def replay(call: GuardedCall, entry: Entry | None) -> ProofRefused:
     """-31005: the challenge was already spent."""
     text = "this proof was used before; each call needs a fresh one"
-    return _refused(REPLAYED, "ratify_replayed", text, call, entry, identity_status="invalid")
+    return _refusal(REPLAYED, "ratify_replayed", text, call, entry, identity_status="invalid")
 
 
 def definition_changed(call: GuardedCall, entry: Entry | None, expected: str | None, found: str | None) -> ProofRefused:
@@ -125,7 +125,7 @@ def definition_changed(call: GuardedCall, entry: Entry | None, expected: str | N
         text = f"the server does not list {_name(call)} as it was approved: its present definition is not to be had"
     else:
         text = f"the definition of {_name(call)} is not the one that was approved"
-    return _refused(DEFINITION_CHANGED, "definition_changed", text, call, entry, expected=expected, found=found)
+    return _refusal(DEFINITION_CHANGED, "definition_changed", text, call, entry, expected=expected, found=found)
 
 
 def quota_reached(call: GuardedCall, entry: Entry | None, reached: QuotaReached) -> ProofRefused:
@@ -137,7 +137,7 @@ def quota_reached(call: GuardedCall, entry: Entry | None, reached: QuotaReached)
         text = f"{_name(call)} asks for more than a quota allows at all ({quota})"
     else:
         text = f"a quota is used up ({quota}); there is room again in {seconds} s"
-    return _refused(QUOTA_EXCEEDED, "quota_exceeded", text, call, entry, retry_after_seconds=seconds)
+    return _refusal(QUOTA_EXCEEDED, "quota_exceeded", text, call, entry, retry_after_seconds=seconds)
 
 
 def with_definition(refusal: ProofRefused, definition: str | None) -> ProofRefused:
@@ -154,16 +154,16 @@ def record_unavailable(method: str, target: str, *, forwarded: bool) -> ProofRef
     then = "its result is withheld" if forwarded else "nothing was forwarded"
     call = GuardedCall(method, target, "", b"", None, None)
     text = f"{what} could not be recorded, so {then}"
-    return _refused(RECORD_UNAVAILABLE, "record_unavailable", text, call, None, forwarded=forwarded)
+    return _refusal(RECORD_UNAVAILABLE, "record_unavailable", text, call, None, forwarded=forwarded)
 
 
 def too_many_challenges(call: GuardedCall, entry: Entry | None, retry_after: int) -> ProofRefused:
     """-31007: there is no room for one more pending challenge. `retry_after` is in seconds."""
     text = f"too many challenges are pending; try again in {retry_after} s"
-    return _refused(TOO_MANY_CHALLENGES, "too_many_challenges", text, call, entry, retry_after_seconds=retry_after)
+    return _refusal(TOO_MANY_CHALLENGES, "too_many_challenges", text, call, entry, retry_after_seconds=retry_after)
 
 
-def undecided(call: GuardedCall, entry: Entry | None) -> ProofRefused:
+def no_decision(call: GuardedCall, entry: Entry | None) -> ProofRefused:
     """-31003: the decision could not be made, so the call is refused."""
     return _no_answer(call, entry, "the decision could not be made")
 
@@ -175,14 +175,14 @@ def clock_set_back(call: GuardedCall, entry: Entry | None) -> ProofRefused:
 
 def _no_answer(call: GuardedCall, entry: Entry | None, why: str) -> ProofRefused:
     reason = f"store_unavailable: {why}"
-    return denied(call, entry, VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason))
+    return denial(call, entry, VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason))
 
 
 def _name(call: GuardedCall) -> str:
     return excerpt(call.target) or call.method
 
 
-def _refused(code: int, error: str, text: str, call: GuardedCall, entry: Entry | None, **more: object) -> ProofRefused:
+def _refusal(code: int, error: str, text: str, call: GuardedCall, entry: Entry | None, **more: object) -> ProofRefused:
     data: dict[str, object] = {"error": error, "method": call.method, "target": call.target[:MAX_TOLD_TARGET_CHARS]}
     if call.method == "tools/call":
         data["tool"] = data["target"]

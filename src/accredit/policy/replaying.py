@@ -31,7 +31,7 @@ from accredit.consent import CALL, CallTerms
 from accredit.errors import FrameError, WireError
 from accredit.limits import MAX_RECORDED_TARGET
 from accredit.pins import Pins
-from accredit.policy.decide import Case, CaseTerms, decide
+from accredit.policy.decide import CaseTerms, ProofCheck, decide
 from accredit.policy.decision import Decision, Policy
 from accredit.policy.guarded_call import TASKS, GuardedCall, guarded_call_from_values
 from accredit.policy.merging import member_of_target
@@ -112,7 +112,7 @@ class ServerTerms(NamedTuple):
     token_scopes: Mapping[str, str] = {}
 
 
-class Configured(NamedTuple):
+class ReplayConfiguration(NamedTuple):
     """A configuration: the gateway's id, its digest (`policy.digest`), what decides at each server by its name ("" for
     the only one), and at all of them as one."""
 
@@ -123,22 +123,22 @@ class Configured(NamedTuple):
     tokens: TokenTerms = TokenTerms()
 
 
-class Again:
+class Replayer:
     """Decides recorded calls by one configuration."""
 
-    def __init__(self, configured: Configured) -> None:
+    def __init__(self, configured: ReplayConfiguration) -> None:
         self._configured = configured
 
     def decide(self, record: CallRecord, digest: bytes, chain: Sequence[DelegationCert] | None) -> Verdict:
         """Return how a recorded call would be decided. `digest` is that of its params (the record's subject), `chain`
         are its certificates, if it has any and the log holds them."""
-        found = self._verdict(record, _Past(record, digest, chain))
+        found = self._verdict(record, _RecordedCall(record, digest, chain))
         same = record.policy is not None and record.policy.digest == self._configured.digest
         if same and found.open not in ("", "gateway", "definition"):
             return Verdict(was_allowed(record), _error(record))  # 3
         return found
 
-    def _verdict(self, record: CallRecord, past: "_Past") -> Verdict:
+    def _verdict(self, record: CallRecord, past: "_RecordedCall") -> Verdict:
         configured, call, error = self._configured, record.call, _error(record)
         if record.gateway != configured.gateway:
             return Verdict(False, open="gateway")
@@ -163,7 +163,7 @@ class Again:
         verdicts = {self._at(each, record, past) for each in places}
         return verdicts.pop() if len(verdicts) == 1 else Verdict(False, open="endpoint")
 
-    def _at(self, terms: ServerTerms, record: CallRecord, past: "_Past") -> Verdict:
+    def _at(self, terms: ServerTerms, record: CallRecord, past: "_RecordedCall") -> Verdict:
         """Return the verdict at one endpoint."""
         refused = self._by_token(terms, record)
         if refused is not None and not refused.open:
@@ -182,7 +182,7 @@ class Again:
         is_tool = record.call.method == "tools/call"
         return Verdict(False, open="token") if is_tool and terms.token_scopes.get(record.call.target or "") else None
 
-    def _by_proof(self, terms: ServerTerms, record: CallRecord, past: "_Past") -> Verdict:
+    def _by_proof(self, terms: ServerTerms, record: CallRecord, past: "_RecordedCall") -> Verdict:
         policy = terms.policy
         if policy is None:
             return past.pinned(terms.pins)
@@ -203,7 +203,7 @@ def was_allowed(record: CallRecord) -> bool:
     return record.decision is not None and record.decision.verdict == "allow"
 
 
-def _without_authority(past: "_Past", policy: Policy, record: CallRecord) -> Verdict:
+def _without_authority(past: "_RecordedCall", policy: Policy, record: CallRecord) -> Verdict:
     """Decide a call whose signatures were not found good: nobody signed it, or badly, or nobody looked."""
     error = _error(record)
     if error in UNSIGNED or was_allowed(record):
@@ -225,7 +225,7 @@ def _reason(record: CallRecord) -> str:
     return (record.decision.reason if record.decision is not None else None) or ""
 
 
-class _Past:
+class _RecordedCall:
     """A recorded call as `decide` asks about it. `open` is why its answer is not certain."""
 
     def __init__(self, record: CallRecord, digest: bytes, chain: Sequence[DelegationCert] | None) -> None:
@@ -309,10 +309,10 @@ class _Past:
         return elsewhere or not needs
 
 
-class _PastCase(Case):
+class _PastCase(ProofCheck):
     """A case whose signatures were found good when it was recorded."""
 
-    def __init__(self, past: _Past, *terms: *CaseTerms) -> None:
+    def __init__(self, past: _RecordedCall, *terms: *CaseTerms) -> None:
         super().__init__(*terms)
         self._past = past
 

@@ -133,7 +133,7 @@ class Grant(NamedTuple):
         return Tally().join(self.targets.values())
 
 
-class Refused(Struct):
+class RefusedCalls(Struct):
     """Calls that stay refused: how many, and of which targets, as far as these are told."""
 
     tally: Tally = field(default_factory=Tally)
@@ -155,7 +155,7 @@ class Suggestion(NamedTuple):
     grants: list[Grant]
     allowed: Tally
     tasks: Tally
-    refused: Mapping[str, Refused]
+    refused: Mapping[str, RefusedCalls]
 
 
 class _Used(NamedTuple):
@@ -183,7 +183,7 @@ class Suggester:
         self._used: dict[_Used, tuple[_Found, Tally]] = {}
         self._used_by: dict[str, int] = {}
         self._allowed, self._tasks = Tally(), Tally()
-        self._refused: dict[str, Refused] = {}
+        self._refused: dict[str, RefusedCalls] = {}
 
     def add(self, record: CallRecord) -> None:
         """Take one record in; that of an outcome says nothing new."""
@@ -193,7 +193,7 @@ class Suggester:
             return  # it was made to be seen through, and its grant is over
         why = self._why_not(record)
         if why:
-            self._refused.setdefault(why, Refused()).add(record)
+            self._refused.setdefault(why, RefusedCalls()).add(record)
 
     def suggestion(self) -> Suggestion:
         """Return what follows from all that was read."""

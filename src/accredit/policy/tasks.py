@@ -43,7 +43,7 @@ class MadeBy(Struct, frozen=True, kw_only=True):
 _decode = msgspec.json.Decoder(MadeBy).decode
 
 
-class Place(NamedTuple):
+class TaskScope(NamedTuple):
     """Where ids of tasks have their meaning. `name` distinguishes servers and sessions; `server` is which of several
     it is, "" for the only one. Where several are one (`merged`), tools and tasks name it. `by_token` says that tasks
     belong to tokens' subjects here, whatever proof comes with them."""
@@ -63,7 +63,7 @@ class Place(NamedTuple):
         return Owner(token=token) if self.by_token else Owner(principal_id, agent_id, token)
 
 
-ONE_SERVER = Place()
+ONE_SERVER = TaskScope()
 
 
 class Owner(NamedTuple):
@@ -91,7 +91,7 @@ def task_key(place: str, id: str) -> bytes:
     return _digest("accredit task 1", place, id)
 
 
-def made_by(
+def encode_task_facts(
     facts: Mapping[str, str | float], params: bytes, arguments: object, chain: Sequence[DelegationCert]
 ) -> bytes:
     """Return what is remembered of a call, as JSON; `params` is the digest of its params.

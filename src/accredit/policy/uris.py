@@ -34,7 +34,7 @@ _NO_HOST = re.compile(r"^.*@|\.?(?::(?:80|443|21)?)?$")
 
 def readings(uri: str) -> tuple[str, ...]:
     """Return every reading of a URI, the plainest first; none if its meaning is uncertain."""
-    decoded = _decoded(uri) if len(uri) <= MAX_URI_LENGTH else None
+    decoded = _decode(uri) if len(uri) <= MAX_URI_LENGTH else None
     if decoded is None or decoded != decoded.strip() or "\ufffd" in decoded:
         return ()
     if not _marks_are_few(decoded) or any(unicodedata.category(char).startswith("C") for char in decoded):
@@ -50,11 +50,11 @@ def readings(uri: str) -> tuple[str, ...]:
     host, path = _split(rest)
     if scheme in _WEB:
         host = _NO_HOST.sub("", host)
-    forms = [host + _resolved(path)]
+    forms = [host + _resolve(path)]
     if host:
-        forms.append(_resolved(f"/{host}{path}")[1:])
+        forms.append(_resolve(f"/{host}{path}")[1:])
     if host and scheme == "file":
-        forms += [_resolved(path), _resolved(f"/{host}{path}")]
+        forms += [_resolve(path), _resolve(f"/{host}{path}")]
     return tuple(f"{scheme}://{each}" for each in forms)
 
 
@@ -68,7 +68,7 @@ def _marks_are_few(text: str) -> bool:
     return True
 
 
-def _decoded(uri: str) -> str | None:
+def _decode(uri: str) -> str | None:
     for _ in range(MAX_URI_DECODINGS):
         decoded = unquote(uri)
         if decoded == uri:
@@ -85,7 +85,7 @@ def _split(rest: str) -> tuple[str, str]:
     return host, slash + path
 
 
-def _resolved(path: str) -> str:
+def _resolve(path: str) -> str:
     if not path.startswith("/"):
         return path
     resolved = posixpath.normpath("/" + path.lstrip("/"))

@@ -80,7 +80,7 @@ class Uses:
                 continue
             for constraint in cert.constraints:
                 if isinstance(constraint, MaxRate):
-                    yield cert.cert_id, RateLimit(_counted_as(cert), constraint.window_s, constraint.count)
+                    yield cert.cert_id, RateLimit(_counter_key(cert), constraint.window_s, constraint.count)
 
 
 def take(uses: tuple[RateLimit, ...], quotas: Taken, flow: Flow | None, now: int) -> Generator[Need, object, bool]:
@@ -107,7 +107,7 @@ def take(uses: tuple[RateLimit, ...], quotas: Taken, flow: Flow | None, now: int
     raise QuotaReached(quota, None if wait == math.inf else max(1, int(wait)))
 
 
-def _counted_as(cert: DelegationCert) -> str:
+def _counter_key(cert: DelegationCert) -> str:
     return _digest(f"{cert.issuer_id}/{cert.cert_id}")
 
 

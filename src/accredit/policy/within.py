@@ -13,7 +13,7 @@ quotas.
 
 from accredit.policy import refusals
 from accredit.policy.constraint_words import why_refused
-from accredit.policy.decide import Case
+from accredit.policy.decide import ProofCheck
 from accredit.policy.decision import Authority, Policy
 from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.tasks import ONE_SERVER
@@ -31,7 +31,7 @@ def check_within(call: GuardedCall, authority: Authority | None, policy: Policy,
     if not entry.allows(authority.granted_scope):
         reason = f'scope_denied: required scope "{entry.scope}" not in effective delegation scope'
         result = _result(authority, IdentityStatus.SCOPE_DENIED, reason)
-        raise refusals.denied(call, entry, result, granted=authority.granted_scope)
+        raise refusals.denial(call, entry, result, granted=authority.granted_scope)
     _Within(call, entry, policy, now, None, ONE_SERVER, None, None).check(authority)
 
 
@@ -44,7 +44,7 @@ def check_given(call: GuardedCall, authority: Authority, policy: Policy, now: in
     _Within(call, entry, policy, now, None, ONE_SERVER, None, None).check(authority)
 
 
-class _Within(Case):
+class _Within(ProofCheck):
     """The call as a case of its own, without a proof."""
 
     def check(self, authority: Authority) -> None:
@@ -61,7 +61,7 @@ class _Within(Case):
             return
         words = why_refused(fault.error_reason, authority.chain, facts, self._call, self.entry)
         result = _result(authority, fault.identity_status, fault.error_reason)
-        raise refusals.denied(self._call, self.entry, result, words, authority.granted_scope)
+        raise refusals.denial(self._call, self.entry, result, words, authority.granted_scope)
 
     def _used(self, cert_id: str, window_s: int) -> int:
         return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from msgspec import Meta, Struct
 
-from accredit.base.caching import Once
+from accredit.base.caching import CachedProperty
 from accredit.base.deferred import Deferred
 
 if TYPE_CHECKING:
@@ -33,17 +33,17 @@ class HybridPublicKey(Struct, frozen=True, forbid_unknown_fields=True, dict=True
     ed25519: Annotated[bytes, Meta(min_length=ED25519_KEY_BYTES, max_length=ED25519_KEY_BYTES)]
     ml_dsa_65: Annotated[bytes, Meta(min_length=ML_DSA_65_KEY_BYTES, max_length=ML_DSA_65_KEY_BYTES)]
 
-    @Once
+    @CachedProperty
     def id(self) -> str:
         """The id derived from the key: 32 lower-case hex characters."""
         return hashlib.sha256(self.ed25519 + self.ml_dsa_65).hexdigest()[:32]
 
-    @Once
+    @CachedProperty
     def loaded_ed25519(self) -> "ed25519.Ed25519PublicKey":
         """The Ed25519 key, ready to verify. Raises `ValueError` if the bytes are not a key."""
         return ed25519.Ed25519PublicKey.from_public_bytes(self.ed25519)
 
-    @Once
+    @CachedProperty
     def loaded_ml_dsa_65(self) -> "mldsa.MLDSA65PublicKey":
         """The ML-DSA-65 key, ready to verify. Raises `ValueError` if the bytes are not a key."""
         return mldsa.MLDSA65PublicKey.from_public_bytes(self.ml_dsa_65)

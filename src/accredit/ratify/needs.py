@@ -35,7 +35,7 @@ Need = IsRevoked | ValidateChallenge | ConsumeChallenge
 Steps = Generator[Need, object, VerifyResult]
 
 
-def settled(steps: Steps) -> Steps:
+def run_to_result(steps: Steps) -> Steps:
     """Run the steps, turning whatever they raise into a result."""
     try:
         return (yield from steps)

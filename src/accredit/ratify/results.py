@@ -79,6 +79,6 @@ def invalid(code: str, text: str) -> Refusal:
     return Refusal(IdentityStatus.INVALID, f"{code}: {text}")
 
 
-def refused(status: IdentityStatus, text: str) -> Refusal:
+def build_refusal(status: IdentityStatus, text: str) -> Refusal:
     """Return a refusal whose reason starts with its status."""
     return Refusal(status, f"{status}: {text}")

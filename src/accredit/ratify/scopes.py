@@ -69,16 +69,16 @@ def is_sensitive(scope: str) -> bool:
 
 def expand(scopes: Iterable[str]) -> list[str]:
     """Return every granted scope, sorted: wildcards become their members, others stay as they are."""
-    return sorted(_expanded(scopes))
+    return sorted(_expand(scopes))
 
 
 def intersect(grants: Iterable[Iterable[str]]) -> list[str]:
     """Return the scopes that all of the lists grant, expanded and sorted."""
-    expanded = [_expanded(scopes) for scopes in grants]
+    expanded = [_expand(scopes) for scopes in grants]
     return sorted(expanded[0].intersection(*expanded[1:])) if expanded else []
 
 
-def _expanded(scopes: Iterable[str]) -> set[str]:
+def _expand(scopes: Iterable[str]) -> set[str]:
     granted: set[str] = set()
     for scope in scopes:
         granted.update(WILDCARDS.get(scope, (scope,)))

@@ -18,7 +18,7 @@ from accredit.limits import MAX_QUOTED, MAX_SAFE_INTEGER
 _GONE = object()
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return at most `MAX_QUOTED` characters of a peer's text, quoted and in ASCII."""
     return json.dumps(text[:MAX_QUOTED])
 
@@ -51,7 +51,7 @@ def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(members) != len(pairs):
         for name, _ in pairs:
             if members.pop(name, _GONE) is _GONE:
-                raise WireError("", f"duplicate key {quoted(name)} in JSON object")
+                raise WireError("", f"duplicate key {quote(name)} in JSON object")
     return members
 
 

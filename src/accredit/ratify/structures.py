@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from accredit.base.caching import Once
+from accredit.base.caching import CachedProperty
 from accredit.errors import WireError
 from accredit.limits import (
     MAX_IDENTIFIER_LENGTH_BYTES,
@@ -46,7 +46,7 @@ class DelegationCert(WireObject, frozen=True, dict=True):
     expires_at: Integer
     signature: HybridSignature
 
-    @Once
+    @CachedProperty
     def digest(self) -> bytes:
         """The SHA-256 of everything that is signed, and of both signatures.
 

@@ -52,9 +52,9 @@ from accredit.ratify.needs import (
     ask_revoked,
     ask_store,
     run,
-    settled,
+    run_to_result,
 )
-from accredit.ratify.results import IdentityStatus, Refusal, VerifyResult, invalid, refused
+from accredit.ratify.results import IdentityStatus, Refusal, VerifyResult, build_refusal, invalid
 from accredit.ratify.scopes import DELEGATE, intersect, unknown_scope
 from accredit.ratify.structures import (
     PROTOCOL_VERSION,
@@ -167,7 +167,7 @@ def verify_bundle(
 
 def verification(bundle: ProofBundle, terms: Terms) -> Steps:
     """Return the steps above as a generator of needs. They raise nothing that depends on the bundle."""
-    return settled(_steps(bundle, terms))
+    return run_to_result(_steps(bundle, terms))
 
 
 def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
@@ -186,7 +186,7 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
             _check_constraints(index, cert, terms)
     granted = intersect(cert.scope for cert in bundle.delegations)
     if terms.required_scope and terms.required_scope not in granted:  # 15
-        raise refused(
+        raise build_refusal(
             IdentityStatus.SCOPE_DENIED,
             f'required scope "{terms.required_scope}" not in effective delegation scope',
         )
@@ -244,7 +244,7 @@ def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Itera
 def chain_verification(chain: Sequence[DelegationCert], terms: Terms) -> Steps:
     """Return the steps of `verify_chain` as a generator of needs. The terms say whether somebody knows of
     revocations."""
-    return settled(_chain_steps(chain, terms))
+    return run_to_result(_chain_steps(chain, terms))
 
 
 def constraints_fault(chain: Sequence[DelegationCert], terms: Terms) -> VerifyResult | None:
@@ -350,7 +350,7 @@ def _check_certificate(
     unknown = unknown_scope(cert.scope, terms.vocabulary)
     if unknown is not None:
         text = f'cert {index}: unknown scope "{unknown}": not in canonical vocabulary and not a custom: extension'
-        raise refused(IdentityStatus.INVALID_SCOPE, text)
+        raise build_refusal(IdentityStatus.INVALID_SCOPE, text)
     if terms.now > cert.expires_at:
         reason = "delegation certificate has expired"
         raise Refusal(IdentityStatus.EXPIRED, reason, human_id=human_id, agent_id=agent_id)
@@ -379,7 +379,7 @@ def _check_constraints(index: int, cert: DelegationCert, terms: Terms) -> None:
         outcome = evaluate(constraint, terms.context, cert.cert_id, terms.now, terms.constraint_evaluators)
         if outcome is not None:
             where = f"cert {index}: constraint[{position}] ({constraint.type})"
-            raise refused(outcome.status, f"{where}: {outcome.detail}")
+            raise build_refusal(outcome.status, f"{where}: {outcome.detail}")
 
 
 def _check_link(index: int, cert: DelegationCert, parent: DelegationCert) -> None:
@@ -389,4 +389,4 @@ def _check_link(index: int, cert: DelegationCert, parent: DelegationCert) -> Non
         raise invalid("broken_chain_keys", f"cert {index} issuer key does not match cert {index + 1} subject key")
     if DELEGATE not in parent.scope:
         text = f'cert {index} issued by a subject whose parent cert {index + 1} did not grant "{DELEGATE}"'
-        raise refused(IdentityStatus.DELEGATION_NOT_AUTHORIZED, text)
+        raise build_refusal(IdentityStatus.DELEGATION_NOT_AUTHORIZED, text)

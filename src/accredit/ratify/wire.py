@@ -23,7 +23,7 @@ from accredit.errors import WireError
 from accredit.limits import MAX_SAFE_INTEGER, MAX_STATEMENT_BYTES
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import Constraint, read_constraint
-from accredit.ratify.strict_json import parse, quoted
+from accredit.ratify.strict_json import parse, quote
 
 Integer = Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
 Positive = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
@@ -116,7 +116,7 @@ def _read_member(_kind: type, value: object) -> Constraint:
 def _public(reason: str) -> str:
     # msgspec quotes only one text of a peer: an unknown member's name.
     unknown = _UNKNOWN.search(reason)
-    return f"unknown field {quoted(unknown[1])}" if unknown else reason
+    return f"unknown field {quote(unknown[1])}" if unknown else reason
 
 
 def base64_is_canonical(data: bytes) -> bool:

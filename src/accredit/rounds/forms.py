@@ -38,7 +38,7 @@ def form_of(model: type[BaseModel]) -> dict[str, Any]:
     """Return the form of a model: its fields by their aliases, `X | None` as X. Raises `ValueError`."""
     schema = model.model_json_schema(schema_generator=_Generator)
     definitions = schema.get("$defs", {})
-    fields = _resolved(schema, definitions).get("properties", {})
+    fields = _resolve(schema, definitions).get("properties", {})
     form = {"type": "object", "properties": {name: _plain(field, definitions) for name, field in fields.items()}}
     if schema.get("required"):
         form["required"] = schema["required"]
@@ -181,7 +181,7 @@ _NUMBERS: dict[str, _Check] = {"minimum": _is_number, "maximum": _is_number}
 _CHOICES: dict[str, _Check] = {"items": _is_items, "minItems": _is_count, "maxItems": _is_count}
 
 
-def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     # A reference may add members to its definition (a default, a description). The definition's title is a class name.
     resolved = dict(schema)
     reference = resolved.pop("$ref", None)
@@ -194,11 +194,11 @@ def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict
 
 def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     # Rewrites a field as pydantic describes it with the keywords that a form allows.
-    field = _resolved(schema, definitions)
+    field = _resolve(schema, definitions)
     options = [option for option in field.get("anyOf", []) if option != {"type": "null"}]
     if len(options) == 1:
         del field["anyOf"]
-        field = _resolved(options[0], definitions) | field
+        field = _resolve(options[0], definitions) | field
     if "const" in field:
         field["enum"] = [field.pop("const")]
     if field.get("default", "") is None:

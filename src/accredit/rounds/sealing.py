@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from accredit.base.caching import Once
+from accredit.base.caching import CachedProperty
 from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError, SealError
 
@@ -87,7 +87,7 @@ class _Key(Struct, frozen=True, dict=True):
     def __repr__(self) -> str:
         return f"<_Key {self.id.hex()}>"
 
-    @Once
+    @CachedProperty
     def cipher(self) -> "aead.AESGCM":
         return aead.AESGCM(self.key)
 
@@ -113,14 +113,14 @@ class KeyRing:
         UTF-8, and `ValueError` for wrong lengths.
         """
         _check_bounds(sealed)
-        return self.lock(_VERSION, msgspec.msgpack.encode(sealed), _checked(binding), nonce)
+        return self.lock(_VERSION, msgspec.msgpack.encode(sealed), _check_binding(binding), nonce)
 
     def open(self, text: str, binding: bytes, now: int) -> FlowState:
         """Return what was sealed for the request with this binding. `now` is in unix seconds. Raises `SealError`."""
         if len(text) > _MAX_TEXT:
             raise SealError("too long")
         try:
-            opened = msgspec.msgpack.decode(self.unlock(_VERSION, text, _checked(binding)), type=FlowState)
+            opened = msgspec.msgpack.decode(self.unlock(_VERSION, text, _check_binding(binding)), type=FlowState)
         except msgspec.MsgspecError:
             raise SealError(_CHANGED) from None
         if now > opened.expires_at:
@@ -135,7 +135,9 @@ class KeyRing:
         if len(nonce) != NONCE_BYTES:
             raise ValueError(f"a nonce has {NONCE_BYTES} bytes")
         key = self._keys[0]
-        return version + _encode(key.id + nonce + key.cipher.encrypt(nonce, data, _associated(version, key, binding)))
+        return version + _encode(
+            key.id + nonce + key.cipher.encrypt(nonce, data, _associated_data(version, key, binding))
+        )
 
     def unlock(self, version: str, text: str, binding: bytes) -> bytes:
         """Return what was sealed, by rules 2 to 4. Raises `SealError`. The text's length was looked at."""
@@ -144,7 +146,7 @@ class KeyRing:
         if key is None:
             raise SealError("no key of this ring")
         try:
-            return key.cipher.decrypt(nonce, sealed, _associated(version, key, binding))
+            return key.cipher.decrypt(nonce, sealed, _associated_data(version, key, binding))
         except exceptions.InvalidTag:
             raise SealError(_CHANGED) from None
 
@@ -245,11 +247,11 @@ def _key_id(key: bytes) -> bytes:
     return hashlib.sha256(b"accredit requestState key 1" + key).digest()[:_KEY_ID_BYTES]
 
 
-def _associated(version: str, key: _Key, binding: bytes) -> bytes:
+def _associated_data(version: str, key: _Key, binding: bytes) -> bytes:
     return version.encode() + key.id + binding
 
 
-def _checked(binding: bytes) -> bytes:
+def _check_binding(binding: bytes) -> bytes:
     if len(binding) != _BINDING_BYTES:
         raise ValueError(f"a binding has {_BINDING_BYTES} bytes")
     return binding

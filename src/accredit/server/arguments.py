@@ -56,7 +56,7 @@ class _Call(NamedTuple):
     values: Mapping[str, object]
 
 
-def given(written: Mapping[str, object], read: Callable[[], object]) -> Mapping[str, object] | None:
+def read_arguments(written: Mapping[str, object], read: Callable[[], object]) -> Mapping[str, object] | None:
     """Return what `read` gives, which reads the written arguments, as `Read` does."""
     try:
         value = read()
@@ -68,10 +68,10 @@ def given(written: Mapping[str, object], read: Callable[[], object]) -> Mapping[
 def reading_of(function: Callable[..., Any], bared: Callable[..., Callable[..., Any]]) -> Read:
     """Return how arguments reach a function, whose parameters pydantic reads once `bared` has taken those away that
     come from the server."""
-    return lambda written: given(written, lambda: _called(_parameters(function, bared), written))
+    return lambda written: read_arguments(written, lambda: _build_call(_parameters(function, bared), written))
 
 
-def _called(parameters: _Parameters, written: Mapping[str, object]) -> _Call:
+def _build_call(parameters: _Parameters, written: Mapping[str, object]) -> _Call:
     return _Call(parameters.fields, parameters.adapter.validate_python(written))
 
 
@@ -148,10 +148,10 @@ def _members(value: object) -> Mapping[str, object] | None:
 
 
 def _by_listed_names(fields: Mapping[str, FieldInfo], values: Mapping[str, object]) -> Mapping[str, object]:
-    return {_listed(name, fields[name]) if name in fields else name: value for name, value in values.items()}
+    return {_listed_name(name, fields[name]) if name in fields else name: value for name, value in values.items()}
 
 
-def _listed(name: str, field: FieldInfo) -> str:
+def _listed_name(name: str, field: FieldInfo) -> str:
     """Return the name under which a schema lists a field: of its aliases the first that is one name."""
     alias = field.validation_alias
     choices = alias.choices if isinstance(alias, AliasChoices) else [alias]

@@ -21,7 +21,7 @@ from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, derive_id, zone_names
 from accredit.server.arguments import Read
 from accredit.server.gate import Gate
-from accredit.server.judge import Found, Judge, Proofs, found_plain
+from accredit.server.judge import Judge, Proofs, TargetInfo, find_plain
 from accredit.server.requirements import entry_of, hides_requirement
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
 from accredit.stores import InMemory, check_store, open_revocations, open_store, parse_store_url
@@ -74,9 +74,9 @@ class Guard:
                     "nothing would be judged: neither proofs nor tokens", 'write roots=["owner.key.pub"]'
                 )
             self._owned_store = None
-            self._judge = Judge(None, self._tokens, clock, _named(methods))
+            self._judge = Judge(None, self._tokens, clock, _check_methods(methods))
             return
-        pinned = _pinned(roots)
+        pinned = _load_roots(roots)
         policy = Policy(
             verifier_id=gateway_id,
             roots=pinned,
@@ -96,24 +96,24 @@ class Guard:
         opened = open_store(url, clock()) if isinstance(store, str) else store
         lists = open_revocations(url, opened, [Path(path) for path in revocation_files], keys, _report)
         self._owned_store = opened if isinstance(store, str) else None
-        self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _named(methods))
+        self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _check_methods(methods))
 
-    def found(self, name: str, function: object, input_schema: Mapping[str, Any], read: Read | None) -> Found:
+    def found(self, name: str, function: object, input_schema: Mapping[str, Any], read: Read | None) -> TargetInfo:
         """Return what a tool is and requires that is made of this function (None: of something else)."""
         entry = written = None
         if function is not None and not hides_requirement(function):
             written = entry_of(function)
             entry = written or self._default_tool
         declares = self._tokens is not None and declares_token(msgspec.json.encode(input_schema))
-        return Found(name, entry, declares, read, written is not None)
+        return TargetInfo(name, entry, declares, read, written is not None)
 
-    def found_other(self, method: str, name: str, function: object) -> Found:
+    def found_other(self, method: str, name: str, function: object) -> TargetInfo:
         """Return what a resource or a prompt is and requires that is made of this function (None: of something
         else)."""
         if function is None or hides_requirement(function):
-            return Found(name)
+            return TargetInfo(name)
         entry = entry_of(function)
-        return Found(name, entry, written=True) if entry is not None else found_plain(method, name)
+        return TargetInfo(name, entry, written=True) if entry is not None else find_plain(method, name)
 
     def gate_in(self, middleware: Iterable[object]) -> Gate | None:
         """Return this guard's gate."""
@@ -163,7 +163,7 @@ def _keys(issuer: TrustedIssuer) -> KeySet | str:
     raise ConfigurationError(f"the keys of {issuer.issuer} are in one place", "give one of jwks_url and key_file")
 
 
-def _pinned(roots: Iterable[_Root]) -> dict[HybridPublicKey, str]:
+def _load_roots(roots: Iterable[_Root]) -> dict[HybridPublicKey, str]:
     """Return the public keys of the principals whose delegations count, with their names."""
     _check_list("roots", roots)
     pinned: dict[HybridPublicKey, str] = {}
@@ -188,7 +188,7 @@ def _check(gateway_id: str, default_tool_scope: str, binding: str) -> None:
         raise ConfigurationError(f"binding can't be {binding!r}", f"write one of {', '.join(_BINDINGS)}")
 
 
-def _named(methods: Iterable[str]) -> frozenset[str]:
+def _check_methods(methods: Iterable[str]) -> frozenset[str]:
     _check_list("methods", methods)
     named = frozenset(methods)
     guarded = next((method for method in named if may_guard(method)), None)

@@ -28,8 +28,8 @@ from accredit.policy import GUARDED
 from accredit.server.answers import current_dropped_keys
 from accredit.server.arguments import reading_of
 from accredit.server.assemble import Guard, check_requirements, check_scoped
-from accredit.server.gate import Gate, check_first, is_judged, put_first, refused, undecided
-from accredit.server.judge import Allowed, Found, current_authority, current_token, found_plain
+from accredit.server.gate import Gate, check_first, is_judged, put_first, to_mcp_error, undecided_error
+from accredit.server.judge import Allowed, TargetInfo, current_authority, current_token, find_plain
 from accredit.server.lowlevel import look_at_start
 from accredit.server.requirements import require
 from accredit.server.tokens import Context, TokenRules, TrustedIssuer
@@ -74,7 +74,7 @@ class ProofGuard(Guard, Middleware):
             put_first(there, _below(server))
             return
 
-        async def find(ctx: Context, method: str, target: str) -> Found:
+        async def find(ctx: Context, method: str, target: str) -> TargetInfo:
             check_first(self, server.middleware)
             # Which tools there are may depend on the session and on the user.
             async with FastMCPContext(fastmcp=server, session=ctx.session):
@@ -106,7 +106,7 @@ class ProofGuard(Guard, Middleware):
         if not placed:
             _log.error("nothing runs: the guard is among the middleware, and not in its place; call guard.protect(mcp)")
         if not placed or context.method in GUARDED or is_judged(request._srctx):  # pyright: ignore[reportPrivateUsage]
-            raise undecided()
+            raise undecided_error()
         return await call_next(context)
 
     async def _within(
@@ -124,10 +124,10 @@ class ProofGuard(Guard, Middleware):
         try:
             self._judge.check_within(allowed, method, target, arguments, found)
         except (ProofRefused, TokenError) as error:
-            raise refused(error) from None
+            raise to_mcp_error(error) from None
         return self._judge.standing_within(allowed, found)
 
-    async def _find(self, server: FastMCP[Any], method: str, target: str, meta: Any) -> Found:
+    async def _find(self, server: FastMCP[Any], method: str, target: str, meta: Any) -> TargetInfo:
         text = extract_version_spec(meta)
         version = VersionSpec(eq=text) if text else None
         if method == "tools/call":
@@ -140,15 +140,15 @@ class ProofGuard(Guard, Middleware):
             templates = await server.list_resource_templates(run_middleware=False)
             other = next((each for each in templates if each.uri_template == target), None)
         method = method if method == "prompts/get" else "resources/read"
-        return self.found_other(method, target, _function(other)) if other is not None else found_plain(method, target)
+        return self.found_other(method, target, _function(other)) if other is not None else find_plain(method, target)
 
-    async def _find_tool(self, server: FastMCP[Any], name: str, version: VersionSpec | None) -> Found:
+    async def _find_tool(self, server: FastMCP[Any], name: str, version: VersionSpec | None) -> TargetInfo:
         tool = await server.get_tool(name, version)
         hashed = parse_hashed_backend_name(name) if tool is None else None
         if hashed is not None:
             tool = await server.get_tool_by_hash(*hashed)
         if tool is None:
-            return Found()
+            return TargetInfo()
         read = reading_of(tool.fn, without_injected_parameters) if isinstance(tool, FunctionTool) else None
         return self.found(tool.name, _function(tool), tool.parameters, read)
 

@@ -39,7 +39,7 @@ from accredit.policy import GUARDED, LISTS, PROOFS, Entry, GuardedCall, guarded_
 from accredit.policy.lists import KINDS, OWN_MEMBERS, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_claim
 from accredit.server.answers import drop_unreadable_answers
-from accredit.server.judge import Allowed, Found, Judge
+from accredit.server.judge import Allowed, Judge, TargetInfo
 from accredit.server.tokens import Context, without_tokens
 from accredit.tokens import VerifiedToken
 
@@ -51,7 +51,7 @@ class _Admitted(NamedTuple):
     ctx: Context
 
 
-Find = Callable[[Context, str, str], Awaitable[Found]]
+Find = Callable[[Context, str, str], Awaitable[TargetInfo]]
 """Returns what a server has for a guarded method and a target; for the list of templates, and one's text."""
 
 _NO_PROOF = Raw(b"")
@@ -77,10 +77,10 @@ class Gate:
         except FrameError as error:
             raise MCPError(INVALID_REQUEST, f"Invalid Request: {error.detail}") from None
         if not self.judge.names(ctx.method, ctx.protocol_version):
-            return unnamed(ctx)
+            return drop_unnamed(ctx)
         if not is_judged(ctx):
             with self.judge.standing(None):
-                return await call_next(_passed(self._without_tokens(ctx, Found()), None))
+                return await call_next(_context_for_server(self._without_tokens(ctx, TargetInfo()), None))
         admitted = await self.admit(ctx)
         with self.judge.standing(admitted.allowed):
             result = await drop_unreadable_answers(admitted.ctx, call_next)
@@ -96,23 +96,23 @@ class Gate:
             bare = self._without_tokens(ctx, found)
             allowed = await self.judge.decide(call if bare is ctx else _guarded_call(bare), found, token)
         except (ProofRefused, TokenError, KeysUnavailable, FrameError) as error:
-            raise refused(error) from error.__cause__
-        return _Admitted(allowed, _passed(bare, allowed))
+            raise to_mcp_error(error) from error.__cause__
+        return _Admitted(allowed, _context_for_server(bare, allowed))
 
-    async def _found(self, ctx: Context, call: GuardedCall) -> Found:
+    async def _found(self, ctx: Context, call: GuardedCall) -> TargetInfo:
         if ctx.method not in GUARDED:
-            return Found()
+            return TargetInfo()
         try:
             self.check_place()
             return await self._find(ctx, call.method, call.target)
         except Exception as error:  # a provider of tools that fails: fail closed
-            raise refusals.undecided(call, None) from error
+            raise refusals.no_decision(call, None) from error
 
-    async def _token(self, ctx: Context, tool: Found) -> VerifiedToken | None:
+    async def _token(self, ctx: Context, tool: TargetInfo) -> VerifiedToken | None:
         tokens = self.judge.tokens
         return await tokens.of(ctx, argument_is_the_tools=tool.takes_token) if tokens is not None else None
 
-    def _without_tokens(self, ctx: Context, tool: Found) -> Context:
+    def _without_tokens(self, ctx: Context, tool: TargetInfo) -> Context:
         # If tokens are not judged here, they are the server's own.
         return without_tokens(ctx, argument_is_the_tools=tool.takes_token) if self.judge.tokens is not None else ctx
 
@@ -130,7 +130,7 @@ class Gate:
             method = ctx.method if kind.key == "uriTemplate" else kind.method
             entry = (await self._find(ctx, method, named)).entry
             if view.shown(kind, named, entry):
-                shown.append({**item, "_meta": annotated(item.get("_meta"), entry, view)})
+                shown.append({**item, "_meta": annotate_meta(item.get("_meta"), entry, view)})
         private = {"cacheScope": "private"} if view.private(kind) else {}
         return {**listed, kind.items: shown, **private}
 
@@ -154,7 +154,7 @@ def check_first(one: object, among: Iterable[object]) -> None:
     raise fault
 
 
-def annotated(meta: Mapping[str, Any] | None, entry: Entry | None, view: ListView) -> dict[str, Any]:
+def annotate_meta(meta: Mapping[str, Any] | None, entry: Entry | None, view: ListView) -> dict[str, Any]:
     """Return a listed item's `_meta` with what it says about proofs replaced by the guard's own."""
     kept = {name: value for name, value in (meta or {}).items() if name not in OWN_MEMBERS}
     return {**kept, **view.annotations(entry)}
@@ -165,18 +165,18 @@ def is_judged(ctx: Context) -> bool:
     return ctx.request_id is not None and (ctx.method in GUARDED or ctx.method in LISTS)
 
 
-def unnamed(ctx: Context) -> None:
+def drop_unnamed(ctx: Context) -> None:
     """Drop a notification of a method that nobody has named. Raises `MCPError` for a request."""
     if ctx.request_id is not None:
         raise MCPError(METHOD_NOT_FOUND, "Method not found")
 
 
-def _passed(ctx: Context, allowed: Allowed | None) -> Context:
+def _context_for_server(ctx: Context, allowed: Allowed | None) -> Context:
     """Return the message as the server gets it, apart from tokens (rules 1 and 3)."""
     params = ctx.params or {}
     meta = _meta(ctx)
     kept = {name: value for name, value in meta.items() if not _is_ours(name)}
-    claim = _told(ctx.method, allowed)
+    claim = _authorization_meta(ctx.method, allowed)
     if not claim and len(kept) == len(meta):
         return ctx
     known = {name: value for name, value in (ctx.meta or {}).items() if not _is_ours(name)}
@@ -187,7 +187,7 @@ def _is_ours(name: str) -> bool:
     return name in PROOFS or is_claim(name)
 
 
-def refused(error: AccreditError) -> MCPError:
+def to_mcp_error(error: AccreditError) -> MCPError:
     """Return the JSON-RPC error of a refusal."""
     match error:
         case ProofRefused():
@@ -200,15 +200,15 @@ def refused(error: AccreditError) -> MCPError:
             retry = {"retry_after_seconds": error.retry_after}
             return MCPError(INTERNAL_ERROR, "Tokens can't be verified for now", retry)
         case _:
-            return undecided()
+            return undecided_error()
 
 
-def undecided() -> MCPError:
+def undecided_error() -> MCPError:
     """Return the error for a request that would run without a decision, for whatever reason."""
     return MCPError(INTERNAL_ERROR, "the call was not decided")
 
 
-def _told(method: str, allowed: Allowed | None) -> dict[str, object]:
+def _authorization_meta(method: str, allowed: Allowed | None) -> dict[str, object]:
     """Return who authorized a call, as a member of `_meta`; nothing for a list on nobody's authority."""
     if allowed is None or (allowed.authority is None and (allowed.token is None or method not in GUARDED)):
         return {}
@@ -223,7 +223,7 @@ def _guarded_call(ctx: Context) -> GuardedCall:
     try:
         return guarded_call_from_values(ctx.method, ctx.params or {}, _session_id(ctx), *proofs)
     except FrameError as error:
-        raise refused(error) from None
+        raise to_mcp_error(error) from None
 
 
 def _meta(ctx: Context) -> Mapping[str, object]:

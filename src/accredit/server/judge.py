@@ -33,7 +33,7 @@ from accredit.policy import (
 from accredit.policy.lists import ListView
 from accredit.ports import ProofStore, Revocations
 from accredit.server.arguments import Read
-from accredit.server.requirements import judged, named_scopes
+from accredit.server.requirements import mark_judged, named_scopes
 from accredit.server.tokens import Tokens
 from accredit.tokens import VerifiedToken
 
@@ -51,7 +51,7 @@ class Proofs(NamedTuple):
     filter_tools: bool
 
 
-class Found(NamedTuple):
+class TargetInfo(NamedTuple):
     """What a server has under a name: the name by which it lists it ("": it has nothing), what that requires (None if
     no proof could allow it), whether it declares `_token` itself, how arguments reach it (None: as they are), and
     whether somebody wrote beside it what it requires."""
@@ -63,9 +63,9 @@ class Found(NamedTuple):
     written: bool = False
 
 
-def found_plain(method: str, target: str) -> Found:
+def find_plain(method: str, target: str) -> TargetInfo:
     """Return a resource or prompt without a requirement of its own, be it there or not."""
-    return Found(target, _PLAIN.find(method, target))
+    return TargetInfo(target, _PLAIN.find(method, target))
 
 
 class Allowed(NamedTuple):
@@ -74,7 +74,7 @@ class Allowed(NamedTuple):
     call: GuardedCall
     authority: Authority | None = None
     token: VerifiedToken | None = None
-    found: Found = Found()
+    found: TargetInfo = TargetInfo()
 
     def is_for(self, method: str, target: str, arguments: object) -> bool:
         """Return whether this very call was allowed. To servers no arguments are empty ones."""
@@ -107,7 +107,7 @@ class Judge:
             return not required  # only the gateway remembers who owns a task
         return not required or is_known(method, revision) or method in self._methods
 
-    async def decide(self, call: GuardedCall, found: Found, token: VerifiedToken | None) -> Allowed:
+    async def decide(self, call: GuardedCall, found: TargetInfo, token: VerifiedToken | None) -> Allowed:
         """Decide one call of what was found under its target's name. Raises the refusal.
 
         Raises `FrameError` for params that no proof can be bound to.
@@ -122,7 +122,7 @@ class Judge:
         if isinstance(decision.fault, FrameError):  # the params have no digest
             raise decision.fault
         if decision.fault is not None:
-            _log.warning("a call was refused: %s", _named(decision.fault))
+            _log.warning("a call was refused: %s", _error_text(decision.fault))
         if decision.refusal is not None:
             raise decision.refusal
         _check_given(call, found, decision.authority, policy, now)
@@ -138,7 +138,7 @@ class Judge:
         standing.entered = True
         return True
 
-    def check_within(self, allowed: Allowed, method: str, target: str, arguments: object, found: Found) -> None:
+    def check_within(self, allowed: Allowed, method: str, target: str, arguments: object, found: TargetInfo) -> None:
         """Check that an allowed call may make another one by itself, on the same authority (`policy.within`).
 
         Raises `ProofRefused` and `TokenError`.
@@ -164,7 +164,7 @@ class Judge:
             token=allowed.token,
         )
 
-    def _check_found(self, call: GuardedCall, found: Found, token: VerifiedToken | None) -> None:
+    def _check_found(self, call: GuardedCall, found: TargetInfo, token: VerifiedToken | None) -> None:
         """Check that there is such a thing, that a proof could allow it, and that the token may use it: what was found,
         under whatever name."""
         tool = call.method == "tools/call"
@@ -176,17 +176,17 @@ class Judge:
     def standing(self, allowed: Allowed | None) -> AbstractContextManager[None]:
         """Let `decided` and `current_authority` return `allowed` while a request runs; None is for one that is not
         decided."""
-        return self._runs(_Standing(self, allowed), allowed.found if allowed is not None else Found())
+        return self._runs(_Standing(self, allowed), allowed.found if allowed is not None else TargetInfo())
 
-    def standing_within(self, allowed: Allowed, found: Found) -> AbstractContextManager[None]:
+    def standing_within(self, allowed: Allowed, found: TargetInfo) -> AbstractContextManager[None]:
         """The same while a call runs that an allowed one makes by itself, of what was found."""
         return self._runs(_Standing(self, allowed, entered=True), found)
 
     @contextlib.contextmanager
-    def _runs(self, standing: "_Standing", found: Found) -> Generator[None]:
+    def _runs(self, standing: "_Standing", found: TargetInfo) -> Generator[None]:
         before = _standing.set(standing)
         try:
-            with judged(by_requirement=found.written or self._proofs is None):
+            with mark_judged(by_requirement=found.written or self._proofs is None):
                 yield
         finally:
             _standing.reset(before)
@@ -230,13 +230,13 @@ def current_token() -> VerifiedToken | None:
     return standing.allowed.token if standing is not None and standing.allowed is not None else None
 
 
-def _policy(proofs: Proofs, call: GuardedCall, found: Found) -> Policy:
+def _policy(proofs: Proofs, call: GuardedCall, found: TargetInfo) -> Policy:
     policy = proofs.policy
     vocabulary = named_scopes().union(policy.vocabulary)
     return replace(policy, catalog=_catalog(policy, call, found.entry), vocabulary=vocabulary)
 
 
-def _check_given(call: GuardedCall, found: Found, authority: Authority | None, policy: Policy, now: int) -> None:
+def _check_given(call: GuardedCall, found: TargetInfo, authority: Authority | None, policy: Policy, now: int) -> None:
     """Check the constraints on an allowed call for the arguments as what was found gets them (`arguments`)."""
     if found.read is None or authority is None or not any(cert.constraints for cert in authority.chain):
         return
@@ -265,6 +265,6 @@ def _call_within(method: str, target: str, arguments: object) -> GuardedCall:
         return GuardedCall(method, target, "", b"", None, None)
 
 
-def _named(fault: Exception) -> str:
+def _error_text(fault: Exception) -> str:
     # Only the texts of our own errors are known to quote no secret.
     return str(fault) if isinstance(fault, AccreditError) else type(fault).__name__

@@ -21,8 +21,8 @@ from mcp.server.lowlevel.server import HandlerEntry
 from accredit.errors import ConfigurationError
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.policy import Entry
-from accredit.server.gate import Find, undecided
-from accredit.server.judge import Found, Judge, found_plain
+from accredit.server.gate import Find, undecided_error
+from accredit.server.judge import Judge, TargetInfo, find_plain
 from accredit.server.requirements import Requirement
 from accredit.server.tokens import Context
 from accredit.tokens import declares_token
@@ -38,14 +38,14 @@ def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Ent
             raise ConfigurationError(f"tools: {name!r} has no requirement", f'write {{{name!r}: require("mail:send")}}')
         requirement.name_scopes()
 
-    async def find(_: Context, method: str, name: str) -> Found:
+    async def find(_: Context, method: str, name: str) -> TargetInfo:
         if method != "tools/call":
-            return found_plain("prompts/get" if method == "prompts/get" else "resources/read", name)
+            return find_plain("prompts/get" if method == "prompts/get" else "resources/read", name)
         named = tools.get(name)
         schema = server.get_tool_input_schema(name) if server.get_tool_input_schema is not None else None
         declares = schema is not None and declares_token(msgspec.json.encode(schema))
         # Which tools there are, the server's handler alone knows.
-        return Found(name, named.entry if named is not None else otherwise, declares, written=named is not None)
+        return TargetInfo(name, named.entry if named is not None else otherwise, declares, written=named is not None)
 
     return find
 
@@ -72,18 +72,18 @@ def look_last(server: Server[Any], judge: Judge) -> None:
         entry = lookup(method)
         if entry is None or method not in TARGET_MEMBER:
             return entry
-        return replace(entry, handler=_checked(method, entry, judge))
+        return replace(entry, handler=_require_decision(method, entry, judge))
 
     # The SDK calls this for every request, and offers no other hook behind all middleware.
     vars(server)["get_request_handler"] = get_request_handler
 
 
-def _checked(method: str, entry: HandlerEntry[Any], judge: Judge) -> Any:
+def _require_decision(method: str, entry: HandlerEntry[Any], judge: Judge) -> Any:
     async def handler(ctx: Context, params: Any) -> HandlerResult:
         allowed = judge.decided()
         target = str(getattr(params, TARGET_MEMBER[method], ""))
         if allowed is None or not allowed.is_for(method, target, getattr(params, "arguments", None)):
-            raise undecided()
+            raise undecided_error()
         return await entry.handler(ctx, params)
 
     return handler

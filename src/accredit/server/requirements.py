@@ -130,7 +130,7 @@ def require(
 
 def entry_of(tool: object) -> Entry | None:
     """Return what the function of a tool requires, the outermost requirement of what it wraps, or None (rule 2)."""
-    return next(_entries(tool, _wrapped), None)
+    return next(_entries(tool, _wrapped_callables), None)
 
 
 def hides_requirement(tool: object) -> bool:
@@ -138,12 +138,12 @@ def hides_requirement(tool: object) -> bool:
     chooses among functions of which one has another (rule 3)."""
     entry = entry_of(tool)
     if entry is None:
-        return next(_entries(tool, _held), None) is not None
-    return any(entry_of(each) not in (None, entry) for each in _dispatched(tool))
+        return next(_entries(tool, _held_callables), None) is not None
+    return any(entry_of(each) not in (None, entry) for each in _dispatch_targets(tool))
 
 
 @contextlib.contextmanager
-def judged(by_requirement: bool) -> Generator[None]:
+def mark_judged(by_requirement: bool) -> Generator[None]:
     """Say of the request that runs whether it was judged by a requirement that somebody wrote (rule 4)."""
     before = _unjudged.set(not by_requirement)
     try:
@@ -173,7 +173,7 @@ def _entries(tool: object, inside: Callable[[Any], Iterator[object]]) -> Iterato
         waiting += inside(each)
 
 
-def _wrapped(tool: Any) -> Iterator[object]:
+def _wrapped_callables(tool: Any) -> Iterator[object]:
     """Yield what a callable says that it wraps."""
     if isinstance(tool, MethodType):
         yield tool.__func__
@@ -184,7 +184,7 @@ def _wrapped(tool: Any) -> Iterator[object]:
         yield getattr(tool.__class__, _CALL, None)
     for name in ("__wrapped__", "__func__", "func"):  # the last is a partial's
         yield getattr(tool, name, None) if name != "func" or _is_partial(tool) else None
-    for inner in _closed_over(tool):  # FastMCP's wrappers have the name of what they wrap
+    for inner in _closure_values(tool):  # FastMCP's wrappers have the name of what they wrap
         if getattr(inner, "__qualname__", "") == tool.__qualname__:
             yield inner
 
@@ -193,11 +193,11 @@ def _is_partial(tool: object) -> bool:
     return isinstance(tool, functools.partial)
 
 
-def _held(tool: Any) -> Iterator[object]:
+def _held_callables(tool: Any) -> Iterator[object]:
     """Yield the callables that a callable holds, wrapped or not, and what it overrides."""
-    yield from _wrapped(tool)
-    yield from _dispatched(tool)
-    held: list[Iterable[object]] = [_closed_over(tool)]
+    yield from _wrapped_callables(tool)
+    yield from _dispatch_targets(tool)
+    held: list[Iterable[object]] = [_closure_values(tool)]
     if isinstance(tool, FunctionType):
         held += [tool.__defaults__ or (), (tool.__kwdefaults__ or {}).values()]
     elif _is_partial(tool):
@@ -212,13 +212,13 @@ def _held(tool: Any) -> Iterator[object]:
             yield each
 
 
-def _dispatched(tool: Any) -> Iterator[object]:
+def _dispatch_targets(tool: Any) -> Iterator[object]:
     """Yield the functions that a single dispatch chooses from."""
     registry = getattr(tool, "registry", None) if isinstance(tool, FunctionType) and hasattr(tool, "dispatch") else None
     yield from registry.values() if isinstance(registry, Mapping) else ()
 
 
-def _closed_over(tool: Any) -> Iterator[Any]:
+def _closure_values(tool: Any) -> Iterator[Any]:
     for cell in (tool.__closure__ or ()) if isinstance(tool, FunctionType) else ():
         with contextlib.suppress(ValueError):  # not filled yet
             yield cell.cell_contents

@@ -28,10 +28,10 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolRequestParams
 
 from accredit.errors import ConfigurationError, ProofRefused, TokenError
-from accredit.server.arguments import Read, given
+from accredit.server.arguments import Read, read_arguments
 from accredit.server.assemble import Guard, check_requirements, check_scoped
-from accredit.server.gate import Find, Gate, put_first, refused, undecided
-from accredit.server.judge import Found, found_plain
+from accredit.server.gate import Find, Gate, put_first, to_mcp_error, undecided_error
+from accredit.server.judge import TargetInfo, find_plain
 from accredit.server.lowlevel import finder, look_at_start, look_last
 from accredit.server.requirements import Requirement
 from accredit.server.tokens import Context
@@ -89,22 +89,22 @@ class ProofGuard(Guard, Extension):
         put_first(gate, server.middleware)
 
     def _finder(self, server: MCPServer[Any]) -> Find:
-        async def find(_: Context, method: str, target: str) -> Found:
+        async def find(_: Context, method: str, target: str) -> TargetInfo:
             return self._find(server, method, target)
 
         return find
 
-    def _find(self, server: MCPServer[Any], method: str, target: str) -> Found:
+    def _find(self, server: MCPServer[Any], method: str, target: str) -> TargetInfo:
         if method == "tools/call":
             # The SDK has no public way from a name to a function.
             tool = server._tool_manager.get_tool(target)  # pyright: ignore[reportPrivateUsage]
-            return self.found(tool.name, tool.fn, tool.parameters, _reading(tool)) if tool is not None else Found()
+            return self.found(tool.name, tool.fn, tool.parameters, _reading(tool)) if tool is not None else TargetInfo()
         if method == "prompts/get":
             prompt = server._prompt_manager.get_prompt(target)  # pyright: ignore[reportPrivateUsage]
-            return self.found_other(method, target, prompt.fn) if prompt is not None else found_plain(method, target)
+            return self.found_other(method, target, prompt.fn) if prompt is not None else find_plain(method, target)
         resource = _resource(server, target, by_text=method != "resources/read")
         if resource is None:
-            return found_plain("resources/read", target)
+            return find_plain("resources/read", target)
         return self.found_other("resources/read", target, _function(resource))
 
     def _look_inside(self, server: MCPServer[Any]) -> None:
@@ -137,7 +137,7 @@ class ProofGuard(Guard, Extension):
         if not judge.asked():
             return nullcontext()
         if allowed is None:
-            raise undecided()
+            raise undecided_error()
         found = self._find(server, method, target)
         # What was decided may have been taken away since, and another put in its place.
         if judge.enters(method, target, arguments) and found.entry == allowed.found.entry:
@@ -145,7 +145,7 @@ class ProofGuard(Guard, Extension):
         try:
             judge.check_within(allowed, method, target, arguments, found)
         except (ProofRefused, TokenError) as error:
-            raise ToolError(refused(error).error.message) from None
+            raise ToolError(to_mcp_error(error).error.message) from None
         return judge.standing_within(allowed, found)
 
     async def intercept_tool_call(
@@ -154,7 +154,7 @@ class ProofGuard(Guard, Extension):
         """Refuse a tool call that was not decided: the final check before the tool. Raises `MCPError`."""
         allowed = self._judge.decided()
         if allowed is None or allowed.call.target != params.name:
-            raise undecided()
+            raise undecided_error()
         return await call_next(ctx)
 
 
@@ -178,7 +178,9 @@ def _resource(server: MCPServer[Any], uri: str, *, by_text: bool) -> Resource | 
 def _reading(tool: Tool) -> Read:
     """Return how arguments reach a tool: the SDK makes JSON's values of some texts, and a model of all."""
     by = tool.fn_metadata
-    return lambda written: given(written, lambda: by.arg_model.model_validate(by.pre_parse_json(dict(written))))
+    return lambda written: read_arguments(
+        written, lambda: by.arg_model.model_validate(by.pre_parse_json(dict(written)))
+    )
 
 
 def _function(resource: Resource | ResourceTemplate) -> object:

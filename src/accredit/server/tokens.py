@@ -1,7 +1,7 @@
 """Bearer tokens of a guarded server's clients: found, verified, taken off. Awaits key sets.
 
 1. The token is in the Authorization header (over HTTP), in `arguments._token` unless the tool declares that itself, or
-   in `_meta.token`: the first that is there decides (`tokens.carried`).
+   in `_meta.token`: the first that is there decides (`tokens.find_tokens`).
 2. It is verified (`tokens.verify`). One that names a gateway's configuration, or a session, is not valid here.
 3. A called tool is one that the token may use, and the token has the scope that the tool requires.
 4. All tokens are taken off, also those that did not decide.
@@ -23,15 +23,15 @@ from starlette.requests import Request
 from accredit.errors import TokenError
 from accredit.ports import KeySets
 from accredit.tokens import (
-    Carried,
+    FoundTokens,
     Issuer,
     TokenVerifier,
     VerifiedToken,
-    carried,
     check_policy,
     check_present,
     check_session,
     check_tool,
+    find_tokens,
     without_authorization,
 )
 from accredit.tokens.carried import ARGUMENT, META
@@ -91,7 +91,7 @@ class Tokens:
         """Return the verified token of a message by rules 1 and 2, or None. Raises `TokenError` and
         `KeysUnavailable`."""
         try:
-            text = _carried(ctx).deciding(_SOURCES, argument_is_the_tools=argument_is_the_tools)
+            text = _find_tokens(ctx).deciding(_SOURCES, argument_is_the_tools=argument_is_the_tools)
             if text is not None:
                 return await self._verified(text)
             if self._rules.required:
@@ -136,11 +136,11 @@ def without_tokens(ctx: Context, *, argument_is_the_tools: bool) -> Context:
     return replace(ctx, **changes) if changes else ctx
 
 
-def _carried(ctx: Context) -> Carried:
+def _find_tokens(ctx: Context) -> FoundTokens:
     request = _request(ctx)
     # The raw fields: a mapping would hide a second Authorization header.
-    header = carried(request.scope["headers"], {}).header if request is not None else None
-    return Carried(header, _text(ctx, "arguments", ARGUMENT), _text(ctx, "_meta", META))
+    header = find_tokens(request.scope["headers"], {}).header if request is not None else None
+    return FoundTokens(header, _text(ctx, "arguments", ARGUMENT), _text(ctx, "_meta", META))
 
 
 def _request(ctx: Context) -> Request | None:

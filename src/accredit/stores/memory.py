@@ -1,8 +1,8 @@
 """A store in the memory of one process. No I/O; threads may share it.
 
 Expired entries are removed a few at a time, by whoever writes next, so that no request pays for a flood. Issued
-challenges are not remembered (`minted`), so that asking for many takes no room. An entry that is kept longer than
-necessary still counts.
+challenges are not remembered (`mint_challenge`), so that asking for many takes no room. An entry that is kept longer
+than necessary still counts.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
-from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, Issued, minted, read
+from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, Issued, mint_challenge, read
 from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, made_before, mark, room_at, strictest
 
 STORE_SWEEP_ENTRIES = 100
@@ -41,7 +41,9 @@ class MemoryStore:
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
         """Issue a fresh challenge for one request."""
-        return IssuedChallenge(minted(self._key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
+        return IssuedChallenge(
+            mint_challenge(self._key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at
+        )
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
         """Return what `spend` would return now. Changes nothing."""

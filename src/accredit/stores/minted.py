@@ -35,7 +35,7 @@ class Issued(NamedTuple):
     expires_at: int
 
 
-def minted(key: bytes, random: bytes, request_hash: bytes, expires_at: int) -> bytes:
+def mint_challenge(key: bytes, random: bytes, request_hash: bytes, expires_at: int) -> bytes:
     """Return a challenge for a request. `random` has `RANDOM_BYTES` bytes."""
     plain = random + expires_at.to_bytes(_ENDS - RANDOM_BYTES, "big")
     marked = plain + _code(key, _MARK + plain)[: _MARKED - _ENDS]

@@ -15,7 +15,7 @@ from accredit.errors import StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS, MAX_TASK_BYTES, MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
 from accredit.ports import Task
 from accredit.stores.rules import NEVER, certain
-from accredit.stores.sqlite.forgetting import forgotten, sweep
+from accredit.stores.sqlite.forgetting import read_forgotten_end, sweep
 from accredit.stores.sqlite.worker import Worker
 
 _FULL = "no room to remember one more task"
@@ -109,7 +109,7 @@ class SqliteTasks:
 
     async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
         """Return the keys of an owner's tasks."""
-        return await self._worker.run(partial(_owned, owner=owner, now=now), writes=False)
+        return await self._worker.run(partial(_read_owned, owner=owner, now=now), writes=False)
 
     async def aclose(self) -> None:
         """End the thread and close the file."""
@@ -120,11 +120,11 @@ def _keep(connection: sqlite3.Connection, *, key: bytes, task: Task, keep_until:
     known = _find(connection, key=key, now=now)
     if known is not None:
         return known
-    certain(now, forgotten(connection, "tasks"))
+    certain(now, read_forgotten_end(connection, "tasks"))
     connection.execute("DELETE FROM tasks WHERE key = ?", (key,))
     sweep(connection, "tasks", now - CLOCK_BACK_SECONDS, STORE_SWEEP_ROWS)
     of_all = connection.execute("SELECT count(*) FROM tasks WHERE keep_until >= ?", (now,)).fetchone()[0]
-    if of_all >= MAX_TASKS or len(_owned(connection, owner=task.owner, now=now)) >= MAX_TASKS_PER_OWNER:
+    if of_all >= MAX_TASKS or len(_read_owned(connection, owner=task.owner, now=now)) >= MAX_TASKS_PER_OWNER:
         return None
     row = (key, task.owner, _bytes(task.method), _bytes(task.target), task.facts, _bytes(task.flow), keep_until)
     connection.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?)", row)
@@ -139,7 +139,7 @@ def _find(connection: sqlite3.Connection, *, key: bytes, now: int) -> Task | Non
     return Task(owner, _text(method), _text(target), facts, _text(flow))
 
 
-def _owned(connection: sqlite3.Connection, *, owner: bytes, now: int) -> frozenset[bytes]:
+def _read_owned(connection: sqlite3.Connection, *, owner: bytes, now: int) -> frozenset[bytes]:
     rows = connection.execute(_OWNED, (owner, now))
     return frozenset(key for (key,) in rows)
 

@@ -147,7 +147,7 @@ class Exporter:
             log_event(_log, logging.CRITICAL, "telemetry is sent no more", exc_info=error)
 
     def _serve(self, runner: asyncio.Runner) -> None:
-        collector = runner.run(_made(self._collector))
+        collector = runner.run(_make_collector(self._collector))
         encoding = Encoding(*self._service, self._metrics.slot.started)
         metrics_due = monotonic() + EXPORT_METRICS_SECONDS
         while not self._stopping:
@@ -274,7 +274,7 @@ class Encoding:
         return measured.Metric(_name(family), family.help, "s" if "seconds" in family.name else "1", data)
 
 
-async def _made(collector: Callable[[], Collector]) -> Collector:
+async def _make_collector(collector: Callable[[], Collector]) -> Collector:
     return collector()
 
 

@@ -8,7 +8,7 @@ message classes come with `accredit[telemetry]`.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accredit.base.caching import remembered
+from accredit.base.caching import cache_short_values
 from accredit.base.deferred import Deferred
 from accredit.telemetry.tracing import Span, TraceContext
 
@@ -65,6 +65,6 @@ def _pairs(attributes: Mapping[str, str]) -> list[Any]:
     return [_pair(value, name) for name, value in attributes.items()]
 
 
-@remembered(MAX_KNOWN_ATTRIBUTES)
+@cache_short_values(MAX_KNOWN_ATTRIBUTES)
 def _pair(value: str, name: str) -> Any:
     return common.KeyValue(key=name, value=common.AnyValue(string_value=value))

@@ -1,7 +1,7 @@
 """Bearer tokens: where they travel, whether they are valid, what they may do, and what a client is told. No I/O.
 
-`carried` finding them and taking them off a request · `compact`, `claims` reading them · `key_sets` the keys of issuers
-· `verify` the verifier and its memory · `rules` what a valid one may do · `challenges` the headers and the
+`find_tokens` finding them and taking them off a request · `compact`, `claims` reading them · `key_sets` the keys of
+issuers · `verify` the verifier and its memory · `rules` what a valid one may do · `challenges` the headers and the
 metadata document · `session` tokens of our own · `identity` the gateway's statement to the server behind it · `access`
 tokens that the gateway gets for that server.
 """
@@ -17,7 +17,14 @@ from accredit.tokens.access import (
     read_access_token,
     subject_key,
 )
-from accredit.tokens.carried import Carried, Source, carried, declares_token, without_authorization, without_tokens
+from accredit.tokens.carried import (
+    FoundTokens,
+    Source,
+    declares_token,
+    find_tokens,
+    without_authorization,
+    without_tokens,
+)
 from accredit.tokens.challenges import challenge, metadata, metadata_paths, metadata_url
 from accredit.tokens.claims import VerifiedToken
 from accredit.tokens.identity import IdentityGrant, issue_identity_token
@@ -30,8 +37,8 @@ __all__ = [
     "ALGORITHMS",
     "AccessGrant",
     "AccessToken",
-    "Carried",
     "ExchangeableToken",
+    "FoundTokens",
     "GrantType",
     "IdentityGrant",
     "Issuer",
@@ -42,7 +49,6 @@ __all__ = [
     "SubjectToken",
     "TokenVerifier",
     "VerifiedToken",
-    "carried",
     "challenge",
     "check_policy",
     "check_present",
@@ -51,6 +57,7 @@ __all__ = [
     "declares_token",
     "error_word",
     "exchangeable",
+    "find_tokens",
     "issue_identity_token",
     "issue_session_token",
     "may_use",

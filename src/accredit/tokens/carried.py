@@ -29,7 +29,7 @@ META = "token"
 _BEARER = re.compile(rb"(?i:bearer)(?:[ \t]+(.*))?", re.DOTALL)
 
 
-class Carried(Struct, frozen=True):
+class FoundTokens(Struct, frozen=True):
     """What each place of a request holds: None for nothing, "" for something that can't be a token. Its `repr` shows
     nothing."""
 
@@ -38,7 +38,7 @@ class Carried(Struct, frozen=True):
     meta: str | None = None
 
     def __repr__(self) -> str:
-        return "<Carried>"
+        return "<FoundTokens>"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return []
@@ -54,12 +54,14 @@ class Carried(Struct, frozen=True):
         return next((text for place, text in values.items() if place in sources and text is not None), None)
 
 
-def carried(headers: Iterable[tuple[bytes, bytes]], params: Mapping[str, Raw | Mapping[str, Raw]]) -> Carried:
+def find_tokens(headers: Iterable[tuple[bytes, bytes]], params: Mapping[str, Raw | Mapping[str, Raw]]) -> FoundTokens:
     """Return what a request carries. Members of its params may be passed already opened. Raises `AmbiguousToken`.
 
     `headers` is () for a request that did not come over HTTP.
     """
-    return Carried(_in_header(headers), _in_object(params, "arguments", ARGUMENT), _in_object(params, "_meta", META))
+    return FoundTokens(
+        _in_header(headers), _in_object(params, "arguments", ARGUMENT), _in_object(params, "_meta", META)
+    )
 
 
 def without_tokens(params: Mapping[str, Raw], *, argument_is_the_tools: bool = False) -> Mapping[str, Raw]:

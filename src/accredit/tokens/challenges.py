@@ -20,7 +20,7 @@ def challenge(error: TokenError, metadata_url: str) -> str:
         parameters |= {"error": error.error, "error_description": error.detail}
     if isinstance(error, InsufficientScope) and error.scopes:
         parameters["scope"] = " ".join(error.scopes)
-    return "Bearer " + ", ".join(f"{name}={_quoted(value)}" for name, value in parameters.items())
+    return "Bearer " + ", ".join(f"{name}={_quote(value)}" for name, value in parameters.items())
 
 
 def metadata_url(resource: str) -> str:
@@ -52,7 +52,7 @@ def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
     return {name: value for name, value in document.items() if value}
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """Return a quoted-string (RFC 9110 section 5.6.4), with a question mark for whatever a header can't hold."""
     plain = "".join(char if " " <= char <= "~" else "?" for char in value)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -63,7 +63,7 @@ def take_apart(text: str) -> Compact:
     parts = text.encode("ascii").split(b".", _PARTS)
     if len(parts) != _PARTS:
         raise InvalidToken("not three parts")
-    header_text, claims, signature = map(_decoded, parts)
+    header_text, claims, signature = map(_decode_part, parts)
     try:
         header = _read_header(header_text)
     except NOT_JSON:
@@ -75,7 +75,7 @@ def take_apart(text: str) -> Compact:
     return Compact(header.alg, header.kid, claims, b".".join(parts[:2]), signature)
 
 
-def _decoded(part: bytes) -> bytes:
+def _decode_part(part: bytes) -> bytes:
     try:
         decoded = urlsafe_b64decode(part + b"=" * (-len(part) % 4))
     except ValueError:

@@ -115,7 +115,7 @@ class TokenVerifier:
         if issuer is None:
             raise InvalidToken("an issuer that is not configured")
         if compact.algorithm not in issuer.algorithms:
-            raise InvalidToken(f"an algorithm that is not allowed: {_quoted(compact.algorithm)}")
+            raise InvalidToken(f"an algorithm that is not allowed: {_quote(compact.algorithm)}")
         return Presented(issuer, compact.kid, text, compact)
 
     def verify(self, presented: Presented, keys: KeySet, now: int) -> VerifiedToken:
@@ -124,27 +124,27 @@ class TokenVerifier:
         sha256 = _sha256(presented.text)
         token = self._cache.get(sha256, keys.digest)
         if token is None:
-            token = _verified(presented, keys, sha256, now)
+            token = _verify_presented(presented, keys, sha256, now)
             self._cache.put(sha256, keys.digest, token)
         if token.expires_at + TOKEN_LEEWAY_SECONDS <= now:
             raise InvalidToken("expired", "the token has expired")
         missing = tuple(scope for scope in presented.issuer.required_scopes if scope not in token.scopes)
         if missing:
             raise InsufficientScope(
-                f"lacks {_quoted(' '.join(missing))}",
+                f"lacks {_quote(' '.join(missing))}",
                 "the token lacks a scope that this server requires",
                 presented.issuer.required_scopes,
             )
         return token
 
 
-def _verified(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> VerifiedToken:
+def _verify_presented(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> VerifiedToken:
     """Take steps 4 to 6."""
     compact = presented.compact or take_apart(presented.text)
     candidates = keys.candidates(compact.algorithm, compact.kid)
     if not candidates:
-        raise InvalidToken(f"no key of the issuer fits: kid {_quoted(compact.kid or '(none)')}")
-    if not any(_signed_by(key.key, compact) for key in candidates):
+        raise InvalidToken(f"no key of the issuer fits: kid {_quote(compact.kid or '(none)')}")
+    if not any(_is_signed_by(key.key, compact) for key in candidates):
         raise InvalidToken("the signature is not good")
     claims = read_claims(compact.claims)
     _check_claims(claims, presented.issuer, now)
@@ -163,7 +163,7 @@ def _verified(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> Ve
     )
 
 
-def _signed_by(key: object, compact: Compact) -> bool:
+def _is_signed_by(key: object, compact: Compact) -> bool:
     try:
         return jwt.get_algorithm_by_name(compact.algorithm).verify(compact.signed, key, compact.signature)
     except (jwt.PyJWTError, ValueError, TypeError):
@@ -184,7 +184,7 @@ def _sha256(text: str) -> bytes:
     return hashlib.sha256(text[: MAX_TOKEN_BYTES + 1].encode("utf-8", "surrogatepass")).digest()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return ascii(text[:MAX_QUOTED])[:MAX_QUOTED]
 
 

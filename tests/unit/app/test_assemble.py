@@ -14,7 +14,7 @@ from tests.world.records import GATEWAY, decided
 from tests.world.running import run
 
 from accredit.app import Ports, assemble
-from accredit.app.assemble import renewed
+from accredit.app.assemble import renew_ports
 from accredit.config import build_proofs, load
 from accredit.errors import ConfigurationError
 from accredit.keys import make_key, write_key
@@ -98,12 +98,12 @@ def test_a_reload_that_turns_proofs_off_and_one_that_turns_them_on_again_forget_
     ports = assembled(folder, text)
     (folder / "accredit.toml").write_text(text.replace('"required"', '"off"'), "utf-8")
     loaded = load(folder / "accredit.toml", {}, {})
-    ports = renewed(ports, loaded, build_proofs(loaded))
+    ports = renew_ports(ports, loaded, build_proofs(loaded))
     list_file.write_bytes(issue_revocation_list(world.owner.signer(), (), NOW - 1).text())
     (folder / "accredit.toml").write_text(text, "utf-8")
     loaded = load(folder / "accredit.toml", {}, {})
     with pytest.raises(ConfigurationError, match="older than the one in force"):
-        renewed(ports, loaded, build_proofs(loaded))
+        renew_ports(ports, loaded, build_proofs(loaded))
 
 
 def test_another_issuers_list_counts_where_its_key_is_named_and_else_stops_the_start(

@@ -11,14 +11,14 @@ import pytest
 from tests.world.command import wait_until
 
 from accredit.app import two_phases
-from accredit.app.configured import Change
+from accredit.app.configured import ConfigurationChange
 from accredit.app.reloading import Order, read_order
 from accredit.app.two_phases import TwoPhases
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_RELOAD_TEXT
 
 OPEN: list[TwoPhases] = []
-CHANGE = Change(b"all that was read", "tools", 12)
+CHANGE = ConfigurationChange(b"all that was read", "tools", 12)
 
 
 class Worker:
@@ -69,13 +69,13 @@ def three() -> Generator[list[Worker]]:
                 each.end()
 
 
-def started(number: int, check: Callable[[], Change], workers: list[Worker]) -> TwoPhases:
+def started(number: int, check: Callable[[], ConfigurationChange], workers: list[Worker]) -> TwoPhases:
     """A reload, which is closed with its workers."""
     OPEN.append(TwoPhases(number, check, {each.pid: each.theirs for each in workers}))
     return OPEN[-1]
 
 
-def begun(workers: list[Worker], check: Callable[[], Change] = lambda: CHANGE) -> TwoPhases:
+def begun(workers: list[Worker], check: Callable[[], ConfigurationChange] = lambda: CHANGE) -> TwoPhases:
     """A reload whose check has ended."""
     reload = started(1, check, workers)
     _, status = os.waitpid(reload.checker, 0)
@@ -167,15 +167,15 @@ def test_what_takes_too_long_changes_nothing(late: str, seconds: float, monkeypa
 
 @pytest.mark.holds("app/two_phases", 1)
 def test_a_check_that_fails_hangs_or_crashes_reaches_no_worker() -> None:
-    def wrong() -> Change:
+    def wrong() -> ConfigurationChange:
         raise ConfigurationError("this is wrong", "do that")
 
-    def crashes() -> Change:
+    def crashes() -> ConfigurationChange:
         os.kill(os.getpid(), signal.SIGSEGV)
         time.sleep(60)
         return CHANGE
 
-    def hangs() -> Change:
+    def hangs() -> ConfigurationChange:
         signal.pause()
         return CHANGE
 

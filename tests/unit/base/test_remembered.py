@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import accredit
-from accredit.base.caching import MAX_REMEMBERED_VALUE_BYTES, remembered
+from accredit.base.caching import MAX_REMEMBERED_VALUE_BYTES, cache_short_values
 from accredit.gateway.forwarding import Forwarding, accepted_types
 from accredit.gateway.front.session_binding import PlainSessions
 from accredit.gateway.headers import host_allowed
@@ -60,7 +60,7 @@ def test_a_long_header_is_read_but_never_kept(read: Callable[..., Any], more: tu
 def test_a_short_value_is_kept_and_said_again() -> None:
     asked: list[bytes | None] = []
 
-    @remembered(2)
+    @cache_short_values(2)
     def read(value: bytes | None) -> int:
         asked.append(value)
         return len(value or b"")

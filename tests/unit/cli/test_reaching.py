@@ -2,7 +2,7 @@
 
 import pytest
 
-from accredit.cli.reaching import MAX_TIMEOUT_SECONDS, reached, read_reach
+from accredit.cli.reaching import MAX_TIMEOUT_SECONDS, add_headers, read_reach
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.tokens import AccessGrant
@@ -84,9 +84,9 @@ def test_a_header_of_the_command_line_takes_nothing_else_of_a_server_away__but_a
     monkeypatch.setenv("TOKEN", "abc")
     grant = AccessGrant("client_credentials", "https://idp.example/token", "gw", SECRET)
     server = HttpUpstream("https://a.example/mcp", {"X-Team": "a"}, ("https://b.example/mcp",), 7, grant)
-    with_header = reached(server, read_reach(["x-team=b"], None, None))
+    with_header = add_headers(server, read_reach(["x-team=b"], None, None))
     assert with_header == HttpUpstream(server.url, {"x-team": "b"}, server.others, 7, grant)
-    with_token = reached(server, read_reach(None, "TOKEN", None))
+    with_token = add_headers(server, read_reach(None, "TOKEN", None))
     assert isinstance(with_token, HttpUpstream)
     assert (with_token.auth, with_token.headers["Authorization"], with_token.others) == (
         None,

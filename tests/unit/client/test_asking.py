@@ -11,7 +11,7 @@ from tests.world.authorization import GATEWAY, Trust
 from accredit.client import ProofPresenter
 from accredit.client.asking import Asking
 from accredit.client.desk_socket import desk_answers
-from accredit.client.refusals import uncovered
+from accredit.client.refusals import mark_uncovered
 from accredit.consent import Ask, check_ask
 from accredit.errors import ProofRefused
 from accredit.keys import SigningKey
@@ -116,7 +116,7 @@ def test_what_can_t_be_signed_or_shown_says_so(arguments: Any, asking: Asking) -
 def test_the_server_s_words_are_repeated_within_their_bound(text: str, asking: Asking) -> None:
     tool: dict[str, Any] = {"name": "x", "title": text, "description": text, "_meta": {"ratify_scope": "a:b"}}
     hints = {"readOnlyHint": True, "destructiveHint": "yes", "own": True}
-    asking.learn("tools/list", {"tools": [uncovered(tool) | {"annotations": hints}, None, {"name": 7}]})
+    asking.learn("tools/list", {"tools": [mark_uncovered(tool) | {"annotations": hints}, None, {"name": 7}]})
     words = json.loads(asked(asking.ask_for(request({"name": "x"}), refused())).encode())["server_says"]
     assert len(json.dumps(words, ensure_ascii=False, separators=(",", ":")).encode()) <= MAX_SERVER_WORDS_BYTES
     assert words["annotations"] == {"readOnlyHint": True}

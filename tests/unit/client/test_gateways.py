@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from accredit.client.gateways import _trusted
+from accredit.client.gateways import _ssl_context
 
 pytestmark = pytest.mark.holds("client/gateways")
 
@@ -17,17 +17,17 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_there_is_no_tls_nobody_is_trusted() -> None:
-    trusted = _trusted("http://127.0.0.1:8484/mcp")
+    trusted = _ssl_context("http://127.0.0.1:8484/mcp")
     assert trusted is not None
     assert (trusted.verify_mode, trusted.check_hostname, trusted.get_ca_certs()) == (ssl.CERT_REQUIRED, True, [])
 
 
 @pytest.mark.parametrize("url", ["https://gateway.example/mcp", "HTTPS://gateway.example/mcp"])
 def test_with_tls_the_system_says_who_is_trusted(url: str) -> None:
-    assert _trusted(url) is None
+    assert _ssl_context(url) is None
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "HTTPS_PROXY", "ALL_PROXY"])
 def test_a_proxy_may_have_tls_of_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "https://proxy.example:3128")
-    assert _trusted("http://gateway.example/mcp") is None
+    assert _ssl_context("http://gateway.example/mcp") is None

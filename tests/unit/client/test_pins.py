@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.client.pins import GATEWAY_CHANGED, GatewayPin, Held, check_name
+from accredit.client.pins import GATEWAY_CHANGED, GatewayPin, PinsInUse, check_name
 from accredit.errors import ConfigurationError, ProofRefused
 
 URL = "http://127.0.0.1:8484/mcp"
@@ -198,7 +198,7 @@ def test_a_process_that_is_stopped_while_it_meets_a_gateway_does_not_stop_the_ot
     with (tmp_path / ".known.json.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = pin(file)
-        with pytest.raises(Held, match=r"gateway_unknown: another process holds .*\.known\.json\.lock"):
+        with pytest.raises(PinsInUse, match=r"gateway_unknown: another process holds .*\.known\.json\.lock"):
             waiting.meet("mail")
         assert waiting.id == ""
     waiting.meet("mail")

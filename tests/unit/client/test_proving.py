@@ -20,7 +20,7 @@ from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.keys import SigningKey
 from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy import Catalog, Entry, Policy, decide, drive, guarded_call_from_values
-from accredit.policy.lists import KINDS, ListView, listed
+from accredit.policy.lists import KINDS, ListView, rewrite_list
 from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
@@ -318,7 +318,7 @@ def listing(judge: Judge) -> Params:
     frame = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}).encode())
     assert isinstance(frame, Success)
     view = ListView(catalog=CATALOG, verifier_id=judge.policy.verifier_id, binding="required")
-    return json.loads(at_one_go(listed(frame, view, KINDS["tools/list"])))["result"]
+    return json.loads(at_one_go(rewrite_list(frame, view, KINDS["tools/list"])))["result"]
 
 
 def names(tools: list[object]) -> list[str]:
@@ -409,7 +409,7 @@ def shelf(judge: Judge, method: str) -> Params:
     frame = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {kind.items: ITEMS[method]}}).encode())
     assert isinstance(frame, Success)
     view = ListView(catalog=SHELVES, verifier_id=judge.policy.verifier_id, binding="required")
-    return json.loads(at_one_go(listed(frame, view, kind)))["result"]
+    return json.loads(at_one_go(rewrite_list(frame, view, kind)))["result"]
 
 
 @pytest.mark.parametrize(
@@ -534,7 +534,7 @@ def test_where_calls_are_only_observed_nothing_is_hidden__and_each_call_says_who
     response = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": items}}).encode())
     assert isinstance(response, Success)
     view = ListView(catalog=CATALOG, verifier_id=GATEWAY, binding="required", observed=True)
-    said = json.loads(at_one_go(listed(response, view, KINDS["tools/list"])))["result"]
+    said = json.loads(at_one_go(rewrite_list(response, view, KINDS["tools/list"])))["result"]
     found = agent.listed(attempt, said)
     assert ([item["name"] for item in said["tools"]], found.others, found.again) == (names, [], None)
     for name in names:  # sensitive ones too: nobody asks them for anything
@@ -552,5 +552,5 @@ def test_a_servers_own_word_that_calls_are_only_observed_is_taken_off(trust: Tru
     response = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": items}}).encode())
     assert isinstance(response, Success)
     view = ListView(catalog=CATALOG, verifier_id=GATEWAY, binding="required")
-    said = json.loads(at_one_go(listed(response, view, KINDS["tools/list"])))["result"]["tools"][0]["_meta"]
+    said = json.loads(at_one_go(rewrite_list(response, view, KINDS["tools/list"])))["result"]["tools"][0]["_meta"]
     assert set(said) == {"ratify_scope", "ratify_verifier", "ratify_binding", "color"}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from accredit.cli import app
 from accredit.client import ProofPresenter
-from accredit.client.refusals import Caller, explained, public_data, refusal_of, uncovered
+from accredit.client.refusals import Caller, explain_refusal, mark_uncovered, public_data, refusal_of
 from accredit.consent.call import CallTerms, is_for_call
 from accredit.errors import ProofRefused
 from accredit.keys import DelegationFile, SigningKey, write_key
@@ -45,7 +45,7 @@ def told(
     told = {"error": error, **CLAIMED, **data}
     found = refusal_of(ErrorData(code=code, message=f"{error}: the gateway's words", data=told))
     assert found is not None
-    return explained(found, Caller(presenter), "tools/call", called)
+    return explain_refusal(found, Caller(presenter), "tools/call", called)
 
 
 def granted_by(text: str) -> list[str]:
@@ -214,9 +214,11 @@ def test_a_gateways_words_are_bounded_and_steer_no_terminal() -> None:
 def test_a_long_reason_is_told_to_its_end__up_to_a_bound() -> None:
     reason = f"constraint_denied: cert 0: constraint[0] (resource_path): {'/a' * 80} is not below /b"
     refusal = ProofRefused({"error": "ratify_constraint_denied"}, f"ratify_constraint_denied: {reason}")
-    assert f"Not allowed: {reason} (ratify_constraint_denied)." in explained(refusal, Caller(None), "tools/call", "x")
+    assert f"Not allowed: {reason} (ratify_constraint_denied)." in explain_refusal(
+        refusal, Caller(None), "tools/call", "x"
+    )
     endless = ProofRefused({"error": "ratify_invalid"}, "\x1b" + "r" * 100_000)
-    told = explained(endless, Caller(None), "tools/call", "x")
+    told = explain_refusal(endless, Caller(None), "tools/call", "x")
     assert told == f"Not allowed: ?{'r' * (MAX_TOLD_REASON_CHARS - 1)} (ratify_invalid)."
 
 
@@ -231,12 +233,12 @@ def test_other_errors_are_no_refusals(code: int, data: Any) -> None:
 def test_a_host_never_gets_a_challenge() -> None:
     data = {**SCOPE_DENIED, "_meta": {"ratify_challenge": {"challenge": "c2VjcmV0"}}}
     assert public_data(data) == SCOPE_DENIED
-    assert "c2VjcmV0" not in explained(ProofRefused(data, "m", -31002), Caller(None), "tools/call", "x")
+    assert "c2VjcmV0" not in explain_refusal(ProofRefused(data, "m", -31002), Caller(None), "tools/call", "x")
 
 
 def test_a_tool_that_is_not_covered_says_so_before_its_own_words() -> None:
     tool: dict[str, object] = {"name": "x", "description": "Does x.", "_meta": {"ratify_scope": "a:b"}}
-    assert uncovered(tool)["description"] == "[Not covered by this agent's delegation: needs a:b] Does x."
-    assert uncovered({"name": "x", "_meta": {"ratify_scope": "a:b"}})["description"] == (
+    assert mark_uncovered(tool)["description"] == "[Not covered by this agent's delegation: needs a:b] Does x."
+    assert mark_uncovered({"name": "x", "_meta": {"ratify_scope": "a:b"}})["description"] == (
         "[Not covered by this agent's delegation: needs a:b]"
     )

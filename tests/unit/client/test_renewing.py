@@ -11,7 +11,7 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCReque
 from tests.world.virtual_time import run_virtually
 
 from accredit.client.http import SESSION_LOST, SILENCE_SECONDS, GatewayHttp
-from accredit.client.renewing import Opened, RenewingTransport, Ways
+from accredit.client.renewing import Opened, RenewingTransport, Transports
 from accredit.limits import MAX_DIALOGS
 
 pytestmark = pytest.mark.holds("client/peers")
@@ -34,7 +34,7 @@ class Server:
     async def reads(self) -> Any:
         return (await self._from_client.receive()).message
 
-    def ways(self) -> Ways:
+    def ways(self) -> Transports:
         @asynccontextmanager
         async def transport() -> AsyncGenerator[Any]:
             async with self.client_reads, self.client_writes, self._to_client, self._from_client:
@@ -43,7 +43,7 @@ class Server:
         def opened(_: Callable[[], None]) -> Opened:
             return Opened(GatewayHttp(), transport())
 
-        return Ways(opened, opened)
+        return Transports(opened, opened)
 
 
 def between(case: Callable[[Server, Any, Any], Awaitable[None]], patience: float = SILENCE_SECONDS) -> None:
@@ -173,7 +173,7 @@ def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_another_try
         return servers[count]
 
     async def main() -> None:
-        async with RenewingTransport(Ways(opened, opened)) as (reading, write):
+        async with RenewingTransport(Transports(opened, opened)) as (reading, write):
             read: Any = reading
             first = JSONRPCRequest(jsonrpc="2.0", id=0, method="initialize", params={})
             await write.send(SessionMessage(first))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.world.issuer import IssuerKey, key_set_text
 
-from accredit.config import build_settings, build_upstream, load, policy_digest, shown
+from accredit.config import build_settings, build_upstream, list_settings, load, policy_digest
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.tokens import AccessGrant
@@ -128,7 +128,9 @@ def test_the_configuration_is_shown_and_named_without_its_secrets(tmp_path: Path
 
     one = digest(text_of(), GW_SECRET="one")
     (row,) = [
-        row for row in shown(load(file, {"GW_SECRET": "one"}, {})) if (row.section, row.key) == ("upstream", "auth")
+        row
+        for row in list_settings(load(file, {"GW_SECRET": "one"}, {}))
+        if (row.section, row.key) == ("upstream", "auth")
     ]
     told = json.dumps(row.value)
     assert '"client_secret": {"env": "GW_SECRET"}' in told

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from accredit.config import converted
+from accredit.config import convert_tables
 from accredit.config.values import WrongValue
 
 pytestmark = pytest.mark.holds("config/conversion")
@@ -41,7 +41,7 @@ SECRET = "swordfish"
 )  # fmt: skip
 def test_a_wrong_value_is_told_by_its_place_and_not_quoted(text: str, place: tuple[int | str, ...], said: str) -> None:
     with pytest.raises(WrongValue) as refused:
-        converted(tomllib.loads(f"[gateway]\n{text}"), strict=True)
+        convert_tables(tomllib.loads(f"[gateway]\n{text}"), strict=True)
     assert refused.value.place == place
     assert refused.value.text.startswith(said)
     assert SECRET not in refused.value.text
@@ -49,12 +49,12 @@ def test_a_wrong_value_is_told_by_its_place_and_not_quoted(text: str, place: tup
 
 def test_a_variable_that_is_no_utf_8_is_refused__not_found_out_later() -> None:
     with pytest.raises(WrongValue, match="should be UTF-8"):
-        converted({"gateway": {"host": "a\udcff"}}, strict=False)
+        convert_tables({"gateway": {"host": "a\udcff"}}, strict=False)
 
 
 def test_text_stands_for_a_value_only_where_it_comes_from_the_environment() -> None:
     tables = {"gateway": {"port": "9000"}, "proofs": {"filter_tools": "false"}}
-    found = converted(tables, strict=False)
+    found = convert_tables(tables, strict=False)
     assert (found.gateway.port, found.proofs.filter_tools) == (9000, False)
     with pytest.raises(WrongValue):
-        converted(tables, strict=True)
+        convert_tables(tables, strict=True)

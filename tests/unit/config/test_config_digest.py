@@ -10,7 +10,7 @@ import pytest
 import rfc8785
 
 from accredit.config import digest as digest_module
-from accredit.config import json_schema, load, load_command_line, policy_digest, shown
+from accredit.config import json_schema, list_settings, load, load_command_line, policy_digest
 from accredit.config.schema import SECTIONS
 from accredit.errors import ConfigurationError
 from accredit.keys import make_key, write_key
@@ -157,7 +157,7 @@ def test_no_key_that_names_public_keys_is_forgotten__a_new_owner_in_an_old_file_
 @pytest.mark.holds("config/digest", 1, 2, 4)
 def test_it_can_be_computed_by_anybody__from_what_config_show_prints(folder: Path) -> None:
     tree: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-    for row in shown(load_command_line({})):
+    for row in list_settings(load_command_line({})):
         tree[row.section][row.key] = row.value
     for section in ("servers", "quotas", "admin", "telemetry"):
         del tree[section]
@@ -186,6 +186,6 @@ def test_a_number_that_no_record_could_name_stops_the_start(folder: Path, number
 def test_the_query_of_a_replica_s_url_is_masked__some_servers_take_their_key_there(tmp_path: Path) -> None:
     file = tmp_path / "accredit.toml"
     file.write_text('[upstream]\nurls = ["http://a/mcp?key=swordfish", "http://b/mcp?key=swordfish"]\n', "utf-8")
-    rows = {(row.section, row.key): row.value for row in shown(load(file, {}, {}))}
+    rows = {(row.section, row.key): row.value for row in list_settings(load(file, {}, {}))}
     assert rows["upstream", "urls"] == ["http://a/mcp?***", "http://b/mcp?***"]
     assert "swordfish" not in str(rows)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accredit.config import Config, Loaded, Origin, Values, load, load_command_line, shown
+from accredit.config import Config, Loaded, Origin, Values, list_settings, load, load_command_line
 from accredit.config.schema import SECTIONS
 from accredit.errors import ConfigurationError
 
@@ -130,7 +130,7 @@ def test_tables_with_names_of_their_own_keep_them(file: Path) -> None:
     assert {name: tool.scope for name, tool in loaded.config.tools.by_name.items()} == {"a.b": "c:d"}
     assert {prefix: found.scope for prefix, found in loaded.config.resources.by_prefix.items()} == {"file:///": "e:f"}
     assert loaded.config.resources.scope == "g:h"
-    rows = {(row.section, row.key): row for row in shown(loaded)}
+    rows = {(row.section, row.key): row for row in list_settings(loaded)}
     told = {"scope": "c:d", "accepts": [], "sensitive": False, "facts": {}, "token_scope": ""}
     assert rows["tools", "a.b"].value == told
     assert (rows["tools", "a.b"].origin, rows["resources", "scope"].origin) == ("file", "environment")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.world.delegations import NOW
 
-from accredit.config import Config, build_catalog, build_proofs, converted, load
+from accredit.config import Config, build_catalog, build_proofs, convert_tables, load
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
@@ -215,7 +215,7 @@ def test_workers_share_a_store_or_each_would_accept_a_proof_once(tmp_path: Path)
     "name", ["model_config", "__class__", "by_name", "__pydantic_extra__", "scope", "a b", "é", "a.b", '"', "\u202e"]
 )
 def test_a_tool_may_have_any_name_and_means_no_more_than_itself(name: str) -> None:
-    config = converted({"tools": {name: {"scope": "email:send"}}}, strict=True)
+    config = convert_tables({"tools": {name: {"scope": "email:send"}}}, strict=True)
     assert build_catalog(config).tools == {name: Entry(scope="email:send")}
 
 

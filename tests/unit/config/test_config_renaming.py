@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accredit.config.renaming import means_renamed, renamed
+from accredit.config.renaming import means_renamed, rename_upstream
 from accredit.errors import ConfigurationError
 
 pytestmark = pytest.mark.holds("config/renaming")
@@ -103,7 +103,7 @@ COMMENT = re.compile(r"#[^\r\n]*")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_it_means_what_it_did_and_each_comment_is_there(shape: str, ends: str) -> None:
     text = SHAPES[shape].replace("\n", ends)
-    found = renamed(text, "mail")
+    found = rename_upstream(text, "mail")
     old, new = tomllib.loads(text), tomllib.loads(found)
     assert new == means_renamed(old, "mail")
     assert new["servers"]["mail"]["url" if "url" in old["upstream"] else "headers"]
@@ -116,7 +116,7 @@ def test_it_means_what_it_did_and_each_comment_is_there(shape: str, ends: str) -
 
 
 def test_what_each_table_becomes() -> None:
-    new = tomllib.loads(renamed(SHAPES["headers"], "mail"))
+    new = tomllib.loads(rename_upstream(SHAPES["headers"], "mail"))
     assert new["gateway"] == {"port": 1, "id": "x"}
     assert new["servers"] == {
         "mail": {
@@ -131,7 +131,7 @@ def test_what_each_table_becomes() -> None:
 
 
 def test_but_for_headers_and_the_timeout_it_is_the_same_bytes() -> None:
-    old, new = (text.splitlines() for text in (SHAPES["headers"], renamed(SHAPES["headers"], "mail")))
+    old, new = (text.splitlines() for text in (SHAPES["headers"], rename_upstream(SHAPES["headers"], "mail")))
     new.remove("timeout_seconds = 3 # slow")
     old.remove("upstream_timeout_seconds = 3 # slow")
     changed = [(was, now) for was, now in zip(old, new, strict=True) if was != now]
@@ -158,7 +158,7 @@ def test_but_for_headers_and_the_timeout_it_is_the_same_bytes() -> None:
 )
 def test_a_form_that_can_not_be_renamed_is_told(text: str) -> None:
     with pytest.raises(ConfigurationError, match="nothing was changed"):
-        renamed(text, "mail")
+        rename_upstream(text, "mail")
 
 
 KEYS = st.sampled_from(["a", '"b c"', "'d.e'", "scope"])
@@ -192,7 +192,7 @@ def test_any_file_means_the_same_with_every_comment__or_is_refused(text: str, cr
     if old is None or "upstream" not in old:
         return
     try:
-        found = renamed(text, "mail")
+        found = rename_upstream(text, "mail")
     except ConfigurationError:
         assert "upstream.s" in text or "tools.r" in text or "} # r" in text  # keys with dots beside headers
         return

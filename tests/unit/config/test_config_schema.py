@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import Config, converted, load
+from accredit.config import Config, convert_tables, load
 from accredit.config.schema import Gateway, Upstream
 from accredit.config.values import SecretFrom, WrongValue
 from accredit.errors import ConfigurationError
@@ -108,7 +108,7 @@ def test_paths_that_no_request_has_or_that_are_taken(path: str) -> None:
 )
 def test_headers_that_can_not_be_sent(headers: dict[str, object]) -> None:
     with pytest.raises(WrongValue):
-        converted({"upstream": {"headers": headers}}, strict=True)
+        convert_tables({"upstream": {"headers": headers}}, strict=True)
 
 
 @pytest.mark.parametrize("env", [{"": "a"}, {"A=B": "a"}, {"A": "\0"}, {"A\0": "a"}])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.world.delegations import NOW
 
-from accredit.config import Loaded, build_all_settings, build_upstream, load, policy_digest, read_pinned, shown
+from accredit.config import Loaded, build_all_settings, build_upstream, list_settings, load, policy_digest, read_pinned
 from accredit.config.load import Origin
 from accredit.config.servers import view
 from accredit.errors import ConfigurationError
@@ -122,7 +122,7 @@ def test_a_url_or_a_command_on_the_command_line_takes_the_place_of_all_of_them(t
 
 def test_no_secret_of_a_server_is_shown__and_the_digest_knows_every_server(tmp_path: Path) -> None:
     first = loaded(tmp_path, TWO)
-    rows = {row.key: row.value for row in shown(first) if row.section == "servers"}
+    rows = {row.key: row.value for row in list_settings(first) if row.section == "servers"}
     assert "very-secret" not in str(rows)
     assert "key=k" not in str(rows)
     assert rows["mail"]["headers"] == {"X-Api-Key": "***", "X-Other": {"env": "OTHER"}}  # type: ignore[index]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import build_upstream, load, policy_digest, shown
+from accredit.config import build_upstream, list_settings, load, policy_digest
 from accredit.config.servers import views
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
@@ -91,7 +91,7 @@ def test_what_is_shown_and_digested_names_the_file__and_not_what_it_holds(tmp_pa
         file = keep(tmp_path, secret)
         (tmp_path / "accredit.toml").write_text(COMMAND % file)
         loaded = load(tmp_path / "accredit.toml", {}, {})
-        (row,) = [each for each in shown(loaded) if (each.section, each.key) == ("upstream", "env")]
+        (row,) = [each for each in list_settings(loaded) if (each.section, each.key) == ("upstream", "env")]
         assert row.value == {"A": {"file": "secrets/a"}}
         digests.append(policy_digest(loaded))
     assert digests[0] == digests[1]

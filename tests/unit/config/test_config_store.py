@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import build_rounds, load, policy_digest, shown, store_of
+from accredit.config import build_rounds, list_settings, load, policy_digest, store_of
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_SPENT_IN_DATABASE
 from accredit.stores import InMemory, PostgresDatabase, StoreUrl
@@ -79,7 +79,7 @@ def test_a_url_with_a_password_is_refused_before_it_is_shown(url: str, tmp_path:
     file.write_text(f'[store]\nurl = "postgresql://{url}"\n')
     for environ in ({}, {"ACCREDIT_STORE__URL": f"postgresql://{url}"}):
         with pytest.raises(ConfigurationError, match=r"store\.url") as refused:
-            shown(load(None if environ else file, environ, {}, look_here=False))
+            list_settings(load(None if environ else file, environ, {}, look_here=False))
         assert "hunter2" not in str(refused.value)
 
 

@@ -17,7 +17,7 @@ from accredit.console.book import (
     MAX_PENDING_ASKS_OF_AGENT,
     MAX_PENDING_ASKS_OF_NEW,
     AskBook,
-    Asked,
+    PendingAsk,
 )
 from accredit.errors import DeskError
 from accredit.keys import make_key
@@ -35,7 +35,7 @@ def of(key: Any, subject: str, at: int = NOW) -> Ask:
     return an_ask(params, agent=Asker("Other", key.public_key), asked_at=at, expires_at=at + 600)
 
 
-def take(asks: AskBook, ask: Ask, at: int = NOW, *, is_new: bool = False) -> Asked:
+def take(asks: AskBook, ask: Ask, at: int = NOW, *, is_new: bool = False) -> PendingAsk:
     return asks.take(ask, at, is_new=is_new)[0]
 
 

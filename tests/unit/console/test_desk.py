@@ -12,7 +12,7 @@ from tests.world.asked import NOW, WORLD, an_ask, once
 
 from accredit.consent import Answer, Ask, chain_allowed
 from accredit.consent.asks import AskedRefusal
-from accredit.console.book import DENIED_SECONDS, Asked
+from accredit.console.book import DENIED_SECONDS, PendingAsk
 from accredit.console.desk import Choice, Desk, needs_each
 from accredit.console.journal import Journal
 from accredit.console.past import values_of
@@ -60,13 +60,13 @@ class Place:
         self.keys = KeyHolder(key, unlock_seconds=unlock_seconds, prompt=prompt)
         self.desk = Desk(owner.public(), self.keys, self.journal, lambda: self.now)
 
-    def take(self, ask: Ask) -> Asked:
+    def take(self, ask: Ask) -> PendingAsk:
         return self.desk.take(ask)[0]
 
     def events(self) -> list[str]:
         return [json.loads(line)["event"] for line in self.journal.path.read_text("utf-8").splitlines()]
 
-    async def refused(self, asked: Asked, choice: Choice = ONCE) -> str:
+    async def refused(self, asked: PendingAsk, choice: Choice = ONCE) -> str:
         with pytest.raises(DeskError) as error:
             await self.desk.allow(asked, asked.nonce, choice)
         assert (asked.state == "allowed", "allowed" in self.events()) in ((False, False), (True, True))

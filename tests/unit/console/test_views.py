@@ -11,7 +11,7 @@ from accredit.consent.offers import offers_for
 from accredit.console.desk import Choice, signed_certificate
 from accredit.console.views import Circumstances, choices, describe, preview, timestamp
 from accredit.errors import AskError
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 
 pytestmark = pytest.mark.holds("console/views")
 NAMES = {WORLD.agent.id: "Assistant", GATEWAY: "mail"}
@@ -125,7 +125,7 @@ def test_what_is_told_is_what_is_signed(key: str, calls: int, seconds: int) -> N
     cert = signed_certificate(WORLD.owner.signer(), ask, offer, Choice(key, calls, seconds), NOW)
     assert told["from"] == f"Ada ({cert.issuer_id})"
     assert told["to"] == f"Assistant ({cert.subject_id})"
-    assert told["scopes"] == ", ".join(map(shown, cert.scope))
+    assert told["scopes"] == ", ".join(map(visible_text, cert.scope))
     call = cert.constraints[0].members()["params"]
     assert isinstance(call, dict)
     digests = [call["params_sha256"]] if key == "once" else [each[0] for each in call["args"].values()]

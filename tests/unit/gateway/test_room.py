@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.world.running import run
 
 from accredit.errors import RequestError
-from accredit.gateway.room import Place, Room, Rooms, leave_once_read, until_read
+from accredit.gateway.room import Room, Rooms, Slot, leave_once_read, until_read
 
 
 @dataclass
@@ -204,7 +204,7 @@ def test_a_place_is_waited_for_but_not_for_ever_nor_by_too_many() -> None:
 def test_whatever_comes_and_goes_no_more_is_taken_than_there_is_and_the_reserve_is_kept(
     steps: list[tuple[bool, str, int, bool]],
 ) -> None:
-    room, held = Room("bodies", 12, 3), list[Place]()
+    room, held = Room("bodies", 12, 3), list[Slot]()
     for comes, peer, size, proved in steps:
         if comes:
             holder = Somebody(peer, proved)

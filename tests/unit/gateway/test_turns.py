@@ -15,9 +15,9 @@ from accredit.gateway.turns import (
     LONG_STEP_SECONDS,
     MOST_REST_SECONDS,
     TURNS_BETWEEN_LONG_STEPS,
-    about,
     in_turns,
     next_turn,
+    set_current_server,
     turn,
 )
 from accredit.limits import SHORT_MESSAGE_BYTES
@@ -34,7 +34,7 @@ async def works(server: str, name: str, done: list[str]) -> None:
             yield
         return name
 
-    about(server)
+    set_current_server(server)
     await next_turn()
     assert await in_turns(steps()) == name
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from accredit.hosts.drift import EntryState, HostState, host_states
-from accredit.hosts.edit import Edit, Place, apply, edited, read_host_file
-from accredit.hosts.installed import MAX_INSTALLED, installed, remember
+from accredit.hosts.edit import Edit, EntryLocation, apply, edit_entry, read_host_file
+from accredit.hosts.installed import MAX_INSTALLED, read_installed, remember
 from accredit.hosts.table import HOSTS, Entry, Places
 from accredit.hosts.undo import without
 
@@ -32,9 +32,9 @@ class Machine:
 
     def install(self, host: str, words: list[str] | None = None, file: Path | None = None) -> Path:
         file = file or self.file(host)
-        at, old = Place(HOSTS[host], file, "mail"), read_host_file(file)
+        at, old = EntryLocation(HOSTS[host], file, "mail"), read_host_file(file)
         entry = at.host.entry("mail", words or self.words)
-        apply(Edit(file, old, edited(at, old or b"", entry), host, {"mail": entry}), self.state)
+        apply(Edit(file, old, edit_entry(at, old or b"", entry), host, {"mail": entry}), self.state)
         return file
 
     def look(self, host: str, folder: Path | None = None) -> HostState:
@@ -101,9 +101,9 @@ def test_an_entry_that_a_host_has_dropped_is_gone__and_one_that_was_taken_out_he
     file.unlink()
     assert [each.state for each in machine.look("cursor").entries] == ["gone"]
     machine.install("cursor")
-    apply(without(Place(HOSTS["cursor"], file, "mail"), machine.state), machine.state)
+    apply(without(EntryLocation(HOSTS["cursor"], file, "mail"), machine.state), machine.state)
     assert machine.look("cursor").entries == ()
-    assert installed(machine.state) == ()
+    assert read_installed(machine.state) == ()
 
 
 @pytest.mark.holds("hosts/drift", 1)
@@ -133,7 +133,7 @@ def test_what_is_remembered_is_bounded__and_its_owner_s(machine: Machine) -> Non
     machine.state.mkdir(parents=True)
     every = {f"n{number}": {"command": "x"} for number in range(MAX_INSTALLED + 1)}
     remember(machine.state, "cursor", Path("/file"), every)
-    assert [each.name for each in installed(machine.state)] == list(every)[1:]
+    assert [each.name for each in read_installed(machine.state)] == list(every)[1:]
     assert (machine.state / "hosts.json").stat().st_mode & 0o777 == 0o600
 
 

@@ -11,10 +11,10 @@ from accredit.hosts.edit import (
     MAX_BACKUPS,
     MAX_HOST_FILE_BYTES,
     Edit,
-    Place,
+    EntryLocation,
     apply,
     backups,
-    edited,
+    edit_entry,
     entries,
     read_host_file,
     was_missing,
@@ -25,16 +25,16 @@ CURSOR = HOSTS["cursor"]
 ENTRY = CURSOR.entry("mail", ["/opt/accredit", "connect"])
 
 
-def place(folder: Path, host: str = "cursor") -> Place:
-    return Place(HOSTS[host], folder / "mcp.json", "mail")
+def place(folder: Path, host: str = "cursor") -> EntryLocation:
+    return EntryLocation(HOSTS[host], folder / "mcp.json", "mail")
 
 
-def install(at: Place, locks: Path, text: str = "") -> Path:
+def install(at: EntryLocation, locks: Path, text: str = "") -> Path:
     """Writes the file if a text is given, and puts the entry in."""
     if text:
         at.file.write_text(text)
     old = read_host_file(at.file)
-    return apply(Edit(at.file, old, edited(at, old or b"", ENTRY)), locks)
+    return apply(Edit(at.file, old, edit_entry(at, old or b"", ENTRY)), locks)
 
 
 @pytest.mark.holds("hosts/edit", 1)
@@ -54,14 +54,14 @@ def test_what_would_mean_something_else_afterwards_is_not_touched(host: str, tex
     data = text.encode("latin-1" if text == "\xff" else "utf-8")
     entry = HOSTS[host].entry("mail", ["/opt/accredit", "connect"])
     with pytest.raises(ConfigurationError):
-        edited(place(tmp_path, host), data, entry)
+        edit_entry(place(tmp_path, host), data, entry)
 
 
 @pytest.mark.holds("hosts/edit", 1)
 def test_an_entry_that_is_no_text_is_not_written(tmp_path: Path) -> None:
     entry = CURSOR.entry("mail", [os.fsdecode(b"/\xff/accredit")])
     with pytest.raises(ConfigurationError, match="UTF-8"):
-        edited(place(tmp_path), b"{}", entry)
+        edit_entry(place(tmp_path), b"{}", entry)
 
 
 @pytest.mark.holds("hosts/edit", 2)
@@ -114,7 +114,7 @@ def test_links_are_followed__and_the_mode_stays(tmp_path: Path) -> None:
 
 @pytest.mark.holds("hosts/edit", 4)
 def test_a_new_file_is_its_owner_s_alone__and_its_folders_are_made(tmp_path: Path) -> None:
-    at = Place(CURSOR, tmp_path / "a/b/mcp.json", "mail")
+    at = EntryLocation(CURSOR, tmp_path / "a/b/mcp.json", "mail")
     install(at, tmp_path / "state")
     assert at.file.stat().st_mode & 0o777 == 0o600
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from accredit.hosts.foreign import Command, Credential, Folders, Left, Own, Remote, Variable, own_servers
+from accredit.hosts.foreign import Command, Credential, Folders, Own, Remote, SkippedEntry, Variable, own_servers
 from accredit.hosts.table import HOSTS
 
 pytestmark = pytest.mark.holds("hosts/foreign")
 HOME, PROJECT = Path("/home/ada"), Path("/home/ada/shop")
 
 
-def read(entry: object, host: str = "cursor", *, project: bool = False) -> Own | Left:
+def read(entry: object, host: str = "cursor", *, project: bool = False) -> Own | SkippedEntry:
     data = json.dumps({HOSTS[host].table: {"mail": entry}}).encode()
     (found,) = own_servers(HOSTS[host], data, Folders(HOME, PROJECT if project else None))
     return found
@@ -27,11 +27,11 @@ def server(entry: object, host: str = "cursor", *, project: bool = False) -> Com
 
 def why(entry: object, host: str = "cursor") -> str:
     found = read(entry, host)
-    assert isinstance(found, Left), found
+    assert isinstance(found, SkippedEntry), found
     return found.why
 
 
-def in_text(host: str, text: str) -> list[Own | Left]:
+def in_text(host: str, text: str) -> list[Own | SkippedEntry]:
     return own_servers(HOSTS[host], text.encode(), Folders(HOME, None))
 
 
@@ -87,7 +87,7 @@ def test_servers_that_claude_code_keeps_for_a_project_are_named() -> None:
     servers = {"a": {"command": "x"}, "b": {"command": "y"}}
     tree = {"mcpServers": {}, "projects": {"/x": {"mcpServers": servers}, "/y": {"mcpServers": {}}, "/z": 3}}
     (left,) = in_text("claude-code", json.dumps(tree))
-    assert isinstance(left, Left)
+    assert isinstance(left, SkippedEntry)
     assert left.name == "2 servers of projects"
     for projects in ({}, [], None, {"/x": {"mcpServers": 3}}):
         assert in_text("claude-code", json.dumps({"projects": projects})) == []
@@ -131,7 +131,7 @@ def test_what_is_not_understood_whole_is_left(entry: Any, reason: str) -> None:
 @pytest.mark.holds("hosts/foreign", 2)
 def test_one_of_two_of_the_same_name_is_not_taken_for_the_other() -> None:
     found = in_text("continue", "mcpServers:\n- name: a\n  command: x\n- name: a\n  command: y\n- command: z\n")
-    assert [type(each) for each in found] == [Left, Left, Left]
+    assert [type(each) for each in found] == [SkippedEntry, SkippedEntry, SkippedEntry]
 
 
 @pytest.mark.holds("hosts/foreign", 3)

@@ -10,7 +10,7 @@ import yaml
 
 from accredit.cli.actions.connect import MAX_HOLD_SECONDS
 from accredit.errors import ConfigurationError
-from accredit.hosts.edit import Place, edited, entries
+from accredit.hosts.edit import EntryLocation, edit_entry, entries
 from accredit.hosts.table import HOSTS, Places, find_host, project_file
 
 HOME = Path("/home/ada")
@@ -97,7 +97,7 @@ def test_variables_of_hosts_count__if_they_are_absolute_paths(tmp_path: Path) ->
 def test_a_new_file_is_what_the_host_reads(name: str) -> None:
     host = HOSTS[name]
     entry = host.entry("mail", WORDS)
-    data = edited(Place(host, Path("x"), "mail"), b"", entry)
+    data = edit_entry(EntryLocation(host, Path("x"), "mail"), b"", entry)
     assert READERS[Path(FILES[name][0]).suffix](data) == SHAPES[name]
     assert host.words(entries(host, data)["mail"]) == WORDS
 

@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from accredit.errors import ConfigurationError
-from accredit.hosts.edit import Edit, Place, apply, edited, read_host_file
+from accredit.hosts.edit import Edit, EntryLocation, apply, edit_entry, read_host_file
 from accredit.hosts.table import HOSTS
-from accredit.hosts.undo import restored, without
+from accredit.hosts.undo import plan_restore, without
 
 
-def place(folder: Path, host: str = "cursor") -> Place:
-    return Place(HOSTS[host], folder / "file", "mail")
+def place(folder: Path, host: str = "cursor") -> EntryLocation:
+    return EntryLocation(HOSTS[host], folder / "file", "mail")
 
 
-def install(at: Place, name: str = "mail") -> None:
+def install(at: EntryLocation, name: str = "mail") -> None:
     old = read_host_file(at.file)
     entry = at.host.entry(name, ["/opt/accredit", "connect"])
-    apply(Edit(at.file, old, edited(at._replace(name=name), old or b"", entry)), at.file.parent / "state")
+    apply(Edit(at.file, old, edit_entry(at._replace(name=name), old or b"", entry)), at.file.parent / "state")
 
 
 @pytest.mark.holds("hosts/undo", 1)
@@ -52,13 +52,17 @@ def test_a_file_stays_that_was_there_before__or_holds_something_else(tmp_path: P
 def test_the_file_is_put_back_as_it_was_when_it_last_did_not_have_the_entry(tmp_path: Path) -> None:
     at = place(tmp_path)
     with pytest.raises(ConfigurationError, match="nothing is kept"):
-        restored(at.host, at.file, {at.name}, tmp_path / "state")
+        plan_restore(at.host, at.file, {at.name}, tmp_path / "state")
     at.file.write_text('{"a": 1}')
     install(at)
     at.file.write_text(at.file.read_text().replace("connect", "connect-"))
     install(at)
-    assert restored(at.host, at.file, {at.name}, tmp_path / "state")[:3] == (at.file, at.file.read_bytes(), b'{"a": 1}')
-    apply(restored(at.host, at.file, {at.name}, tmp_path / "state"), tmp_path / "state")
+    assert plan_restore(at.host, at.file, {at.name}, tmp_path / "state")[:3] == (
+        at.file,
+        at.file.read_bytes(),
+        b'{"a": 1}',
+    )
+    apply(plan_restore(at.host, at.file, {at.name}, tmp_path / "state"), tmp_path / "state")
     assert at.file.read_text() == '{"a": 1}'
 
 
@@ -67,6 +71,6 @@ def test_where_there_was_no_file_there_is_none_again(tmp_path: Path) -> None:
     at = place(tmp_path)
     install(at)
     at.file.write_text(at.file.read_text() + "// of mine\n")
-    assert restored(at.host, at.file, {at.name}, tmp_path / "state").new is None
+    assert plan_restore(at.host, at.file, {at.name}, tmp_path / "state").new is None
     with pytest.raises(ConfigurationError, match="there is no"):
         without(at._replace(file=tmp_path / "nothing"), tmp_path / "state")

@@ -11,13 +11,13 @@ from accredit.gateway.upstream.merged.results import with_merged_uris
 from accredit.gateway.upstream.stdio import rewriting
 from accredit.jsonrpc import tasks
 from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS, check_brackets
-from accredit.jsonrpc.frames import Request, Success, opened_error, opened_frame
+from accredit.jsonrpc.frames import Request, Success, decode_error_in_steps, decode_frame_in_steps
 from accredit.jsonrpc.input_required import check_input_requests
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.pins.definitions import ListReader
 from accredit.policy.catalog import Catalog
-from accredit.policy.lists import KINDS, ListView, listed
+from accredit.policy.lists import KINDS, ListView, rewrite_list
 
 pytestmark = pytest.mark.holds("jsonrpc/brackets")
 
@@ -46,15 +46,19 @@ def batch(text: bytes) -> Steps[object]:
 
 
 SPLIT: dict[str, Callable[[], Steps[object]]] = {
-    "an error": lambda: opened_frame(message(b'"id":1,"error":{"code":1,"message":"","data":' + MANY + b"}")),
-    "the error of a status": lambda: opened_error(message(b'"error":{"code":1,"message":"","data":' + MANY + b"}")),
-    "a notification": lambda: opened_frame(message(b'"method":"a","params":{"_meta":{"a":' + MANY + b"}}")),
+    "an error": lambda: decode_frame_in_steps(message(b'"id":1,"error":{"code":1,"message":"","data":' + MANY + b"}")),
+    "the error of a status": lambda: decode_error_in_steps(
+        message(b'"error":{"code":1,"message":"","data":' + MANY + b"}")
+    ),
+    "a notification": lambda: decode_frame_in_steps(message(b'"method":"a","params":{"_meta":{"a":' + MANY + b"}}")),
     "a batch": lambda: batch(b"[" + message(b'"id":1,"result":' + MANY) + b"]"),
     "requests for input": lambda: check_input_requests(None, Raw(b'{"a":' + MANY + b"}")),
-    "a list": lambda: listed(success(b'"tools":[],"a":' + MANY), ListView(catalog=Catalog()), KINDS["tools/list"]),
-    "a list of tasks": lambda: tasks.listed(success(b'"tasks":[],"a":' + MANY), lambda _: True),
+    "a list": lambda: rewrite_list(
+        success(b'"tools":[],"a":' + MANY), ListView(catalog=Catalog()), KINDS["tools/list"]
+    ),
+    "a list of tasks": lambda: tasks.filter_tasks(success(b'"tasks":[],"a":' + MANY), lambda _: True),
     "a list of pinned tools": lambda: ListReader().add(b'{"tools":[],"a":' + MANY + b"}"),
-    "what is only observed of a shared server": lambda: rewriting.answered(
+    "what is only observed of a shared server": lambda: rewriting.restore_client_id(
         message(b'"id":1,"result":' + MANY), "a", subscription=False, observed=True
     ),
     "content with a URI": lambda: merged(b'"content":[{"uri":"a","a":' + MANY + b"}]"),

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from accredit.errors import RequestError
-from accredit.jsonrpc.era import DUPLICATED, check_agreement, decode_header, era_of, plain_header, unmirrored
+from accredit.jsonrpc.era import DUPLICATED, check_agreement, decode_header, era_of, plain_header, unmirrored_headers
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, META_CAPABILITIES, META_VERSION, Era
 from accredit.jsonrpc.requests import Batch, decode_request
@@ -170,7 +170,7 @@ def test_a_method_that_its_revision_does_not_have_has_no_target__not_found_is_th
     headers = {**VERSION, b"mcp-method": b"tasks/result"}
     check_agreement(asked, headers)
     named = headers | {b"mcp-name": b"another"}
-    assert unmirrored(asked, Era.MODERN, named) == {b"mcp-name"}, "compared with nothing, it must not go on"
+    assert unmirrored_headers(asked, Era.MODERN, named) == {b"mcp-name"}, "compared with nothing, it must not go on"
     with pytest.raises(RequestError, match="Mcp-Name is missing"):
         check_agreement(call('"t"', "tasks/get", "taskId"), headers | {b"mcp-method": b"tasks/get"})
 

@@ -10,10 +10,10 @@ from accredit.jsonrpc.frames import (
     Request,
     Success,
     decode_error,
+    decode_error_in_steps,
     decode_frame,
-    opened_error,
-    opened_frame,
-    opened_message,
+    decode_frame_in_steps,
+    message_in_steps,
 )
 from accredit.jsonrpc.simd import ONE_PASS_BYTES
 
@@ -210,11 +210,15 @@ def test_an_error_status_carries_nothing_else__a_client_would_take_it_for_an_ans
 def test_what_is_read_of_a_long_message_is_opened_in_steps__numbers_alone_took_90_ms_at_one_go(name: str) -> None:
     part = b'{"code":1,"message":"m","data":[' + b"1," * (4 * 1_048_576) + b"0]}"
     text = b'{"jsonrpc":"2.0",%b"%b":%b}' % (b'"id":1,' if name == "error" else b'"method":"n",', name.encode(), part)
-    reading = len([*opened_message(text)])
-    assert len([*opened_frame(text)]) > reading + len(part) // ONE_PASS_BYTES
-    frame = at_one_go(opened_frame(text))
+    reading = len([*message_in_steps(text)])
+    assert len([*decode_frame_in_steps(text)]) > reading + len(part) // ONE_PASS_BYTES
+    frame = at_one_go(decode_frame_in_steps(text))
     if isinstance(frame, Notification):
         assert vars(frame)["parts"].keys() == {"code", "message", "data"}
     else:
         assert isinstance(frame, Failure)
-        assert (frame.code, frame.message, len([*opened_error(text)])) == (1, "m", len([*opened_frame(text)]))
+        assert (frame.code, frame.message, len([*decode_error_in_steps(text)])) == (
+            1,
+            "m",
+            len([*decode_frame_in_steps(text)]),
+        )

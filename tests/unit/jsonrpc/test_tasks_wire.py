@@ -13,7 +13,14 @@ from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Notification, Success
 from accredit.jsonrpc.methods import Era
-from accredit.jsonrpc.tasks import MAX_TASK_ID_CHARS, announced, check_about, listed, subject_of, without_state
+from accredit.jsonrpc.tasks import (
+    MAX_TASK_ID_CHARS,
+    announced_task,
+    check_about,
+    filter_tasks,
+    subject_of,
+    without_state,
+)
 
 NAMES = st.sampled_from(
     ["task", "taskId", "TaskId", "resultType", "content", "ttl", "ttlMs", "tasks", "_meta", "status"]
@@ -37,12 +44,12 @@ def raw(value: Any) -> Raw:
 @given(VALUES, st.sampled_from(list(Era)), st.booleans())
 def test_whatever_a_result_holds_it_is_read_or_refused(value: Any, era: Era, asked: bool) -> None:
     with suppress(FrameError):
-        found = at_one_go(announced(raw(value), era, allowed=asked))
+        found = at_one_go(announced_task(raw(value), era, allowed=asked))
         assert found is None or (asked or era is Era.MODERN)
     with suppress(FrameError):
         at_one_go(check_about(raw(value), "t"))
     with suppress(FrameError):
-        at_one_go(listed(Success(1, raw(value), b'{"result":' + bytes(raw(value)) + b"}"), lambda id: False))
+        at_one_go(filter_tasks(Success(1, raw(value), b'{"result":' + bytes(raw(value)) + b"}"), lambda id: False))
     if isinstance(value, dict):
         told = Notification("notifications/tasks", raw(value), b'{"params":' + bytes(raw(value)) + b"}")
         assert isinstance(subject_of(told), str)
@@ -52,7 +59,7 @@ def test_whatever_a_result_holds_it_is_read_or_refused(value: Any, era: Era, ask
 def test_a_list_names_no_task_by_nothing__a_client_asked_about_one_that_was_any_server_s() -> None:
     text = b'{"result":{"tasks":[{"taskId":""}]}}'
     with pytest.raises(FrameError, match="a task without an id"):
-        at_one_go(listed(Success(1, raw({"tasks": [{"taskId": ""}]}), text), lambda id: True))
+        at_one_go(filter_tasks(Success(1, raw({"tasks": [{"taskId": ""}]}), text), lambda id: True))
 
 
 @pytest.mark.holds("jsonrpc/tasks", 2)
@@ -63,7 +70,7 @@ def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
         (Era.MODERN, {"resultType": "task", "taskId": id}),
     ):
         with pytest.raises(FrameError):
-            at_one_go(announced(raw(result), era, allowed=True))
+            at_one_go(announced_task(raw(result), era, allowed=True))
 
 
 @pytest.mark.holds("jsonrpc/tasks", 2)
@@ -77,7 +84,7 @@ def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
 )
 def test_an_id_that_two_readers_take_differently_is_none(text: str) -> None:
     with pytest.raises(FrameError):
-        at_one_go(announced(Raw(text.encode()), Era.MODERN, allowed=True))
+        at_one_go(announced_task(Raw(text.encode()), Era.MODERN, allowed=True))
     with pytest.raises(FrameError):
         at_one_go(check_about(Raw(text.encode()), "a"))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.tool_lists import HOSTILE_TEXTS
 
-from accredit.pins.shown import MAX_MARKS_IN_A_ROW, coded, diff, hides, shown
+from accredit.pins.shown import MAX_MARKS_IN_A_ROW, diff, hides, visible_text, with_code_points
 
 HIDDEN = (
     "\x00\x1b\x7f\x9b\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u180b\u180e\u200b\u200e\u2028\u202e\u2066\u2800"
@@ -23,13 +23,13 @@ TEXTS = st.text(st.characters(), max_size=40) | st.sampled_from(HOSTILE_TEXTS) |
 @pytest.mark.parametrize("char", HIDDEN, ids=lambda char: f"U+{ord(char):04X}")
 def test_each_kind_of_character_that_does_not_show_is_told_by_its_code(char: str) -> None:
     assert hides(char)
-    assert shown(f"a{char}b") == f"a⟨U+{ord(char):04X}⟩b"
+    assert visible_text(f"a{char}b") == f"a⟨U+{ord(char):04X}⟩b"
 
 
 @pytest.mark.holds("pins/shown", 1)
 @given(TEXTS)
 def test_nothing_that_does_not_show_is_left_in_what_is_shown(text: str) -> None:
-    told = shown(text)
+    told = visible_text(text)
     assert told.isprintable()
     assert not any(hides(char) for char in told)
     assert re.fullmatch(r"(?:[^⟨⟩]|⟨U\+[0-9A-F]{4,6}⟩)*", told)
@@ -38,12 +38,12 @@ def test_nothing_that_does_not_show_is_left_in_what_is_shown(text: str) -> None:
 
 def test_letters_of_the_world_are_shown_as_they_are() -> None:
     for text in ("naïve café", "Việt Nam", "メールを送る", "отправить", "שלח", "😀"):
-        assert shown(text) == text
+        assert visible_text(text) == text
 
 
 @given(st.integers(0, 50))
 def test_marks_that_are_piled_up_are_told__they_could_cover_a_line(marks: int) -> None:
-    told = shown("a" + "\u0336" * marks + "b")
+    told = visible_text("a" + "\u0336" * marks + "b")
     assert sum(unicodedata.combining(char) > 0 for char in told) == min(marks, MAX_MARKS_IN_A_ROW)
 
 
@@ -56,9 +56,9 @@ FORMS = st.text(
 @given(FORMS | TEXTS, FORMS | TEXTS)
 def test_no_two_texts_are_shown_so_that_they_differ_by_their_composition_alone(one: str, other: str) -> None:
     for text in (one, other):
-        assert unicodedata.normalize("NFC", shown(text)) == shown(text)
+        assert unicodedata.normalize("NFC", visible_text(text)) == visible_text(text)
     composed, decomposed = (unicodedata.normalize(form, one) for form in ("NFC", "NFD"))
-    assert (shown(composed) == shown(decomposed)) is (composed == decomposed)
+    assert (visible_text(composed) == visible_text(decomposed)) is (composed == decomposed)
 
 
 @pytest.mark.holds("pins/shown", 2)
@@ -74,13 +74,13 @@ def test_no_two_texts_are_shown_so_that_they_differ_by_their_composition_alone(o
     ],
 )
 def test_what_has_another_form_is_told_by_its_code(text: str, told: str) -> None:
-    assert shown(text) == told
+    assert visible_text(text) == told
 
 
 @pytest.mark.holds("pins/shown", 1, 2)
 @pytest.mark.parametrize("char", ["\u0301", "\u302e", "e\u0301", "\u1161", "가", "\U0001d165"])
 def test_texts_made_to_be_slow_are_shown_at_once(char: str) -> None:
-    assert shown(char * 30_000)
+    assert visible_text(char * 30_000)
 
 
 @pytest.mark.holds("pins/shown", 3)
@@ -119,7 +119,7 @@ def test_a_diff_is_empty_only_where_nothing_differs(old: dict[str, str], new: di
 
 
 def test_a_name_is_spelled_out() -> None:
-    assert coded("r\u0435ad") == "r⟨U+0435⟩ad"
+    assert with_code_points("r\u0435ad") == "r⟨U+0435⟩ad"
 
 
 BLANKS = "\ufffc\u2d7f\u303f\U0001107f\U00013441\U00013442\U00016fe4\U0001bc9d\U0001d159"
@@ -133,7 +133,7 @@ SHOWS = re.compile(
 @pytest.mark.holds("pins/shown", 1)
 @pytest.mark.parametrize("char", BLANKS, ids=lambda char: f"U+{ord(char):04X}")
 def test_what_shows_nothing_in_some_fonts_is_told_by_its_code(char: str) -> None:
-    assert shown(f"ada{char}@example.org") == f"ada⟨U+{ord(char):04X}⟩@example.org"
+    assert visible_text(f"ada{char}@example.org") == f"ada⟨U+{ord(char):04X}⟩@example.org"
 
 
 @pytest.mark.holds("pins/shown", 1)
@@ -159,7 +159,7 @@ def test_no_character_that_unicode_calls_a_blank_or_filler_shows_nothing() -> No
     ],
 )
 def test_signs_that_pass_for_those_of_ascii_are_told_by_their_codes(text: str, told: str) -> None:
-    assert shown(text) == told
+    assert visible_text(text) == told
 
 
 @pytest.mark.holds("pins/shown", 2)
@@ -168,7 +168,7 @@ def test_every_sign_whose_usual_form_is_one_of_ascii_is_told_by_its_code__but_wi
         char = chr(code)
         form = unicodedata.normalize("NFKC", char)
         is_sign = unicodedata.category(char)[0] in "PS" and form in tuple("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-        assert not is_sign or unicodedata.east_asian_width(char) == "F" or shown(char) != char, f"{code:04X}"
+        assert not is_sign or unicodedata.east_asian_width(char) == "F" or visible_text(char) != char, f"{code:04X}"
 
 
 def test_the_signs_of_prose_are_shown_as_they_are() -> None:
@@ -184,4 +184,4 @@ def test_the_signs_of_prose_are_shown_as_they_are() -> None:
         "¿qué?",
         "№ 5 §",
     ):
-        assert shown(text) == text
+        assert visible_text(text) == text

@@ -26,7 +26,7 @@ from accredit.policy import (
     PROOF,
     TASK_LIST,
     GuardedCall,
-    digested,
+    digest_in_steps,
     guarded_call_from_values,
     guarded_call_of,
     payload_digest,
@@ -419,6 +419,6 @@ def test_the_digest_of_a_strangers_megabytes_is_made_in_steps__at_one_go_it_held
         return call
 
     call = asked()
-    assert len([*digested(call)]) >= 4
-    assert [*digested(call)] == []  # it is known now
+    assert len([*digest_in_steps(call)]) >= 4
+    assert [*digest_in_steps(call)] == []  # it is known now
     assert call.digest == asked().digest

@@ -19,7 +19,7 @@ from accredit.jsonrpc.simd import ONE_PASS_BYTES
 from accredit.jsonrpc.tasks import holds_tasks
 from accredit.pins import Pins, digest_of
 from accredit.policy import GUARDED, LISTS, Catalog, Entry
-from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
+from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, rewrite_list
 from accredit.tokens import VerifiedToken
 
 JUDGED = ListView(catalog=CATALOG, verifier_id=VERIFIER, binding="optional")
@@ -36,14 +36,14 @@ def answer(result: str) -> Success:
 
 def seen(result: str, view: ListView = JUDGED, kind: Kind = TOOLS, *others: Kind) -> dict[str, Any]:
     """The result as the client gets it."""
-    frame = decode_frame(at_one_go(listed(answer(result), view, kind, *others)))
+    frame = decode_frame(at_one_go(rewrite_list(answer(result), view, kind, *others)))
     assert isinstance(frame, Success)
     assert frame.id == 1
     return json.loads(bytes(frame.result))
 
 
 def edited(response: Success, view: ListView) -> bytes:
-    return at_one_go(listed(response, view, TOOLS))
+    return at_one_go(rewrite_list(response, view, TOOLS))
 
 
 def tools(*names: str) -> str:
@@ -151,14 +151,18 @@ def test_the_catalog_wins_over_the_upstream() -> None:
 @pytest.mark.parametrize("spelling", ["ratify\\u005fscope", "\\u0072atify_scope"])
 def test_the_upstreams_word_is_known_however_it_is_spelled(spelling: str) -> None:
     found = at_one_go(
-        listed(answer(f'{{"tools":[{{"name":"list_inbox","_meta":{{"{spelling}":"mcp:tool"}}}}]}}'), JUDGED, TOOLS)
+        rewrite_list(
+            answer(f'{{"tools":[{{"name":"list_inbox","_meta":{{"{spelling}":"mcp:tool"}}}}]}}'), JUDGED, TOOLS
+        )
     )
     assert b"mcp:tool" not in found
 
 
 def test_a_scope_that_is_said_twice_is_said_once_and_by_us() -> None:
     found = at_one_go(
-        listed(answer('{"tools":[{"name":"wipe","_meta":{"ratify_scope":"a","ratify_scope":"b"}}]}'), JUDGED, TOOLS)
+        rewrite_list(
+            answer('{"tools":[{"name":"wipe","_meta":{"ratify_scope":"a","ratify_scope":"b"}}]}'), JUDGED, TOOLS
+        )
     )
     assert found.count(b"ratify_scope") == 1
     assert b'"ratify_scope":"comms:email:delete"' in found
@@ -394,7 +398,7 @@ def test_no_list_can_be_read_in_two_ways_or_in_none(kind: Kind, result: str) -> 
     other = other.replace("TOOLS", kind.items.upper()).replace('"Name"', f'"{kind.key.upper()}"')
     other = other.replace("list_inbox", named).replace("t\\u006fols", kind.items).replace("n\\u0061me", kind.key)
     with pytest.raises(FrameError):
-        at_one_go(listed(answer(other.replace("tool\u017f", kind.items.upper())), shelves("files:read"), kind))
+        at_one_go(rewrite_list(answer(other.replace("tool\u017f", kind.items.upper())), shelves("files:read"), kind))
 
 
 def test_an_answer_that_is_several_lists_at_once_is_edited_as_each_of_them() -> None:

@@ -8,7 +8,7 @@ from tests.world.authorization import GATEWAY, Trust
 
 from accredit.consent import CallTerms
 from accredit.errors import StoreUnavailable
-from accredit.policy.tasks import MAX_TASK_FACTS_BYTES, made_by, read_made_by, same_call
+from accredit.policy.tasks import MAX_TASK_FACTS_BYTES, encode_task_facts, read_made_by, same_call
 from accredit.ports import Task
 
 pytestmark = pytest.mark.holds("policy/tasks")
@@ -29,7 +29,9 @@ def test_of_the_arguments_only_the_digests_of_those_that_the_chain_names_are_rem
     terms = CallTerms(
         gateway=GATEWAY, method="tools/call", target=("send_email",), args={"/to": (digest("x"),), "/cc": (digest(1),)}
     )
-    text = made_by({"amount": 5}, PARAMS, ARGUMENTS, Trust().chain("email:send", constraints=(terms.constraint(),)))
+    text = encode_task_facts(
+        {"amount": 5}, PARAMS, ARGUMENTS, Trust().chain("email:send", constraints=(terms.constraint(),))
+    )
     assert b"ada" not in text
     assert b"business" not in text
     found = read_made_by(task(text))
@@ -37,14 +39,14 @@ def test_of_the_arguments_only_the_digests_of_those_that_the_chain_names_are_rem
 
 
 def test_of_too_much_the_digest_of_the_params_is_left() -> None:
-    found = read_made_by(task(made_by({"resource_id": "x" * MAX_TASK_FACTS_BYTES}, PARAMS, None, ())))
+    found = read_made_by(task(encode_task_facts({"resource_id": "x" * MAX_TASK_FACTS_BYTES}, PARAMS, None, ())))
     assert (found.facts, found.params) == ({}, PARAMS.hex())
 
 
 def test_a_call_is_the_same_by_its_owner_and_its_params() -> None:
-    one = task(made_by({}, PARAMS, ARGUMENTS, ()))
+    one = task(encode_task_facts({}, PARAMS, ARGUMENTS, ()))
     assert same_call(one, one)
-    assert not same_call(one, task(made_by({}, bytes(32), ARGUMENTS, ())))
+    assert not same_call(one, task(encode_task_facts({}, bytes(32), ARGUMENTS, ())))
     assert not same_call(one, task(one.facts, owner=b"p" * 32))
 
 

@@ -31,7 +31,7 @@ from accredit.pins import Pins
 from accredit.policy import Catalog, Entry, GuardedCall, Policy
 from accredit.policy.merging import MergedCatalog
 from accredit.policy.quotas import Quota, Quotas
-from accredit.policy.replaying import OPEN, Again, Configured, ServerTerms, TokenTerms, Verdict, was_allowed
+from accredit.policy.replaying import OPEN, ReplayConfiguration, Replayer, ServerTerms, TokenTerms, Verdict, was_allowed
 from accredit.ratify import Constraint, DelegationCert
 from accredit.ratify.constraints import MaxAmount, MaxRate, TimeWindow
 
@@ -40,10 +40,10 @@ OLD, NEW = "01" * 32, "02" * 32
 Chain = Sequence[DelegationCert]
 
 
-def configured(now: Policy | None = None, **more: Any) -> Configured:
+def configured(now: Policy | None = None, **more: Any) -> ReplayConfiguration:
     """A configuration with one server."""
     pins, scopes = more.pop("pins", None), more.pop("token_scopes", {})
-    return Configured(VERIFIER, more.pop("digest", NEW), {"": ServerTerms(now, pins, scopes)}, **more)
+    return ReplayConfiguration(VERIFIER, more.pop("digest", NEW), {"": ServerTerms(now, pins, scopes)}, **more)
 
 
 def record(
@@ -87,8 +87,8 @@ def record(
     return found, asked.digest
 
 
-def again(found: tuple[CallRecord, bytes], to: Configured, chain: Chain | None = None) -> Verdict:
-    return Again(to).decide(*found, chain)
+def again(found: tuple[CallRecord, bytes], to: ReplayConfiguration, chain: Chain | None = None) -> Verdict:
+    return Replayer(to).decide(*found, chain)
 
 
 def without(*tools: str) -> Catalog:
@@ -295,8 +295,8 @@ def test_a_server_that_is_there_no_more_refuses__and_a_name_with_two_meanings_is
     servers = {"mail": ServerTerms(policy(catalog=own))}
     whole = ServerTerms(policy(catalog=MergedCatalog(by_server={"mail": own})))
     found = record(call("mail__inbox"), READS, server="mail", policy={"observes": True})
-    assert again(found, Configured(VERIFIER, NEW, servers, whole), READS).open == "endpoint"
-    assert again(found, Configured(VERIFIER, NEW, servers), READS) == Verdict(False, "ratify_scope_denied")
+    assert again(found, ReplayConfiguration(VERIFIER, NEW, servers, whole), READS).open == "endpoint"
+    assert again(found, ReplayConfiguration(VERIFIER, NEW, servers), READS) == Verdict(False, "ratify_scope_denied")
     assert again(found, configured(policy()), READS) == Verdict(False, "no_server")
 
 

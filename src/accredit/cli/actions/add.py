@@ -23,12 +23,12 @@ import typer
 
 from accredit.base.text import one_line
 from accredit.cli.actions.config_text import server_tables
-from accredit.cli.actions.init import counted, first_scopes, placed, word
+from accredit.cli.actions.init import first_scopes, keep_working_folder, summarize_offer, word
 from accredit.cli.actions.output import MAX_TOLD_CANDIDATES, print_json, say, tell
 from accredit.cli.actions.pin import definitions_of, lock_text
 from accredit.cli.actions.suggest_scopes import PROMPT, RESOURCE, Suggestion, suggestions
-from accredit.cli.asking.knocking import shown
-from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.knocking import without_query
+from accredit.cli.asking.listing import ServerListing
 from accredit.cli.asking.server import ask_upstream
 from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file
 from accredit.config.load import OF_ONE
@@ -76,7 +76,9 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
     lock = _lock_of(loaded)
     offer, upstream = ask_upstream(addition.upstream, follow=True, seconds=addition.seconds)
     suggested = suggestions(offer, addition.name)
-    tables = server_tables(addition.name, placed(upstream, file.parent), offer, suggested, addition.headers)
+    tables = server_tables(
+        addition.name, keep_working_folder(upstream, file.parent), offer, suggested, addition.headers
+    )
     content = _new_content(loaded, addition, tables)
     pinned = lock.data is not None or not (addition.existing or loaded.config.servers.by_name)
     notes = [*_notes(loaded, addition, offer, suggested, pinned=pinned)]
@@ -85,7 +87,7 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
     else:
         replace_file(file, content, old=loaded.content)
     if upstream != addition.upstream and isinstance(upstream, HttpUpstream):
-        notes.append(f"the server is at {shown(upstream.url)}: the configuration names that")
+        notes.append(f"the server is at {without_query(upstream.url)}: the configuration names that")
     files = [_near(each) for each in ([file, lock.path] if pinned else [file])]
     _report(addition, files, offer, suggested, notes, as_json=as_json)
     return 0
@@ -125,9 +127,9 @@ def _new_content(loaded: Loaded, addition: Addition, tables: str) -> bytes:
     old = loaded.content.decode()
     text, means = old, tomllib.loads(old)
     if addition.existing is not None:
-        from accredit.config.renaming import means_renamed, renamed  # noqa: PLC0415 - the parser is loaded for this
+        from accredit.config.renaming import means_renamed, rename_upstream  # noqa: PLC0415 - the parser is loaded for this
 
-        text, means = renamed(old, addition.existing), means_renamed(means, addition.existing)
+        text, means = rename_upstream(old, addition.existing), means_renamed(means, addition.existing)
     servers: dict[str, Any] = means.setdefault("servers", {})
     servers[addition.name] = tomllib.loads(tables)["servers"][addition.name]
     added = ("\n" if text.endswith("\n") or not text else "\n\n") + tables
@@ -179,7 +181,7 @@ def _put(path: Path, data: bytes, old: bytes | None) -> None:
 
 
 def _notes(
-    loaded: Loaded, addition: Addition, offer: Offer, suggested: Sequence[Suggestion], *, pinned: bool
+    loaded: Loaded, addition: Addition, offer: ServerListing, suggested: Sequence[Suggestion], *, pinned: bool
 ) -> Iterator[str]:
     """Yield side effects that the user should know."""
     name, existing, path = addition.name, addition.existing, loaded.config.gateway.path.rstrip("/")
@@ -204,7 +206,7 @@ def _notes(
         yield f"the URL of {name} has a query, which may hold a key, and others can read {loaded.file}"
 
 
-def _by_scope(offer: Offer, suggested: Sequence[Suggestion]) -> dict[str, list[str]]:
+def _by_scope(offer: ServerListing, suggested: Sequence[Suggestion]) -> dict[str, list[str]]:
     """Group the new server's tools, resources and prompts by scope."""
     found: dict[str, list[str]] = {}
     for each in suggested:
@@ -243,7 +245,7 @@ def _open_to_others(loaded: Loaded) -> bool:
 def _report(
     addition: Addition,
     files: Sequence[str],
-    offer: Offer,
+    offer: ServerListing,
     suggested: Sequence[Suggestion],
     notes: Sequence[str],
     *,
@@ -266,7 +268,7 @@ def _report(
              "next": steps}
         )  # fmt: skip
         return
-    say(f"wrote {file}: [servers.{name}], {counted(offer, suggested)}. Read it before you go on.")
+    say(f"wrote {file}: [servers.{name}], {summarize_offer(offer, suggested)}. Read it before you go on.")
     for each in files[1:]:
         say(f"wrote {each}: what these tools say of themselves; a gateway refuses calls of one that changes")
     for note in notes:

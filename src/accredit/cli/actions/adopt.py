@@ -30,9 +30,9 @@ from accredit.base.files import SHARED_FOLDER, make_folder
 from accredit.base.text import one_line
 from accredit.cli.actions import adopt_text as text
 from accredit.cli.actions.adopt_plan import Adopted, Plan, Root, plan, unset, wanting_sign_in
-from accredit.cli.actions.grant import Request, grant_delegation
+from accredit.cli.actions.grant import GrantOptions, grant_delegation
 from accredit.cli.actions.install_entry import AGENTS, connect_words, endpoint
-from accredit.cli.actions.install_wish import Wish, agreed, place_of
+from accredit.cli.actions.install_wish import InstallOptions, confirm_write, place_of
 from accredit.cli.actions.output import GOOD, QUIET, print_json, say, tell
 from accredit.cli.actions.own_files import check_own_folder, fault_of_file
 from accredit.cli.actions.own_grant import DELEGATION, FIRST_GRANT_DAYS, IDENTITY, fault_of_grant
@@ -53,8 +53,8 @@ from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.console.settings import find_key, read_settings
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import is_own
-from accredit.hosts.edit import Edit, apply, entries, read_host_file, replaced
-from accredit.hosts.foreign import Folders, Left, Own, own_servers
+from accredit.hosts.edit import Edit, apply, entries, read_host_file, replace_entries
+from accredit.hosts.foreign import Folders, Own, SkippedEntry, own_servers
 from accredit.hosts.programs import check_not_running
 from accredit.hosts.table import Entry, Host, Places
 from accredit.keys import make_key, public_path, replace_file, write_file, write_key
@@ -74,18 +74,18 @@ _SIGN_IN = (
 class _Job(NamedTuple):
     """A host's file and its bytes, the planned changes, the agent's key and its delegation."""
 
-    wish: Wish
+    wish: InstallOptions
     host: Host
     file: Path
     old: bytes
     entries: Mapping[str, Entry]
     plan: Plan
-    left: Sequence[Left]
+    left: Sequence[SkippedEntry]
     agent: Path
     delegation: Path
 
 
-def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
+def adopt_servers(wish: InstallOptions, config: Path, passphrases: Passphrases) -> int:
     """Put a host's own servers behind a gateway; return the exit code. Raises `ConfigurationError`."""
     host, file = place_of(wish)
     check_own_folder(config.absolute().parent, "name a file in a folder of your own")
@@ -109,7 +109,10 @@ def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
         )
     with Progress("asking servers behind URLs"):
         signed_in = [] if wish.project else wanting_sign_in(own)  # a project's file may be somebody else's
-    left = [*(each for each in found if isinstance(each, Left)), *(Left(name, *_SIGN_IN) for name in signed_in)]
+    left = [
+        *(each for each in found if isinstance(each, SkippedEntry)),
+        *(SkippedEntry(name, *_SIGN_IN) for name in signed_in),
+    ]
     own = [each for each in own if each.name not in signed_in]
     with Progress("working out what to write"):
         job = _job(wish, host, file, old, own, config.absolute())
@@ -120,25 +123,25 @@ def adopt_servers(wish: Wish, config: Path, passphrases: Passphrases) -> int:
         _show(job)
     if wish.dry_run:
         return _report(job, None)
-    if not agreed(wish):
+    if not confirm_write(wish):
         say("nothing was changed")
         return 1
     check_not_running(host.name if not wish.project else "")
     own = [each.own for each in job.plan.adopted]
-    if not wish.yes and (values := _asked(own)):
+    if not wish.yes and (values := _ask_for_unset(own)):
         own = [text.with_values(each, values) for each in own]
         job = _job(wish, host, file, old, own, config.absolute())._replace(left=job.left)
     with contextlib.redirect_stdout(sys.stderr) if wish.as_json else contextlib.nullcontext():
         _make_keys(job, passphrases)
     _write(job.plan)
     backup = apply(
-        Edit(file, old, replaced(host, file, old, job.entries), host.name, job.entries, adopts=True),
+        Edit(file, old, replace_entries(host, file, old, job.entries), host.name, job.entries, adopts=True),
         state_folder(os.environ),
     )
     return _report(job, backup)
 
 
-def _job(wish: Wish, host: Host, file: Path, old: bytes, own: Sequence[Own], config: Path) -> _Job:
+def _job(wish: InstallOptions, host: Host, file: Path, old: bytes, own: Sequence[Own], config: Path) -> _Job:
     """Plan all changes (step 1), leaving out servers whose entries can't be edited safely."""
     folder = config_folder(os.environ)
     agent = folder / AGENTS / host.name / AGENT_KEY
@@ -146,26 +149,29 @@ def _job(wish: Wish, host: Host, file: Path, old: bytes, own: Sequence[Own], con
     person = folder / OWNER_KEY
     if has_person_key(os.environ) and (public_path(person).exists() or not person.exists()):
         person = find_key(read_settings(os.environ))  # else it is about to be made, or to get its public half
-    left: list[Left] = []
+    left: list[SkippedEntry] = []
     while True:
         planned = plan(config, own, host.name, Root("Owner", public_path(person)))
         entries = {each.own.name: _entry(host, planned, each, [agent, delegation]) for each in planned.adopted}
         unsafe = [] if not entries else _unsafe(host, file, old, entries)
         if not unsafe:
             return _Job(wish, host, file, old, entries, planned, [*left, *planned.left], agent, delegation)
-        left += [Left(name, "it stands in a form that can't be edited safely", "write it otherwise") for name in unsafe]
+        left += [
+            SkippedEntry(name, "it stands in a form that can't be edited safely", "write it otherwise")
+            for name in unsafe
+        ]
         own = [each for each in own if each.name not in unsafe]
 
 
 def _unsafe(host: Host, file: Path, old: bytes, entries: Mapping[str, Entry]) -> list[str]:
     """Return the names of entries that can't be replaced without changing something else."""
     with contextlib.suppress(ConfigurationError):
-        replaced(host, file, old, entries)
+        replace_entries(host, file, old, entries)
         return []
     found: list[str] = []
     for name, entry in entries.items():
         try:
-            replaced(host, file, old, {name: entry})
+            replace_entries(host, file, old, {name: entry})
         except ConfigurationError:
             found.append(name)
     return found or [*entries]
@@ -178,7 +184,7 @@ def _entry(host: Host, planned: Plan, adopted: Adopted, files: Sequence[Path]) -
     return {**entry, **kept}
 
 
-def _asked(own: Sequence[Own]) -> dict[str, str]:
+def _ask_for_unset(own: Sequence[Own]) -> dict[str, str]:
     """Prompt for values of unset variables that the host uses; those left empty are not in the result."""
     if not sys.stdin.isatty():
         return {}
@@ -202,7 +208,7 @@ def _make_keys(job: _Job, passphrases: Passphrases) -> None:
         person = person_key(os.environ, passphrases)
         agent = agent_key(job.agent, f"{job.host.name} of {os.environ.get('USER') or 'this machine'}"[:64])
         if not _still_counts(job.delegation, person, agent):
-            request = Request(
+            request = GrantOptions(
                 issuer=person.path,
                 agent=public_path(agent.path),
                 scope=(IDENTITY,),

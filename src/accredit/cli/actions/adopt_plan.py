@@ -20,17 +20,17 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from accredit.cli.actions import adopt_text as text
-from accredit.cli.actions.adopt_text import Wanted
+from accredit.cli.actions.adopt_text import ServerTable
 from accredit.config import Loaded, load
-from accredit.config.conversion import converted
+from accredit.config.conversion import convert_tables
 from accredit.config.listen import leads_to
 from accredit.config.schema import Gateway
 from accredit.config.servers import views
 from accredit.config.values import WrongValue, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import HttpUpstream
-from accredit.hosts.foreign import Command, Left, Own, Remote
-from accredit.hosts.installed import installed
+from accredit.hosts.foreign import Command, Own, Remote, SkippedEntry
+from accredit.hosts.installed import read_installed
 from accredit.hosts.table import HOSTS
 from accredit.hosts.toml_text import string
 from accredit.keys import read_file
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
     shown: str
     secrets: Mapping[Path, bytes]
     adopted: Sequence[Adopted]
-    left: Sequence[Left]
+    left: Sequence[SkippedEntry]
     loaded: Loaded
 
 
@@ -82,13 +82,13 @@ def plan(file: Path, own: Sequence[Own], host: str, root: Root) -> Plan:
     head = _head(before, host, root, gateway.port)
     added, shown = [head], [head]
     adopted: list[Adopted] = []
-    left: list[Left] = []
+    left: list[SkippedEntry] = []
     is_private = content is None or not read_file(file, len(content)).open_to_others
     for each in own:
-        wanted = text.wanted(each)
+        wanted = text.build_server_table(each)
         fault = _fault(each, wanted, file, gateway, is_private=is_private)
         if fault is not None:
-            left.append(Left(each.name, *fault))
+            left.append(SkippedEntry(each.name, *fault))
             continue
         server = names.find(each.name, wanted)
         adopted.append(Adopted(each, server.name))
@@ -114,7 +114,7 @@ class _Names:
         self._taken: set[str] = set()
         self.secrets: dict[Path, bytes] = {}
 
-    def find(self, name: str, wanted: Wanted) -> _Server:
+    def find(self, name: str, wanted: ServerTable) -> _Server:
         for slug in text.slugs(name):
             if slug in self._taken:
                 continue
@@ -138,7 +138,7 @@ class _Names:
                 return name
         raise AssertionError("names of files never end")
 
-    def _is_same(self, table: Mapping[str, Any], wanted: Wanted) -> bool:
+    def _is_same(self, table: Mapping[str, Any], wanted: ServerTable) -> bool:
         """Return whether the table is this server with the same values (rule 1)."""
         plain = {name: value for name, value in table.items() if name in ("url", "command", "cwd", "urls", "auth")}
         values = cast("dict[str, object]", table.get(wanted.kind, {}))
@@ -190,7 +190,7 @@ def _free_port() -> int:
 
 
 def _ports_of_entries() -> Iterator[int | None]:
-    for each in installed(state_folder(os.environ)):
+    for each in read_installed(state_folder(os.environ)):
         words = HOSTS[each.host].words(each.entry) if each.host in HOSTS else []
         with contextlib.suppress(ValueError):  # no URL of ours
             yield from (urlsplit(word).port for word in words if word.startswith("http"))
@@ -204,13 +204,13 @@ def _head(before: Loaded | None, host: str, root: Root, port: int) -> str:
     return "" if any(section == "proofs" for section, _ in before.origins) else observe
 
 
-def _fault(own: Own, wanted: Wanted, file: Path, gateway: Gateway, *, is_private: bool) -> tuple[str, str] | None:
+def _fault(own: Own, wanted: ServerTable, file: Path, gateway: Gateway, *, is_private: bool) -> tuple[str, str] | None:
     """Return why a server must stay in the host, and what to do; None if it can move (rule 2)."""
     if wanted.holds_secret and not is_private:
         return f"its URL may hold a credential, and others can read {file}", f"chmod 600 {file}, and run this again"
     members = {name: text.member(value, "file") for name, value in wanted.values.items()}
     try:
-        converted({"servers": {"x": {**wanted.plain, wanted.kind: members}}}, strict=True)
+        convert_tables({"servers": {"x": {**wanted.plain, wanted.kind: members}}}, strict=True)
         for value in wanted.values.values():
             if wanted.kind == "headers" and not value.is_variable:
                 check_header_text(value.text)
@@ -297,7 +297,7 @@ def _is_open(server: Remote) -> bool:
 def unset(own: Sequence[Own]) -> Iterator[str]:
     """Yield each variable that the servers use and that is not set here, once."""
     seen: set[str] = set()
-    values = chain.from_iterable(text.wanted(each).values.values() for each in own)
+    values = chain.from_iterable(text.build_server_table(each).values.values() for each in own)
     for value in values:
         if value.is_variable and value.text not in seen and value.text not in os.environ:
             seen.add(value.text)

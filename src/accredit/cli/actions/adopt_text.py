@@ -65,7 +65,7 @@ class Value(NamedTuple):
     scheme: str = ""
 
 
-class Wanted(NamedTuple):
+class ServerTable(NamedTuple):
     """The content of a server's table: plain members, and `env` or `headers`."""
 
     plain: Mapping[str, object]
@@ -75,15 +75,15 @@ class Wanted(NamedTuple):
     """Whether a plain member may still hold a credential."""
 
 
-def wanted(own: Own) -> Wanted:
+def build_server_table(own: Own) -> ServerTable:
     """Convert a host's server to the content of its table."""
     server = own.server
     if isinstance(server, Remote):
         values = {name: _value(text) for name, text in server.headers.items()}
-        return Wanted({"url": server.url}, values, "headers", server.holds_secret)
+        return ServerTable({"url": server.url}, values, "headers", server.holds_secret)
     values = {name: _value(text) for name, text in server.env.items()}
     words, more = _words(server, values)
-    return Wanted({"command": words, "cwd": server.cwd}, {**values, **more}, "env", holds_secret=False)
+    return ServerTable({"command": words, "cwd": server.cwd}, {**values, **more}, "env", holds_secret=False)
 
 
 def with_values(own: Own, values: Mapping[str, str]) -> Own:
@@ -97,13 +97,13 @@ def with_values(own: Own, values: Mapping[str, str]) -> Own:
 
     server = own.server
     if isinstance(server, Remote):
-        headers = {name: _joined(filled(parts)) for name, parts in server.headers.items()}
+        headers = {name: _join_if_secret(filled(parts)) for name, parts in server.headers.items()}
         return own._replace(server=server._replace(headers=headers))
     env = {name: filled(parts) for name, parts in server.env.items()}
     return own._replace(server=server._replace(words=tuple(map(filled, server.words)), env=env))
 
 
-def _joined(parts: Text) -> Text:
+def _join_if_secret(parts: Text) -> Text:
     """Return a header's parts; one credential among them makes the whole header a credential."""
     if not any(isinstance(each, Credential) for each in parts):
         return parts
@@ -131,7 +131,7 @@ def secret_file(slug: str, name: str) -> Iterator[str]:
         number += 1
 
 
-def table(slug: str, server: Wanted, files: Mapping[str, str], host: str, *, shown: bool = False) -> str:
+def table(slug: str, server: ServerTable, files: Mapping[str, str], host: str, *, shown: bool = False) -> str:
     """Return a server's table; `files` maps its secret values to their files. With `shown`, secrets in the URL are
     hidden."""
     lines = [f"# Of {host}: `accredit install {host} --adopt`.", f"[servers.{slug}]"]

@@ -19,7 +19,7 @@ import typer
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions.ask_screen import AskScreen
-from accredit.cli.actions.desk import asked_of_desk, refused_by_desk
+from accredit.cli.actions.desk import ask_desk, print_desk_refusal
 from accredit.cli.actions.output import QUIET, print_json, say, tell
 from accredit.cli.passphrases import passphrase_source
 from accredit.consent.answers import Answer, chain_allowed
@@ -40,16 +40,16 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigurationError("`accredit approve` needs a terminal, where a person reads", "run it in a terminal")
     try:
-        ask, known, state = _shown(asked_of_desk({"show": code}))
+        ask, known, state = _read_answer(ask_desk({"show": code}))
     except DeskError as error:
-        return refused_by_desk(error)
+        return print_desk_refusal(error)
     if state != "pending":
         tell(f"error: this ask does not wait any more: it is {state}")
         return _NEGATIVE
     described, offers = describe(ask, known), choices(ask, known)
     screen = AskScreen()
     screen.ask(described, unfolded=key is not None)
-    offer = _chosen(screen, described, offers, key)
+    offer = _choose_offer(screen, described, offers, key)
     if offer is None:
         tell("nothing was signed")
         return _deny(code) if key is None and offers else _NEGATIVE
@@ -59,7 +59,7 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_
     return _sign(ask, offer, passphrase_file, as_json=as_json)
 
 
-def _shown(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
+def _read_answer(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
     """Read and verify the desk's answer about an ask. Raises `DeskError`."""
     try:
         ask = read_ask(json.dumps(answer["ask"], ensure_ascii=False).encode("utf-8", "surrogatepass"))
@@ -72,7 +72,7 @@ def _shown(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
     return ask, known, str(answer["state"])
 
 
-def _chosen(screen: AskScreen, described: Described, offers: tuple[Offer, ...], key: str | None) -> Offer | None:
+def _choose_offer(screen: AskScreen, described: Described, offers: tuple[Offer, ...], key: str | None) -> Offer | None:
     """Return the chosen offer, or None. Raises `ConfigurationError` if this ask has no such offer."""
     by_key = {each.key: each for each in offers}
     if not offers:
@@ -108,9 +108,9 @@ def _words(offer: Offer) -> str:
 
 def _deny(code: str) -> int:
     try:
-        asked_of_desk({"deny": code})
+        ask_desk({"deny": code})
     except DeskError as error:
-        return refused_by_desk(error)
+        return print_desk_refusal(error)
     say("denied")
     return _NEGATIVE
 
@@ -124,9 +124,9 @@ def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None, *, as_json: bool
         cert = signed_certificate(signer, ask, offer, Choice(offer.key), now)
         answer = Answer(ask=ask.digest.hex(), decision="allow", certificates=(cert,))
         chain_allowed(answer, ask, now)
-        asked_of_desk({"deliver": answer.to_dict()})
+        ask_desk({"deliver": answer.to_dict()})
     except DeskError as error:
-        return refused_by_desk(error)
+        return print_desk_refusal(error)
     except AccreditError as error:
         tell(f"error: nothing was signed: {error}")
         return _NEGATIVE

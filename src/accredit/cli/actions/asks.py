@@ -4,7 +4,7 @@ from typing import Any
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.desk import asked_of_desk, refused_by_desk
+from accredit.cli.actions.desk import ask_desk, print_desk_refusal
 from accredit.cli.actions.output import print_json, print_table, say
 from accredit.consent.shown import in_quotes, one_word
 from accredit.errors import DeskError
@@ -12,7 +12,7 @@ from accredit.errors import DeskError
 
 def list_asks(*, as_json: bool) -> int:
     """Print the pending asks; return the exit code. Raises `ConfigurationError`."""
-    asks = asked_of_desk({"list": True})["asks"]
+    asks = ask_desk({"list": True})["asks"]
     if as_json:
         print_json({"asks": asks})
     elif not asks:
@@ -25,9 +25,9 @@ def list_asks(*, as_json: bool) -> int:
 def deny_ask(code: str, *, as_json: bool) -> int:
     """Deny an ask; exit code 1 if it doesn't exist. Raises `ConfigurationError`."""
     try:
-        denied = asked_of_desk({"deny": code})
+        denied = ask_desk({"deny": code})
     except DeskError as error:
-        return refused_by_desk(error)
+        return print_desk_refusal(error)
     if as_json:
         print_json(denied)
     else:

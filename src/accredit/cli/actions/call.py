@@ -24,13 +24,13 @@ from accredit.base.terminal import two_lines
 from accredit.base.text import excerpt, one_line
 from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way, how_to_start
 from accredit.cli.actions.output import MAX_TOLD_CANDIDATES, print_json, tell
-from accredit.cli.actions.tool_arguments import json_object, typed
+from accredit.cli.actions.tool_arguments import json_object, parse_arguments
 from accredit.cli.actions.wording import several
 from accredit.cli.asking.server import first_of
 from accredit.cli.reaching import Reach, endpoint_of
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.http import NOT_REACHED
-from accredit.client.refusals import Caller, explained
+from accredit.client.refusals import Caller, explain_refusal
 from accredit.client.rounds import within
 from accredit.errors import (
     AccreditError,
@@ -54,7 +54,7 @@ _ASKS = "call it from a host that can answer: a shell can't"
 _NOT_LISTED = "a gateway lists no tool that its catalog lacks: `accredit check --config FILE` names those"
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class CallOptions(Struct, frozen=True, kw_only=True):
     """The options of one `accredit call`."""
 
     tool: str
@@ -76,7 +76,7 @@ class _Trouble(NamedTuple):
     remedy: tuple[str, ...]
 
 
-def call_tool(request: Request, *, as_json: bool) -> int:
+def call_tool(request: CallOptions, *, as_json: bool) -> int:
     """Call the tool and print its result; return the exit code. Raises `ConfigurationError`."""
     check_way(request.url, request.config, request.key, request.delegations)
     path = request.json_args
@@ -85,7 +85,7 @@ def call_tool(request: Request, *, as_json: bool) -> int:
     for name in ("mcp", "httpx2", "httpcore2"):  # they would log proofs and results
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        outcome = asyncio.run(_called(request, given))
+        outcome = asyncio.run(_call_tool(request, given))
     except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
         outcome = _trouble(first_of(error), request, None)
     if isinstance(outcome, _Trouble):
@@ -101,7 +101,7 @@ def call_tool(request: Request, *, as_json: bool) -> int:
     return _NEGATIVE if outcome.is_error else 0
 
 
-async def _called(request: Request, given: dict[str, object]) -> CallToolResult | _Trouble:
+async def _call_tool(request: CallOptions, given: dict[str, object]) -> CallToolResult | _Trouble:
     agent = None if request.key is None else Agent(request.key, request.delegations, request.gateway_id)
     way = (
         at_gate(request.config, request.server, agent, request.reach)
@@ -115,7 +115,7 @@ async def _called(request: Request, given: dict[str, object]) -> CallToolResult 
             tool = tools.get(request.tool)
             if tool is None:
                 return _unknown(request.tool, tools)
-            arguments = typed(tool.name, request.args, given, tool.input_schema)
+            arguments = parse_arguments(tool.name, request.args, given, tool.input_schema)
             return await client.call_tool(tool.name, arguments, timeout=seconds)
         except Exception as error:  # here the presenter is known, which the advice is about
             return _trouble(first_of(error), request, presenter)
@@ -140,7 +140,7 @@ def _unknown(name: str, tools: Iterable[str]) -> _Trouble:
     return _Trouble(f"no tool {name} is listed", (f"{hint}listed are: {listed}; {_NOT_LISTED}",))
 
 
-def _trouble(error: BaseException, request: Request, presenter: ProofPresenter | None) -> _Trouble:
+def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresenter | None) -> _Trouble:
     """Return what went wrong, in words. Raises `ConfigurationError` as it is: the command line is wrong then."""
     match error:
         case ConfigurationError():
@@ -148,7 +148,7 @@ def _trouble(error: BaseException, request: Request, presenter: ProofPresenter |
         case ProofRefused():
             endpoint = "" if request.url is None else endpoint_of(request.url, request.server)
             caller = Caller(presenter, endpoint, "accredit call")
-            what, *remedy = explained(error, caller, "tools/call", request.tool).splitlines()
+            what, *remedy = explain_refusal(error, caller, "tools/call", request.tool).splitlines()
             return _Trouble(what, tuple(remedy) or (_REFUSED,))
         case MCPError():
             data = error.error.data

@@ -17,7 +17,7 @@ from accredit.ratify import (
 from accredit.ratify.hybrid import signature_fault
 
 
-def judged(chain: Sequence[DelegationCert], now: int) -> VerifyResult:
+def judge_chain(chain: Sequence[DelegationCert], now: int) -> VerifyResult:
     """Return what a chain grants at `now`, accepting its catalog scopes. Revocation and constraints are not checked."""
     scopes = [scope for cert in chain for scope in cert.scope]
     return verify_chain(chain, now=now, vocabulary=MCP_SCOPES | catalog_scopes(scopes))

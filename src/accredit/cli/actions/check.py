@@ -21,7 +21,7 @@ from accredit.base.text import one_line
 from accredit.cli.actions.check_fix import add_tables
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.suggest_scopes import advertised_scope, fault_of
-from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.listing import ServerListing
 from accredit.cli.asking.server import ask_each
 from accredit.cli.reaching import Reach
 from accredit.config import Loaded, build_catalog, read_pinned
@@ -74,19 +74,20 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
         )
     stale = sorted(stale_pins(loaded)) if name is None else []
     notes = [f"note: {each} of {LOCK_FILE} is no server: accredit pin {each} --yes takes it out" for each in stale]
-    offers, silent = _asked(servers, reach, several=several)
+    offers, silent = _ask_servers(servers, reach, several=several)
     if fix:
         loaded = add_tables(loaded, offers)
     now = {each.server: each for each in views(loaded)}
     checked = {
-        each: _checked(offer, build_catalog(now[each].config), read_pinned(now[each])) for each, offer in offers.items()
+        each: _check_offer(offer, build_catalog(now[each].config), read_pinned(now[each]))
+        for each, offer in offers.items()
     }
     observes = loaded.config.proofs.mode == "observe"
     if not several:
         only = next(iter(checked.values()))
         members = only.members | ({"stale_pins": stale} if stale else {})
         only = only._replace(members=members, lines=[*only.lines, *notes])
-        return _printed(_observed(only) if observes else only, as_json=as_json)
+        return _print_result(_mark_observed(only) if observes else only, as_json=as_json)
     good = not silent and all(found.ok for found in checked.values())
     if as_json:
         told = {each: {"ok": False, "error": error.what} for each, error in silent.items()}
@@ -106,19 +107,21 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
     return 0 if good else 2 if silent else 1
 
 
-def check_offer(offer: Offer, catalog: Catalog | None, pinned: Definitions | None = None, *, as_json: bool) -> int:
+def check_offer(
+    offer: ServerListing, catalog: Catalog | None, pinned: Definitions | None = None, *, as_json: bool
+) -> int:
     """Print how a server's tools differ from a catalog and from pins; return the exit code."""
-    return _printed(_checked(offer, catalog, pinned), as_json=as_json)
+    return _print_result(_check_offer(offer, catalog, pinned), as_json=as_json)
 
 
-def _asked(
+def _ask_servers(
     servers: Iterable[Loaded], reach: Reach, *, several: bool
-) -> tuple[dict[str, Offer], dict[str, ConfigurationError]]:
+) -> tuple[dict[str, ServerListing], dict[str, ConfigurationError]]:
     """Return each server's offer by name; if there are several, also the errors of those that didn't answer."""
-    offers: dict[str, Offer] = {}
+    offers: dict[str, ServerListing] = {}
     silent: dict[str, ConfigurationError] = {}
     for name, asked in ask_each(servers, reach).items():
-        if isinstance(asked, Offer):
+        if isinstance(asked, ServerListing):
             offers[name] = asked
         elif several:
             silent[name] = asked
@@ -127,7 +130,7 @@ def _asked(
     return offers, silent
 
 
-def _printed(checked: "_Checked", *, as_json: bool) -> int:
+def _print_result(checked: "_Checked", *, as_json: bool) -> int:
     if as_json:
         print_json(checked.members)
     else:
@@ -144,14 +147,14 @@ class _Checked(NamedTuple):
     lines: list[str]
 
 
-def _observed(checked: _Checked) -> _Checked:
+def _mark_observed(checked: _Checked) -> _Checked:
     return checked._replace(members={**checked.members, "proofs": "observe"}, lines=[*checked.lines, _OBSERVED])
 
 
-def _checked(offer: Offer, catalog: Catalog | None, pinned: Definitions | None) -> _Checked:
+def _check_offer(offer: ServerListing, catalog: Catalog | None, pinned: Definitions | None) -> _Checked:
     findings = list(_with(catalog, offer.tools) if catalog is not None else _alone(offer.tools))
     different = changes(pinned, offer.definitions) if pinned is not None and offer.definitions is not None else []
-    findings += _unpinned(different)
+    findings += _pin_findings(different)
     instructions = [change for change in different if change.problem == "instructions_changed"]
     some = sorted(offer.only_some)
     members: dict[str, object] = {
@@ -173,7 +176,7 @@ def _checked(offer: Offer, catalog: Catalog | None, pinned: Definitions | None) 
     return _Checked(not findings, members, lines)
 
 
-def _unpinned(different: Iterable[Change]) -> Iterable[Finding]:
+def _pin_findings(different: Iterable[Change]) -> Iterable[Finding]:
     for each in different:
         if each.problem != "instructions_changed":
             text = "; ".join([each.text, *each.notes])

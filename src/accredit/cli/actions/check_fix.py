@@ -15,7 +15,7 @@ from typing import Any
 from accredit.cli.actions.config_text import can_have_table, tool_table
 from accredit.cli.actions.output import tell
 from accredit.cli.actions.suggest_scopes import Suggestion, suggestions
-from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.listing import ServerListing
 from accredit.config import Loaded, build_catalog, load
 from accredit.config.servers import views
 from accredit.errors import ConfigurationError
@@ -25,7 +25,7 @@ from accredit.policy import Catalog
 _HEAD = "# Added by `accredit check --fix` from what the server says of its tools. Nobody has checked that.\n"
 
 
-def add_tables(loaded: Loaded, offers: Mapping[str, Offer]) -> Loaded:
+def add_tables(loaded: Loaded, offers: Mapping[str, ServerListing]) -> Loaded:
     """Add the missing tables of the servers in `offers` ("": the only one), report that on stderr, and return the new
     configuration. Raises `ConfigurationError`."""
     missing: dict[str, list[Suggestion]] = {}
@@ -44,7 +44,7 @@ def add_tables(loaded: Loaded, offers: Mapping[str, Offer]) -> Loaded:
     return load(loaded.file, os.environ, {})
 
 
-def _missing(catalog: Catalog, offer: Offer, server: str) -> list[Suggestion]:
+def _missing(catalog: Catalog, offer: ServerListing, server: str) -> list[Suggestion]:
     return [
         each for each in suggestions(offer, server) if catalog.tool(each.tool) is None and can_have_table(each.tool)
     ]

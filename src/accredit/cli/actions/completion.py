@@ -51,7 +51,7 @@ def start_completion(command: list[str] | None, *, shell: Shell) -> int:
 
 def candidates(words: Sequence[str], shell: Shell) -> list[Candidate] | None:
     """Return candidates for the last word, as the shell should insert them; None for file names."""
-    *before, last = _joined(words) if shell == "bash" else (words or [""])
+    *before, last = _join_words(words) if shell == "bash" else (words or [""])
     place = _Place(explained=shell != "bash")
     for word in before:
         place.pass_by(word)
@@ -141,7 +141,7 @@ class _Place:
         }
 
 
-def _joined(words: Sequence[str]) -> list[str]:
+def _join_words(words: Sequence[str]) -> list[str]:
     """Rejoin words that bash has split at `=` and `:`."""
     joined: list[str] = []
     is_open = False

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from accredit.base.text import one_line
 from accredit.cli.actions.suggest_scopes import PROMPT, RESOURCE, Suggestion, resource_scopes
-from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.listing import ServerListing
 from accredit.config.schema import Gateway
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.hosts.toml_text import key, string
@@ -75,14 +75,14 @@ _IDENTITY = """\
 
 def configuration(
     upstream: HttpUpstream | StdioUpstream,
-    offer: Offer,
+    offer: ServerListing,
     suggestions: Iterable[Suggestion],
     headers: _Headers = {},  # noqa: B006 - it is read only
     name: str = "",
     port: int = Gateway().port,
 ) -> str:
     """Return the file's text. `headers` are as the file writes them. With a `name`, the server is of `[servers]`."""
-    server = _said(offer.server) or "an MCP server"
+    server = _to_comment(offer.server) or "an MCP server"
     identity = _IDENTITY if isinstance(upstream, HttpUpstream) else ""
     where, kinds = _upstream(upstream, headers), _kinds(offer, name)
     table = table_name("upstream", name)
@@ -95,7 +95,7 @@ def configuration(
 def server_tables(
     name: str,
     upstream: HttpUpstream | StdioUpstream,
-    offer: Offer,
+    offer: ServerListing,
     suggestions: Iterable[Suggestion],
     headers: _Headers = {},  # noqa: B006 - it is read only
 ) -> str:
@@ -123,16 +123,18 @@ def can_have_table(tool: str) -> bool:
 
 def tool_table(suggestion: Suggestion, name: str = "") -> str:
     """Return a tool's table, or a comment if it can't have one. `name` is the server's in `[servers]`."""
-    comment = f'# "{_said(suggestion.description)}"\n' if suggestion.description.strip() else ""
+    comment = f'# "{_to_comment(suggestion.description)}"\n' if suggestion.description.strip() else ""
     if not can_have_table(suggestion.tool):
-        return f"# A tool whose name can't be written here is left out, and so refused: {_said(suggestion.tool)}\n"
+        return (
+            f"# A tool whose name can't be written here is left out, and so refused: {_to_comment(suggestion.tool)}\n"
+        )
     sensitive = "sensitive = true\n" if suggestion.sensitive else ""
     some = "# Only some clients see it, by what they can do.\n" if suggestion.only_some else ""
     scope = f"scope = {string(suggestion.scope)}    # {suggestion.reason}\n"
     return f"[{table_name('tools', name)}.{key(suggestion.tool)}]\n{comment}{some}{scope}{sensitive}"
 
 
-def _kinds(offer: Offer, name: str) -> str:
+def _kinds(offer: ServerListing, name: str) -> str:
     """Return `[resources]`, with a table for each prefix that needs its own scope, and `[prompts]`."""
     listed = [str(each.uri) for each in offer.resources] + [
         f"{each.uri_template} (template)" for each in offer.templates
@@ -151,7 +153,7 @@ def _examples(kind: str, names: Sequence[str]) -> str:
         return f"# The server lists no {kind}.\n"
     some = ", among them" if len(names) > MAX_LISTED_EXAMPLES else ""
     lines = [f"# The scope of all {kind}. The server lists {len(names)}{some}:"]
-    lines += [f"#   {_said(name)}" for name in names[:MAX_LISTED_EXAMPLES]]
+    lines += [f"#   {_to_comment(name)}" for name in names[:MAX_LISTED_EXAMPLES]]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -173,7 +175,7 @@ def _list(texts: Sequence[str]) -> str:
     return f"[{', '.join(map(string, texts))}]"
 
 
-def _said(text: str) -> str:
+def _to_comment(text: str) -> str:
     """Return a server's words as a comment (rule 1)."""
     line = one_line(" ".join(text.split()))
     return line if len(line) <= MAX_SAID_CHARS else f"{line[: MAX_SAID_CHARS - 3]}..."

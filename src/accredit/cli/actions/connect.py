@@ -53,7 +53,7 @@ def start_connect(
         from accredit.base.log_events import configure_logs
         from accredit.client import ProofPresenter
         from accredit.client.connect import Connecting, run
-        from accredit.gateway.front.host import Host
+        from accredit.gateway.front.host import StdioHost
 
     proves = None if key is None else ProofPresenter(key, delegation or (), gateway_id=gateway_id, may_ask=bool(desk))
     configure_logs(log_level, log_format)
@@ -71,7 +71,7 @@ def start_connect(
         starter=starter,
         hold=hold,
     )
-    return uvloop.run(run(connecting, Host))
+    return uvloop.run(run(connecting, StdioHost))
 
 
 def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter | None]":

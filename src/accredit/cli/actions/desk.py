@@ -13,7 +13,7 @@ import typer
 from accredit.attest import LogKey, RecordKey
 from accredit.base.private_memory import keep_memory_private
 from accredit.cli.actions.log_names import known_names as log_names
-from accredit.cli.actions.log_place import log_store, people_to_show_with, public_keys, understood
+from accredit.cli.actions.log_place import as_configuration_errors, log_store, people_to_show_with, public_keys
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.passphrases import passphrase_source
 from accredit.config import gateway_id, load
@@ -69,7 +69,7 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
     log = _log(url, settings.folder, key.person) if url is not None else None
     lists = list_places(settings)
     server = PageServer(
-        port, environ, places.socket.parent, _print_link, wants_browser=wants_browser, told=_told_where(environ)
+        port, environ, places.socket.parent, _print_link, wants_browser=wants_browser, told=_output_kind(environ)
     )
     return asyncio.run(DeskProcess(key.person, holder, places, server, log, lists).run())
 
@@ -77,7 +77,7 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
 def run_read_only_desk(port: int, store: str | None, config: Path | None, *, wants_browser: bool) -> int:
     """Show a log, without any key, until stopped; return the exit code. Raises `ConfigurationError`."""
     place = log_store(store, config)
-    with understood(), open_log(place):
+    with as_configuration_errors(), open_log(place):
         pass  # a log that is not there is told now
     keys: list[LogKey | RecordKey] = [*gateway_keys(config_folder(os.environ))]
     with contextlib.suppress(ConfigurationError):  # a configuration without a key of its own
@@ -107,7 +107,7 @@ def _log(url: StoreUrl, folder: Path, person: KeyFile) -> LogPages:
     return LogPages(url, lambda: known_names(folder), gateway_keys(folder), {person.public_key: person.name})
 
 
-def _told_where(environ: Mapping[str, str]) -> Literal["terminal", "log"]:
+def _output_kind(environ: Mapping[str, str]) -> Literal["terminal", "log"]:
     """Return where this process's stderr is read."""
     with contextlib.suppress(OSError, ValueError):
         if os.path.samestat(os.stat(desk_log(environ)), os.fstat(sys.stderr.fileno())):
@@ -121,7 +121,7 @@ def _print_link(line: str) -> None:
 
 def open_desk(*, as_json: bool) -> int:
     """Open the page of the running desk. Raises `ConfigurationError`."""
-    opened = asked_of_desk({"open": True})["opened"]
+    opened = ask_desk({"open": True})["opened"]
     if as_json:
         print_json({"opened": opened})
     else:
@@ -133,25 +133,25 @@ def open_desk(*, as_json: bool) -> int:
 
 def unlock_desk(passphrase_file: Path | None, *, as_json: bool) -> int:
     """Unlock the running desk's key; exit code 1 for a wrong passphrase. Raises `ConfigurationError`."""
-    wanted = str(asked_of_desk({"ping": True}).get("wanted", ""))  # before anybody types
+    wanted = str(ask_desk({"ping": True}).get("wanted", ""))  # before anybody types
     if wanted:
         tell(f"the desk waits for it now: {wanted}")
     person = KeyInFile.read(find_key(read_settings(os.environ))).person
     said = {"passphrase": _passphrase(person, passphrase_file), "for": wanted}
-    return _told({"unlock": said}, as_json=as_json)
+    return _request_key_state({"unlock": said}, as_json=as_json)
 
 
 def lock_desk(*, as_json: bool) -> int:
     """Lock the running desk's key. Raises `ConfigurationError`."""
-    return _told({"lock": True}, as_json=as_json)
+    return _request_key_state({"lock": True}, as_json=as_json)
 
 
-def asked_of_desk(request: Mapping[str, object]) -> Mapping[str, Any]:
+def ask_desk(request: Mapping[str, object]) -> Mapping[str, Any]:
     """Return the running desk's answer. Raises `ConfigurationError` if none runs, and `DeskError`."""
     return tell_desk(desk_sockets(os.environ, os.geteuid()), request)
 
 
-def refused_by_desk(error: DeskError) -> int:
+def print_desk_refusal(error: DeskError) -> int:
     """Print why the desk refused; return the exit code."""
     tell(f"error: {error.reason}")
     return _NEGATIVE
@@ -161,11 +161,11 @@ def _passphrase(person: KeyFile, file: Path | None) -> str:
     return passphrase_source(file)(person).decode()
 
 
-def _told(request: Mapping[str, object], *, as_json: bool) -> int:
+def _request_key_state(request: Mapping[str, object], *, as_json: bool) -> int:
     try:
-        key = asked_of_desk(request)["key"]
+        key = ask_desk(request)["key"]
     except DeskError as error:
-        return refused_by_desk(error)
+        return print_desk_refusal(error)
     if as_json:
         print_json({"key": key})
     else:

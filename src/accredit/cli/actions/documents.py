@@ -38,7 +38,7 @@ def read_document(path: Path) -> _Document:
     if "delegations" in members:
         return _decode(path, data, DelegationFile)
     if "payloadType" in members or "envelopes" in members:
-        return _attested(path, data, bundle="envelopes" in members)
+        return _decode_attestation(path, data, bundle="envelopes" in members)
     if "revoked_certs" in members:
         return _decode(path, data, RevocationList)
     if "cert_id" in members:
@@ -52,7 +52,7 @@ _WHAT_CAN_BE_READ = (
 )
 
 
-def _attested(path: Path, data: bytes, *, bundle: bool) -> CallBundle:
+def _decode_attestation(path: Path, data: bytes, *, bundle: bool) -> CallBundle:
     """Read an attestation; a single envelope is read as a bundle of one."""
     try:
         return decode_call_bundle(data) if bundle else CallBundle((decode_envelope(data),))

@@ -20,7 +20,7 @@ import httpx2
 from msgspec import Struct
 
 from accredit.cli.actions.drill_agents import Agent, TokenMaker
-from accredit.cli.actions.drill_calls import Drill, Endpoint, Expected, Parties, Tried
+from accredit.cli.actions.drill_calls import Drill, Endpoint, ExpectedOutcome, Parties, Tried
 from accredit.cli.actions.output import BAD, GOOD, Words, print_json, print_table, say, tell
 from accredit.cli.reaching import Reach, endpoint_of
 from accredit.config import load
@@ -48,7 +48,7 @@ _OBSERVES = 'this gateway enforces nothing: proofs.mode is "observe", and what w
 _REQUIRE = 'set proofs.mode = "required", and have it reloaded: accredit reload'
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class DrillOptions(Struct, frozen=True, kw_only=True):
     """The options of one `accredit drill`."""
 
     issuer: Path
@@ -73,7 +73,7 @@ class _Untried(NamedTuple):
     why: str
 
 
-def drill(request: Request, *, as_json: bool) -> int:
+def drill(request: DrillOptions, *, as_json: bool) -> int:
     """Make the calls and print the results; return the exit code. Raises `ConfigurationError`."""
     loaded = load(request.config, environ, {})
     mode = loaded.config.proofs.mode
@@ -99,8 +99,10 @@ def drill(request: Request, *, as_json: bool) -> int:
     maker = _maker(loaded, request, tokens)
     issuer = load_signing_key(request.issuer, request.passphrase)
     parties = _parties(issuer, maker, request.reach.token if tokens is not None else "")
-    found = asyncio.run(_made(endpoints, parties, request.reach, loaded.file))
-    return _told(found, list(_untried(endpoints[0], parties)), enforced=mode == "required", as_json=as_json)
+    found = asyncio.run(_run_calls(endpoints, parties, request.reach, loaded.file))
+    return _print_report(
+        found, list(_list_untried(endpoints[0], parties)), enforced=mode == "required", as_json=as_json
+    )
 
 
 def _is_url(text: str) -> bool:
@@ -113,7 +115,7 @@ def _is_url(text: str) -> bool:
         return False
 
 
-async def _made(endpoints: Sequence[Endpoint], parties: Parties, reach: Reach, file: Path | None) -> list[_At]:
+async def _run_calls(endpoints: Sequence[Endpoint], parties: Parties, reach: Reach, file: Path | None) -> list[_At]:
     found: list[_At] = []
     async with httpx2.AsyncClient(
         headers={"accept": "application/json, text/event-stream", **reach.headers},
@@ -147,7 +149,7 @@ async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None
         ) from None
 
 
-def _endpoints(loaded: Loaded, request: Request, tokens: TokenSettings | None) -> Iterator[Endpoint]:
+def _endpoints(loaded: Loaded, request: DrillOptions, tokens: TokenSettings | None) -> Iterator[Endpoint]:
     """Yield the endpoints to call (rule 1). Raises `ConfigurationError`, also if the issuer is not a root (rule 2)."""
     chosen = views(loaded) if request.server is None else [view(loaded, request.server)]
     proofs, issuer = build_proofs(chosen[0]), read_key(request.issuer).public()
@@ -176,7 +178,7 @@ def _endpoints(loaded: Loaded, request: Request, tokens: TokenSettings | None) -
         )
 
 
-def _maker(loaded: Loaded, request: Request, tokens: TokenSettings | None) -> TokenMaker | None:
+def _maker(loaded: Loaded, request: DrillOptions, tokens: TokenSettings | None) -> TokenMaker | None:
     """Return a token maker, or None if none is needed. Raises `ConfigurationError` if the gateway requires tokens and
     there is neither a key nor a token."""
     if tokens is None:
@@ -211,7 +213,7 @@ def _parties(issuer: SigningKey, maker: TokenMaker | None, token: str) -> Partie
     return Parties(issuer=issuer.signer, agent=agent, other=other, maker=maker)
 
 
-def _untried(endpoint: Endpoint, parties: Parties) -> Iterator[_Untried]:
+def _list_untried(endpoint: Endpoint, parties: Parties) -> Iterator[_Untried]:
     """Yield what is not tested (rule 4)."""
     yield _Untried("revoked", "a delegation that was taken back: it would have to go on your revocation list")
     yield _Untried("challenge_ended", "a challenge of the gateway's after its end: that takes proofs.challenge_seconds")
@@ -230,7 +232,7 @@ def _untried(endpoint: Endpoint, parties: Parties) -> Iterator[_Untried]:
         yield _Untried("other_agents_token", "another agent's token: tokens.bind_agent is not set, so it is good")
 
 
-def _told(found: Sequence[_At], untried: Sequence[_Untried], *, enforced: bool, as_json: bool) -> int:
+def _print_report(found: Sequence[_At], untried: Sequence[_Untried], *, enforced: bool, as_json: bool) -> int:
     """Print the results; return the exit code."""
     bad = [(at, each) for at in found for each in at.tried if each.verdict != "ok"]
     ok = enforced and not bad
@@ -289,14 +291,14 @@ def _cells(at: _At, tried: Tried, *, several: bool) -> tuple[Words | str, ...]:
     elif answer.code is None:
         was = f"no answer (HTTP {answer.status})" if answer.status else "no answer"
     else:
-        was = _in_words(Expected(answer.code, answer.error))
+        was = _in_words(ExpectedOutcome(answer.code, answer.error))
     server = [at.server or "(all)"] if several else []
     if not ok:
         was += ": BAD"
     return (*server, at.era.value, tried.what, _in_words(tried.expected), Words(was, _style(ok)))
 
 
-def _in_words(expected: Expected) -> str:
+def _in_words(expected: ExpectedOutcome) -> str:
     return "passed" if expected.code is None else f"{expected.code} {expected.error}".rstrip()
 
 

@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accredit.base.clock import unix_seconds
-from accredit.base.version import told_version
+from accredit.base.version import version_text
 from accredit.cli.actions.drill_agents import Agent, Proof, TokenMaker
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION, Era
@@ -52,7 +52,7 @@ Params = dict[str, object]
 Verdict = Literal["ok", "got_through", "refused", "other_refusal", "no_answer"]
 
 
-class Answer(NamedTuple):
+class DrillAnswer(NamedTuple):
     """A JSON-RPC `result`, or an error's `code` and word. `status` is 0 if there was no readable answer."""
 
     status: int
@@ -62,19 +62,19 @@ class Answer(NamedTuple):
     data: Mapping[str, object] = {}
 
 
-class Expected(NamedTuple):
+class ExpectedOutcome(NamedTuple):
     """How a call must end: with this error, or with a result if there is none."""
 
     code: int | None = None
     error: str = ""
 
 
-PASSES = Expected()
-_STATE_REFUSED = Expected(INVALID_PARAMS)
+PASSES = ExpectedOutcome()
+_STATE_REFUSED = ExpectedOutcome(INVALID_PARAMS)
 
 
-def _refused(word: str) -> Expected:
-    return Expected(BY_WORD[word].code, word)
+def _expect_refusal(word: str) -> ExpectedOutcome:
+    return ExpectedOutcome(BY_WORD[word].code, word)
 
 
 class Tried(NamedTuple):
@@ -82,8 +82,8 @@ class Tried(NamedTuple):
 
     name: str
     what: str
-    expected: Expected
-    answer: Answer
+    expected: ExpectedOutcome
+    answer: DrillAnswer
 
     @property
     def verdict(self) -> Verdict:
@@ -148,11 +148,11 @@ class Drill:
         """Test proofs (rule 1)."""
         params, proof = self._params(), self._proof
         agent, delegation = self._parties.agent, self._delegation
-        await self._try("no_proof", "without a proof", _refused("missing_ratify_proof"), params)
+        await self._try("no_proof", "without a proof", _expect_refusal("missing_ratify_proof"), params)
         good = proof.of(agent, delegation, params)
         await self._try("good", "with a good proof", PASSES, params, good)
         await self._again("copy", "with the same proof again", params, good)
-        invalid = _refused("ratify_invalid")
+        invalid = _expect_refusal("ratify_invalid")
         signed = proof.of(agent, delegation, self._params())
         await self._try("other_arguments", "with a proof for other arguments", invalid, params, signed)
         signed = replace(proof, gateway_id=_ANOTHER).of(agent, delegation, params)
@@ -173,29 +173,37 @@ class Drill:
         params, proof = self._params(), self._proof
         parties, agent = self._parties, self._parties.agent
         ended = proof.of(agent, agent.granted(parties.issuer, ended=True), params)
-        await self._try("expired", "with a delegation that has ended", _refused("ratify_expired"), params, ended)
+        await self._try("expired", "with a delegation that has ended", _expect_refusal("ratify_expired"), params, ended)
         anybody = make_key("human", "Nobody", unix_seconds()).signer()
         unknown = proof.of(agent, agent.granted(anybody), params)
         await self._try(
-            "other_root", "with a delegation of somebody unknown", _refused("ratify_untrusted_root"), params, unknown
+            "other_root",
+            "with a delegation of somebody unknown",
+            _expect_refusal("ratify_untrusted_root"),
+            params,
+            unknown,
         )
         thief = proof.of(parties.other, parties.other.granted(parties.issuer), params)
         stolen = replace(thief, delegations=(self._delegation,))
-        await self._try("stolen", "with another agent's delegation", _refused("ratify_invalid"), params, stolen)
+        await self._try("stolen", "with another agent's delegation", _expect_refusal("ratify_invalid"), params, stolen)
         narrow = proof.of(agent, agent.granted(parties.issuer, "identity:prove"), params)
         await self._try(
-            "other_scope", "with a delegation for something else", _refused("ratify_scope_denied"), params, narrow
+            "other_scope",
+            "with a delegation for something else",
+            _expect_refusal("ratify_scope_denied"),
+            params,
+            narrow,
         )
         once = agent.granted(parties.issuer, constraints=(MaxRate(1, CHALLENGE_WINDOW_SECONDS),))
         await self._try("one_use", "with a delegation for one call", PASSES, params, proof.of(agent, once, params))
-        used_up, again = _refused("ratify_constraint_denied"), proof.of(agent, once, params)
+        used_up, again = _expect_refusal("ratify_constraint_denied"), proof.of(agent, once, params)
         await self._try("used_up", "a second call with that one", used_up, params, again)
 
     async def _challenges(self) -> None:
         """Test challenges (rule 2)."""
         agent, delegation = self._parties.agent, self._delegation
         params, others = self._params(SENSITIVE_DRILL), self._params(SENSITIVE_DRILL)
-        asked = _refused("ratify_challenge_required")
+        asked = _expect_refusal("ratify_challenge_required")
         told = await self._try("challenged", "a sensitive call without a proof", asked, params)
         challenge = _challenge_in(told.data)
         if challenge is None:
@@ -241,9 +249,9 @@ class Drill:
     async def _tokens(self) -> None:
         """Test tokens (rule 4)."""
         params, agent = self._params(), self._parties.agent
-        invalid, denied = _refused("invalid_token"), _refused("insufficient_scope")
+        invalid, denied = _expect_refusal("invalid_token"), _expect_refusal("insufficient_scope")
         if self._endpoint.token_required:
-            missing = _refused("missing_token")
+            missing = _expect_refusal("missing_token")
             await self._try("no_token", "without a token", missing, params, self._good(params), "")
         maker = self._parties.maker
         known = maker or TokenMaker(make_token_key(), "accredit", self._endpoint.url)
@@ -257,7 +265,9 @@ class Drill:
             ]
         if maker is not None and self._endpoint.bind_agent:
             theirs = maker.token(self._parties.other)
-            tokens.append(("other_agents_token", "with another agent's token", _refused("ratify_invalid"), theirs))
+            tokens.append(
+                ("other_agents_token", "with another agent's token", _expect_refusal("ratify_invalid"), theirs)
+            )
         for name, what, expected, token in tokens:
             await self._try(name, what, expected, params, self._good(params), token)
 
@@ -271,7 +281,7 @@ class Drill:
     async def _again(self, name: str, what: str, params: Params, proof: ProofBundle) -> None:
         """Replay an accepted proof up to `DRILL_COPIES` times, until one is not refused as a replay."""
         for _ in range(DRILL_COPIES):
-            await self._try(name, what, _refused("ratify_replayed"), params, proof)
+            await self._try(name, what, _expect_refusal("ratify_replayed"), params, proof)
             if self.tried[-1].verdict != "ok":
                 return
         del self.tried[1 - DRILL_COPIES :]
@@ -280,31 +290,31 @@ class Drill:
         """Mark the last try as `no_answer`: it has no challenge (or state) for the next calls."""
         last = self.tried[-1]
         if last.verdict == "ok":
-            self.tried[-1] = last._replace(answer=Answer(last.answer.status))
+            self.tried[-1] = last._replace(answer=DrillAnswer(last.answer.status))
 
     async def _try(
         self,
         name: str,
         what: str,
-        expected: Expected,
+        expected: ExpectedOutcome,
         params: Params,
         proof: ProofBundle | None = None,
         token: str | None = None,
-    ) -> Answer:
+    ) -> DrillAnswer:
         """Make a call and keep the result. Without `token`, the agent's own is used."""
         meta: Params = {} if proof is None else {PROOF: proof.to_dict()}
         answer = await self._send(params, meta, self._parties.agent.token if token is None else token)
         self.tried.append(Tried(name, what, expected, answer))
         return answer
 
-    async def _send(self, params: Params, meta: Params, token: str) -> Answer:
+    async def _send(self, params: Params, meta: Params, token: str) -> DrillAnswer:
         headers = {"mcp-protocol-version": _REVISIONS[self._era]}
         if self._endpoint.host:
             headers["host"] = self._endpoint.host
         if self._era is Era.MODERN:
             headers |= {"mcp-method": "tools/call", "mcp-name": cast("str", params["name"])}
             meta = {**meta, META_VERSION: _REVISIONS[self._era], META_CAPABILITIES: {}}
-            meta[META_CLIENT_INFO] = {"name": "accredit drill", "version": told_version()}
+            meta[META_CLIENT_INFO] = {"name": "accredit drill", "version": version_text()}
         if token and self._endpoint.tokens == "header":
             headers["authorization"] = f"Bearer {token}"
         elif token and self._endpoint.tokens == "meta":
@@ -321,25 +331,25 @@ class Drill:
                 async for chunk in answer.aiter_bytes():
                     body += chunk
                     if len(body) > MAX_REFUSAL_BYTES:
-                        return Answer(0)
+                        return DrillAnswer(0)
                 return _read(answer.status_code, bytes(body))
         except (httpx2.HTTPError, httpx2.StreamError, OSError):
-            return Answer(0)
+            return DrillAnswer(0)
 
 
-def _read(status: int, body: bytes) -> Answer:
+def _read(status: int, body: bytes) -> DrillAnswer:
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
-        return Answer(status)
+        return DrillAnswer(status)
     found = _object(message)
     if "result" in found:
-        return Answer(status, result=_object(found["result"]))
+        return DrillAnswer(status, result=_object(found["result"]))
     error = _object(found.get("error"))
     code, data = error.get("code"), _object(error.get("data"))
     word = data.get("error")
     known = code if isinstance(code, int) and not isinstance(code, bool) else None
-    return Answer(status, known, word if isinstance(word, str) else "", data=data)
+    return DrillAnswer(status, known, word if isinstance(word, str) else "", data=data)
 
 
 def _challenge_in(data: Mapping[str, object]) -> bytes | None:

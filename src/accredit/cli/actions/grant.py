@@ -53,7 +53,7 @@ from accredit.ratify.scopes import is_sensitive
 _CERT_ID_BYTES = 16
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class GrantOptions(Struct, frozen=True, kw_only=True):
     """The options of one `accredit grant`. `notes` are lines to show to the signer."""
 
     issuer: Path
@@ -75,7 +75,7 @@ class _Parties(NamedTuple):
     parents: tuple[DelegationCert, ...]
 
 
-def grant_delegation(request: Request, *, as_json: bool) -> int:
+def grant_delegation(request: GrantOptions, *, as_json: bool) -> int:
     """Sign and write a delegation; return the exit code. Raises `ConfigurationError`."""
     check_out(request.out, as_json=as_json)
     parties = _read(request)
@@ -133,7 +133,7 @@ class _AskingSigner:
         return self._signer.sign(message)
 
 
-def _read(request: Request) -> _Parties:
+def _read(request: GrantOptions) -> _Parties:
     if request.out != STDOUT and not request.force and os.path.lexists(request.out):
         raise exists_already(request.out)
     issuer, agent = load_signing_key(request.issuer, request.passphrase), load_public_key(request.agent)
@@ -151,7 +151,7 @@ def _read(request: Request) -> _Parties:
     return _Parties(issuer, agent, parents)
 
 
-def _confirm(request: Request, parties: _Parties) -> None:
+def _confirm(request: GrantOptions, parties: _Parties) -> None:
     """Show warnings about a request, and ask for consent if needed. Raises `ConfigurationError`."""
     sensitive = tuple(filter(is_sensitive, request.scope))
     asks = bool(sensitive) and not request.yes
@@ -166,7 +166,7 @@ def _confirm(request: Request, parties: _Parties) -> None:
         typer.confirm("Sign this?", abort=True, err=True)
 
 
-def _warn(request: Request, sensitive: tuple[str, ...]) -> None:
+def _warn(request: GrantOptions, sensitive: tuple[str, ...]) -> None:
     for scope in sorted(catalog_scopes(request.scope)):
         meant = canonical_neighbour(scope)
         hint = f" (or is {meant} meant?)" if meant else ""
@@ -181,13 +181,13 @@ def _warn(request: Request, sensitive: tuple[str, ...]) -> None:
         tell(f"warning: {scope} is sensitive")
 
 
-def _remedy(request: Request) -> str:
+def _remedy(request: GrantOptions) -> str:
     if request.parent is None:
         return "`accredit grant --help` shows how scopes and constraints are written"
     return f"`accredit inspect {request.parent}` shows whom it is for, what it grants and until when"
 
 
-def _report(request: Request, parties: _Parties, cert: DelegationCert, now: int, *, as_json: bool) -> None:
+def _report(request: GrantOptions, parties: _Parties, cert: DelegationCert, now: int, *, as_json: bool) -> None:
     issuer, agent = parties.issuer.about, parties.agent
     if as_json:
         members = {name: value for name, value in cert.to_dict().items() if name in _SHOWN}

@@ -23,7 +23,7 @@ from mcp.types import Tool
 from accredit.cli.actions.suggest_scopes import advertised_scope
 from accredit.cli.actions.vocabulary import catalog_scopes
 from accredit.cli.asking.server import ask_configured, ask_upstream
-from accredit.cli.reaching import Reach, endpoint_of, reached
+from accredit.cli.reaching import Reach, add_headers, endpoint_of
 from accredit.config import build_catalog, load
 from accredit.config.servers import view, views
 from accredit.errors import ConfigurationError
@@ -43,7 +43,7 @@ class NothingReadOnly(ConfigurationError):
     """No tool is annotated as read-only with a scope of its own."""
 
 
-class Place(NamedTuple):
+class ScopeSource(NamedTuple):
     """Where to look up scopes: a configuration, a URL, or neither; `server` is one of several there; `reach` holds
     connection options."""
 
@@ -53,7 +53,7 @@ class Place(NamedTuple):
     reach: Reach
 
 
-class Wanted(NamedTuple):
+class ScopeSelection(NamedTuple):
     """The scopes and tools that the command line names, and whether all read-only tools. `force` turns off rule 3."""
 
     scopes: tuple[str, ...]
@@ -80,7 +80,7 @@ class _Scopes(NamedTuple):
     notes: tuple[str, ...]
 
 
-def look_up(wanted: Wanted, constraints: Sequence[Constraint], place: Place) -> _Scopes:
+def look_up(wanted: ScopeSelection, constraints: Sequence[Constraint], place: ScopeSource) -> _Scopes:
     """Return the scopes to sign. Raises `ConfigurationError`."""
     if place.config is not None and place.url is not None:
         raise ConfigurationError("--config and --url are given", "name one: scopes are looked up there")
@@ -94,7 +94,7 @@ def look_up(wanted: Wanted, constraints: Sequence[Constraint], place: Place) -> 
                 "which scopes tools need is not known here", "say where to look: --config FILE or --url URL"
             )
         return _Scopes(wanted.scopes, (*_unknown_note(wanted.scopes), *_needs_note(constraints)))
-    known = _known(place, ask=wanted.all_read_only)
+    known = _look_up(place, ask=wanted.all_read_only)
     if not wanted.force:
         for scope in wanted.scopes:
             _check_wanted(scope, known)
@@ -102,7 +102,7 @@ def look_up(wanted: Wanted, constraints: Sequence[Constraint], place: Place) -> 
     scopes = tuple(
         dict.fromkeys((*wanted.scopes, *(_scope_of(tool, known) for tool in wanted.tools), *read_only.scopes))
     )
-    notes = (*read_only.notes, *_granted_along(wanted, scopes, known), *_missing_facts(scopes, constraints, known))
+    notes = (*read_only.notes, *_note_extra_tools(wanted, scopes, known), *_missing_facts(scopes, constraints, known))
     return _Scopes(scopes, notes)
 
 
@@ -113,12 +113,12 @@ def _unknown_note(scopes: Iterable[str]) -> Iterator[str]:
         yield f"note: nobody looked whether a gateway knows {unknown}: with --config FILE or --url URL grant does first"
 
 
-def _known(place: Place, *, ask: bool) -> _Known:
+def _look_up(place: ScopeSource, *, ask: bool) -> _Known:
     if place.url is not None:
         if not place.url.startswith(("http://", "https://")):
             raise ConfigurationError("--url is not an http or https URL", "name the gateway's endpoint")
         url = endpoint_of(place.url, place.server)
-        offer, _ = ask_upstream(reached(HttpUpstream(url), place.reach), seconds=place.reach.timeout)
+        offer, _ = ask_upstream(add_headers(HttpUpstream(url), place.reach), seconds=place.reach.timeout)
         tools = {tool.name: Entry(scope=scope) for tool in offer.tools if (scope := advertised_scope(tool))}
         return _Known(f"the list at {urlsplit(place.url).netloc}", Catalog(tools=tools), offer.tools, has_facts=False)
     loaded = load(place.config, os.environ, {})
@@ -131,10 +131,10 @@ def _known(place: Place, *, ask: bool) -> _Known:
     for each in views(loaded):
         listed = ask_configured(each, place.reach).tools if ask else ()
         known[each.server] = _Known(name, build_catalog(each.config), listed, has_facts=True, server=each.server)
-    return _merged(known, name) if several else next(iter(known.values()))
+    return _merge_known(known, name) if several else next(iter(known.values()))
 
 
-def _merged(known: Mapping[str, _Known], name: str) -> _Known:
+def _merge_known(known: Mapping[str, _Known], name: str) -> _Known:
     """Merge the catalogs of several servers (rule 5)."""
     tools = {
         merged_name(server, tool): entry for server, each in known.items() for tool, entry in each.catalog.tools.items()
@@ -214,7 +214,7 @@ def _tools_under(scope: str, known: _Known) -> set[str]:
     return {name for name in names if (entry := known.catalog.tool(name)) is not None and entry.allows(granted)}
 
 
-def _granted_along(wanted: Wanted, scopes: Iterable[str], known: _Known) -> Iterator[str]:
+def _note_extra_tools(wanted: ScopeSelection, scopes: Iterable[str], known: _Known) -> Iterator[str]:
     """Yield notes on tools that the scopes allow besides those asked for."""
     read_only = {tool.name for tool in known.listed if wanted.all_read_only and _only_reads(tool)}
     for scope in scopes:
@@ -223,13 +223,13 @@ def _granted_along(wanted: Wanted, scopes: Iterable[str], known: _Known) -> Iter
             yield f"note: {scope} lets the agent use {', '.join(more)} as well"
 
 
-def _needed(constraints: Iterable[Constraint]) -> dict[str, str]:
+def _needed_facts(constraints: Iterable[Constraint]) -> dict[str, str]:
     """Return the facts that constraints need, each with a constraint's type."""
     return {fact: each.type for each in constraints for fact in facts_needed(each)}
 
 
 def _needs_note(constraints: Iterable[Constraint]) -> tuple[str, ...]:
-    needed = _needed(constraints)
+    needed = _needed_facts(constraints)
     if not needed:
         return ()
     return (f"note: {_why(needed)}: its [tools.NAME] has to say {_table(needed)}; with --config FILE that is checked",)
@@ -240,7 +240,7 @@ def _missing_facts(scopes: Sequence[str], constraints: Sequence[Constraint], kno
     if not known.has_facts:
         yield from _needs_note(constraints)
         return
-    needed = _needed(constraints)
+    needed = _needed_facts(constraints)
     for name in sorted({name for scope in scopes for name in _tools_under(scope, known)}):
         entry = known.catalog.tool(name)
         missing = {fact: kind for fact, kind in needed.items() if entry is None or fact not in entry.facts.sources}

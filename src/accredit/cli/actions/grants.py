@@ -14,14 +14,14 @@ from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import find_by_prefix, print_facts, print_json, print_table, say, tell
 from accredit.consent import this_call_only
 from accredit.console.journal import Entry, read_journal
-from accredit.console.lists import list_places, people_in, revoked_by, see_lists
+from accredit.console.lists import list_places, people_in, revoked_ids, see_lists
 from accredit.console.names import known_names, set_name
 from accredit.console.past import Past
 from accredit.console.settings import find_key, read_settings
 from accredit.console.unlock import KeyInFile
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys.places import config_folder, state_folder
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 from accredit.ratify.constraints import Constraint, read_constraint
 
 _NEGATIVE = 1
@@ -61,10 +61,10 @@ def show_grant(cert_id: str, *, as_json: bool) -> int:
             ("certificate", found),
             ("to", _name(grant.get("agent"), names)),
             ("at gateway", _name(grant.get("gateway"), names)),
-            ("for", f"{shown(str(grant.get('method')))} {shown(str(grant.get('target')))}"),
-            ("scopes", words.scopes(map(shown, map(str, _listed(grant, "scope"))))),
+            ("for", f"{visible_text(str(grant.get('method')))} {visible_text(str(grant.get('target')))}"),
+            ("scopes", words.scopes(map(visible_text, map(str, _get_list(grant, "scope"))))),
             ("constraints", words.constraints(conditions) if (conditions := _conditions(grant)) is not None else _ODD),
-            ("code", shown(str(grant.get("code")))),
+            ("code", visible_text(str(grant.get("code")))),
             *((name, f"{words.relative(at, now)} ({words.timestamp(at)})") for name, at in times),
             ("taken back", lists.words(found)),
         ]
@@ -119,7 +119,7 @@ class _Lists:
 
     def has(self, cert_id: str) -> bool | None:
         """Return whether a certificate is revoked; None if unknown."""
-        return True if cert_id in revoked_by(self._seen) else False if self._is_whole else None
+        return True if cert_id in revoked_ids(self._seen) else False if self._is_whole else None
 
     def words(self, cert_id: str) -> str:
         """Return the same in words."""
@@ -139,11 +139,11 @@ def _row(grant: Entry, names: Any, lists: _Lists) -> list[str]:
     ends = "taken back" if lists.has(grant["cert"]) else words.relative(grant["ends_at"], unix_seconds())
     agent, gateway = (_name(grant.get(each), names) for each in ("agent", "gateway"))
     is_once = this_call_only(_conditions(grant) or ())
-    may = shown(str(grant.get("target"))) + (", this call only" if is_once else "")
-    return [shown(grant["cert"][:8]), agent, may, gateway, ends]
+    may = visible_text(str(grant.get("target"))) + (", this call only" if is_once else "")
+    return [visible_text(grant["cert"][:8]), agent, may, gateway, ends]
 
 
-def _listed(grant: Entry, name: str) -> list[object]:
+def _get_list(grant: Entry, name: str) -> list[object]:
     found: object = grant.get(name)
     return cast("list[object]", found) if isinstance(found, list) else []
 
@@ -158,4 +158,4 @@ def _conditions(grant: Entry) -> list[Constraint] | None:
 
 def _name(holder: object, names: Any) -> str:
     text = str(holder)
-    return f"{shown(names[text])} ({shown(text[:8])}…)" if text in names else shown(text[:12])
+    return f"{visible_text(names[text])} ({visible_text(text[:8])}…)" if text in names else visible_text(text[:12])

@@ -27,8 +27,8 @@ from accredit.cli.actions.config_text import configuration
 from accredit.cli.actions.output import print_json, say, tell
 from accredit.cli.actions.pin import definitions_of, lock_text
 from accredit.cli.actions.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
-from accredit.cli.asking.knocking import shown
-from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.knocking import without_query
+from accredit.cli.asking.listing import ServerListing
 from accredit.cli.asking.server import ask_upstream
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.config.load import DEFAULT_FILE
@@ -41,7 +41,7 @@ from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM
 
 
-class Plan(NamedTuple):
+class InitPlan(NamedTuple):
     """The server, the folder, `upstream.headers` as they are written in the file, the timeout in seconds, the server's
     name in `[servers]` ("": it is `[upstream]`), and the gateway's port."""
 
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
         return self.folder / DEFAULT_FILE, key, public_path(key), self.folder / LOCK_FILE
 
 
-def set_up(plan: Plan, *, as_json: bool) -> int:
+def set_up(plan: InitPlan, *, as_json: bool) -> int:
     """Write the files into the folder, and print what to do next. Raises `ConfigurationError`."""
     folder = plan.folder
     for each in plan.files:
@@ -77,20 +77,20 @@ def set_up(plan: Plan, *, as_json: bool) -> int:
 class Prepared(NamedTuple):
     """What a server offers, and the contents of the files for it."""
 
-    plan: Plan
-    offer: Offer
+    plan: InitPlan
+    offer: ServerListing
     upstream: HttpUpstream | StdioUpstream
     suggested: Sequence[Suggestion]
     lock: bytes
     text: bytes
 
     @classmethod
-    def asked(cls, plan: Plan) -> "Prepared":
+    def asked(cls, plan: InitPlan) -> "Prepared":
         """Ask the server (step 2). Raises `ConfigurationError`."""
         offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
         lock = lock_text({plan.server or UPSTREAM: definitions_of(offer)})
         suggested = suggestions(offer, plan.server)
-        where = placed(upstream, plan.folder)
+        where = keep_working_folder(upstream, plan.folder)
         text = configuration(where, offer, suggested, plan.headers, plan.server, plan.port).encode()
         return cls(plan, offer, upstream, suggested, lock, text)
 
@@ -105,7 +105,7 @@ class Prepared(NamedTuple):
                 write_file(lock, self.lock)
                 written.append(lock)
             if self.upstream != self.plan.upstream and isinstance(self.upstream, HttpUpstream):
-                tell(f"the server is at {shown(self.upstream.url)}: the configuration names that")
+                tell(f"the server is at {without_query(self.upstream.url)}: the configuration names that")
             write_file(file, self.text, private=_may_hold_secret(self.upstream))
         except ConfigurationError:
             for each in written:
@@ -144,7 +144,7 @@ def _no_folder(folder: Path, why: str) -> ConfigurationError:
     return ConfigurationError(f"can't make {folder}: {why}", "name another folder with --dir")
 
 
-def placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
+def keep_working_folder(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
     """Return the upstream as it is to be written. A command keeps running in the current folder, wherever the
     configuration is."""
     here = Path.cwd()
@@ -153,7 +153,7 @@ def placed(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream
     return replace(upstream, cwd=str(here))
 
 
-def _next_steps(folder: Path, offer: Offer, suggested: Sequence[Suggestion]) -> list[str]:
+def _next_steps(folder: Path, offer: ServerListing, suggested: Sequence[Suggestion]) -> list[str]:
     """Return three shell lines: make keys, delegate what only reads, start the gateway."""
     owner, agent, out, file = (word(folder / name) for name in _NAMES)
     scopes = first_scopes(offer, suggested)
@@ -164,7 +164,7 @@ def _next_steps(folder: Path, offer: Offer, suggested: Sequence[Suggestion]) -> 
     ]
 
 
-def first_scopes(offer: Offer, suggested: Sequence[Suggestion]) -> str:
+def first_scopes(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:
     """Return the `accredit grant` options for first scopes: those of read-only tools, or else of one tool."""
     scopes = [each.scope for each in suggested]
     if READING in scopes:
@@ -188,14 +188,14 @@ def word(path: Path) -> str:
 
 
 def _report(
-    files: Sequence[Path], offer: Offer, suggested: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool
+    files: Sequence[Path], offer: ServerListing, suggested: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool
 ) -> None:
     if as_json:
         tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
         others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
         print_json({"files": [str(file) for file in files], "tools": tools, **others, "next": steps})
         return
-    say(f"wrote {files[0]}: {counted(offer, suggested)}. Read it before you go on.")
+    say(f"wrote {files[0]}: {summarize_offer(offer, suggested)}. Read it before you go on.")
     say(f"wrote {files[1]}, which only you can read, and {files[2]}")
     say(f"wrote {files[3]}: what these tools say of themselves; a gateway refuses calls of one that changes")
     say("")
@@ -204,7 +204,7 @@ def _report(
         typer.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
 
 
-def counted(offer: Offer, suggested: Sequence[Suggestion]) -> str:
+def summarize_offer(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:
     """Return how much a server offers, in words."""
     counts = [
         f"{_number(len(suggested), 'tool')}, {sum(each.sensitive for each in suggested) or 'none'} of them sensitive"

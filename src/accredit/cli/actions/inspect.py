@@ -6,7 +6,7 @@ from pathlib import Path
 from accredit.attest import CallBundle
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.chain import challenge_fault, judged
+from accredit.cli.actions.chain import challenge_fault, judge_chain
 from accredit.cli.actions.documents import DelegationDocument, read_document
 from accredit.cli.actions.inspect_json import print_members
 from accredit.cli.actions.inspect_records import print_bundle, print_bundle_members
@@ -62,8 +62,8 @@ def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], 
         print_facts(
             [
                 (f"certificate {index}", cert.cert_id),
-                ("from", _named(cert.issuer_id, known)),
-                ("to", _named(cert.subject_id, known)),
+                ("from", _id_with_name(cert.issuer_id, known)),
+                ("to", _id_with_name(cert.subject_id, known)),
                 ("scopes", words.scopes(cert.scope)),
                 ("constraints", words.constraints(cert.constraints)),
                 ("begins", words.begins(cert, now)),
@@ -72,7 +72,7 @@ def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], 
             ]
         )
     say("")
-    held = judged(chain, now)
+    held = judge_chain(chain, now)
     grants = (
         Words(words.scopes(held.granted_scope), GOOD) if held.valid else Words(f"nothing: {held.error_reason}", BAD)
     )
@@ -85,7 +85,7 @@ def _print_proof(bundle: ProofBundle, known: Mapping[str, KeyFile], now: int) ->
     say(f"a proof over a delegation of {words.several(len(bundle.delegations), 'certificate')}, leaf first")
     print_facts(
         [
-            ("agent", _named(bundle.agent_id, known)),
+            ("agent", _id_with_name(bundle.agent_id, known)),
             ("made", f"{words.relative(bundle.challenge_at, now)} ({words.timestamp(bundle.challenge_at)})"),
             ("bound to a call", "yes" if bundle.session_context else "no"),
             ("turn of a stream", str(bundle.stream_seq) if bundle.stream_id else "no"),
@@ -102,7 +102,7 @@ def _print_revocations(revoked: RevocationList, known: Mapping[str, KeyFile], no
     unchecked = Words("not checked: name the issuer's public key with --key", QUIET)
     print_facts(
         [
-            ("from", _named(revoked.issuer_id, known)),
+            ("from", _id_with_name(revoked.issuer_id, known)),
             ("as of", f"{words.relative(revoked.updated_at, now)} ({words.timestamp(revoked.updated_at)})"),
             ("signatures", _verdict(fault) if issuer else unchecked),
             *(("revoked", cert_id) for cert_id in revoked.revoked_certs),
@@ -115,5 +115,5 @@ def _verdict(fault: str | None) -> Words:
     return Words(f"BAD: {fault}", BAD) if fault else Words("good", GOOD)
 
 
-def _named(holder_id: str, known: Mapping[str, KeyFile]) -> str:
+def _id_with_name(holder_id: str, known: Mapping[str, KeyFile]) -> str:
     return f"{known[holder_id].name} ({holder_id})" if holder_id in known else holder_id

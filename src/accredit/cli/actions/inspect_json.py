@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.chain import challenge_fault, judged
+from accredit.cli.actions.chain import challenge_fault, judge_chain
 from accredit.cli.actions.documents import DelegationDocument
 from accredit.cli.actions.keys import key_members
 from accredit.cli.actions.output import print_json
@@ -48,7 +48,7 @@ def print_members(document: DelegationDocument, known: Mapping[str, KeyFile], no
 
 def _chain_members(chain: Sequence[DelegationCert], now: int) -> tuple[dict[str, object], bool]:
     certificates = [_certificate_members(chain, index) for index in range(len(chain))]
-    held = judged(chain, now)
+    held = judge_chain(chain, now)
     members: dict[str, object] = {
         "certificates": certificates,
         "granted_scope": held.granted_scope,

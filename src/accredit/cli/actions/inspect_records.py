@@ -29,7 +29,7 @@ _People = Mapping[HybridPublicKey, str]
 def print_bundle(bundle: CallBundle, keys: _Keys, people: _People, names: Names) -> bool:
     """Print the bundle for people. Return whether a signature is bad, or other evidence contradicts a record."""
     faults = [_print(envelope, keys, names) for envelope in _envelopes(bundle)]
-    proved = _proved(bundle, keys, people)
+    proved = _verify_first_record(bundle, keys, people)
     if proved is not None:
         print_evidence(*proved, names)
     return any(faults) or (proved is not None and bool(proved[1].faults))
@@ -42,13 +42,13 @@ def print_bundle_members(bundle: CallBundle, keys: _Keys, people: _People, names
         fault = _fault(envelope, keys)
         good = None if not keys else fault is None
         statements.append({"statement": _raw(envelope), "fault": fault, "signatures_good": good})
-    proved = _proved(bundle, keys, people)
+    proved = _verify_first_record(bundle, keys, people)
     members = NO_EVIDENCE if proved is None else proved[1].members(proved[0], names)
     print_json({"type": "attestation", "statements": statements, **members})
     return any(each["fault"] for each in statements) or (proved is not None and bool(proved[1].faults))
 
 
-def _proved(bundle: CallBundle, keys: _Keys, people: _People) -> tuple[CallRecord, Evidence] | None:
+def _verify_first_record(bundle: CallBundle, keys: _Keys, people: _People) -> tuple[CallRecord, Evidence] | None:
     """Return the record of an allowed call and its evidence, if the first record verifies."""
     if not keys or not bundle.envelopes or _fault(bundle.envelopes[0], keys):
         return None

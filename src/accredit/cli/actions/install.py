@@ -11,25 +11,25 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from accredit.cli.actions.install_entry import Wanted, agent_of
-from accredit.cli.actions.install_wish import Wish, agreed, place_of
+from accredit.cli.actions.install_entry import NewEntry, agent_of
+from accredit.cli.actions.install_wish import InstallOptions, confirm_write, place_of
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say, tell
 from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import HostState, host_states, is_own
-from accredit.hosts.edit import Edit, Place, apply, edited, entries, read_host_file
-from accredit.hosts.installed import installed, remember
+from accredit.hosts.edit import Edit, EntryLocation, apply, edit_entry, entries, read_host_file
+from accredit.hosts.installed import read_installed, remember
 from accredit.hosts.programs import check_not_running, claude_add, claude_program, claude_remove, run_program
 from accredit.hosts.table import Entry, Host
-from accredit.hosts.undo import restored, without
+from accredit.hosts.undo import plan_restore, without
 from accredit.keys.places import state_folder
 
 
-def install_entry(wish: Wish, url: str | None, config: Path | None, server: str | None) -> int:
+def install_entry(wish: InstallOptions, url: str | None, config: Path | None, server: str | None) -> int:
     """Write the entry; return the exit code. Raises `ConfigurationError`."""
     host, file = place_of(wish)
-    wanted = Wanted.read(url, config, server, wish.name)
-    place = Place(host, file, wanted.name)
+    wanted = NewEntry.read(url, config, server, wish.name)
+    place = EntryLocation(host, file, wanted.name)
     old = read_host_file(file)
     there = entries(host, old).get(wanted.name) if old is not None else None
     entry = host.entry(wanted.name, wanted.words(host.hold, host.words(there)))
@@ -37,7 +37,7 @@ def install_entry(wish: Wish, url: str | None, config: Path | None, server: str 
         raise ConfigurationError(
             f"{file} has a server {wanted.name} that is not accredit's", "name this one otherwise: --name N"
         )
-    new = edited(place, old or b"", entry)
+    new = edit_entry(place, old or b"", entry)
     edit = Edit(file, old, new, host.name, {wanted.name: entry})
     program = None if wish.project or host.name != "claude-code" or there is not None else claude_program(os.environ)
     command = claude_add(program, wanted.name, entry) if program is not None and new != old else None
@@ -48,7 +48,7 @@ def install_entry(wish: Wish, url: str | None, config: Path | None, server: str 
     return _finish(wish, edit, place, entry, command)
 
 
-def uninstall_entry(wish: Wish, *, restore: bool) -> int:
+def uninstall_entry(wish: InstallOptions, *, restore: bool) -> int:
     """Remove the entry, or restore the file; return the exit code. Raises `ConfigurationError`."""
     host, file = place_of(wish)
     if restore:
@@ -56,7 +56,7 @@ def uninstall_entry(wish: Wish, *, restore: bool) -> int:
     old = read_host_file(file)
     found = {} if old is None else entries(host, old)
     own = [name for name, entry in found.items() if is_own(host.words(entry))]
-    if wish.name is not None and wish.name not in found and _forgotten(host, file, wish.name):
+    if wish.name is not None and wish.name not in found and _forget_entry(host, file, wish.name):
         say(f"{file}: the server {wish.name} is gone already")
         return 0
     if wish.name is None and len(own) != 1:
@@ -68,7 +68,7 @@ def uninstall_entry(wish: Wish, *, restore: bool) -> int:
     if wish.name is not None and wish.name not in own:
         why = "is not accredit's" if wish.name in found else "is not there"
         raise ConfigurationError(f"{file}: the server {wish.name} {why}", "accredit install --list shows what is")
-    place = Place(host, file, wish.name or own[0])
+    place = EntryLocation(host, file, wish.name or own[0])
     edit = without(place, state_folder(os.environ))
     comes_back = edit.new is not None and place.name in entries(host, edit.new)
     by_program = not wish.project and host.name == "claude-code" and not comes_back
@@ -82,20 +82,20 @@ def uninstall_entry(wish: Wish, *, restore: bool) -> int:
     return _finish(wish, edit, place, None, claude_remove(program, place.name) if program is not None else None)
 
 
-def _restore(wish: Wish, host: Host, file: Path) -> int:
+def _restore(wish: InstallOptions, host: Host, file: Path) -> int:
     """Restore the whole file as it was before the named entry, or before all of ours."""
     names = {wish.name} if wish.name is not None else _own_names(host, file)
     if not names:
         raise ConfigurationError(f"no server of {file} is accredit's", "nothing has to be put back")
-    edit = restored(host, file, names, state_folder(os.environ))
+    edit = plan_restore(host, file, names, state_folder(os.environ))
     if edit.new != edit.old and not wish.as_json:
         say(f"{host.name}: {file} is put back as it was before {', '.join(sorted(names))}")
-    return _finish(wish, edit, Place(host, file, min(names)), None, None)
+    return _finish(wish, edit, EntryLocation(host, file, min(names)), None, None)
 
 
 def _own_names(host: Host, file: Path) -> set[str]:
     """Return the names of our entries, present or once installed."""
-    names = {each.name for each in installed(state_folder(os.environ)) if each.file == str(file)}
+    names = {each.name for each in read_installed(state_folder(os.environ)) if each.file == str(file)}
     with suppress(ConfigurationError):  # a broken file is put back all the same
         data = read_host_file(file)
         found = {} if data is None else entries(host, data)
@@ -109,17 +109,19 @@ def list_hosts(*, as_json: bool) -> int:
     if as_json:
         print_json({"hosts": [_members(each) for each in states]})
         return 0
-    print_table(("host", "state", "file"), [(each.host, _shown(each), str(each.file)) for each in states])
+    print_table(("host", "state", "file"), [(each.host, _describe_state(each), str(each.file)) for each in states])
     return 0
 
 
-def _finish(wish: Wish, edit: Edit, place: Place, entry: Entry | None, command: list[str] | None) -> int:
+def _finish(
+    wish: InstallOptions, edit: Edit, place: EntryLocation, entry: Entry | None, command: list[str] | None
+) -> int:
     """Make the edit if it changes anything and the user agrees (rule 2), and report it."""
     changed, backup = edit.new != edit.old, None
     if changed and command is not None and not wish.as_json:
         say(f"by: {shlex.join(command)}")
     if changed and not wish.dry_run:
-        if not agreed(wish):
+        if not confirm_write(wish):
             say("nothing was changed")
             return 1
         check_not_running(place.host.name if not wish.project else "")
@@ -141,16 +143,16 @@ def _finish(wish: Wish, edit: Edit, place: Place, entry: Entry | None, command: 
     return 0
 
 
-def _forgotten(host: Host, file: Path, name: str) -> bool:
+def _forget_entry(host: Host, file: Path, name: str) -> bool:
     """Forget an installed entry; return whether there was one."""
     state = state_folder(os.environ)
-    known = any((each.file, each.name) == (str(file), name) for each in installed(state))
+    known = any((each.file, each.name) == (str(file), name) for each in read_installed(state))
     if known:
         remember(state, host.name, file, {name: None})
     return known
 
 
-def _check_done(edit: Edit, place: Place) -> None:
+def _check_done(edit: Edit, place: EntryLocation) -> None:
     """Check that the file now has the wanted entry, or none: a host's own program may have written it."""
     data = read_host_file(edit.file)
     if data == edit.new:
@@ -168,7 +170,7 @@ def _members(state: HostState) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _shown(state: HostState) -> Words:
+def _describe_state(state: HostState) -> Words:
     if state.problem is not None:
         return Words(f"can't be read: {state.problem}", BAD)
     bad = [f"{each.name} is {each.state}: {each.why}" for each in state.entries if each.state != "installed"]

@@ -22,14 +22,14 @@ _ID = re.compile(r"[0-9a-f]{16,}")
 """Looks like a key's id, which is no name for people."""
 
 
-class Wanted(NamedTuple):
+class NewEntry(NamedTuple):
     """An entry's name, and its gateway's endpoint."""
 
     name: str
     url: str
 
     @classmethod
-    def read(cls, url: str | None, config: Path | None, server: str | None, name: str | None) -> "Wanted":
+    def read(cls, url: str | None, config: Path | None, server: str | None, name: str | None) -> "NewEntry":
         """Read the options. Raises `ConfigurationError`."""
         from accredit.config import load  # noqa: PLC0415 - of all hosts' commands only those that name one need it
 
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
             raise ConfigurationError(
                 f"{name!a} is no name that every host takes", "--name takes letters, digits, - and _"
             )
-        return cls(name, _checked(url))
+        return cls(name, _check_url(url))
 
     def words(self, hold: int, before: Sequence[str] = ()) -> list[str]:
         """Return the command, with absolute paths, as hosts run programs from their own folders. If `before`, the
@@ -112,7 +112,7 @@ def _default_name(loaded: "Loaded | None", url: str, server: str | None) -> str:
     return name if name and not _ID.fullmatch(name) else "accredit"
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     """Check that a URL may stand in an entry, and return it. Raises `ConfigurationError`."""
     try:
         parts = urlsplit(url)

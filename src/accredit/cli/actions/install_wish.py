@@ -11,7 +11,7 @@ from accredit.errors import ConfigurationError
 from accredit.hosts.table import Host, Places, find_host, project_file
 
 
-class Wish(NamedTuple):
+class InstallOptions(NamedTuple):
     """The host, the entry's name, and the options of both commands."""
 
     host: str
@@ -22,13 +22,13 @@ class Wish(NamedTuple):
     as_json: bool
 
 
-def place_of(wish: Wish) -> tuple[Host, Path]:
+def place_of(wish: InstallOptions) -> tuple[Host, Path]:
     """Return the host and its file. Raises `ConfigurationError`."""
     host = find_host(wish.host)
     return host, project_file(host, Path.cwd()) if wish.project else host.file(Places(os.environ))
 
 
-def agreed(wish: Wish) -> bool:
+def confirm_write(wish: InstallOptions) -> bool:
     """Return whether the user agrees to write, at the terminal or with `--yes`. Raises `ConfigurationError` if there
     is no terminal."""
     if wish.yes:

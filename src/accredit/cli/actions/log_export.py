@@ -14,7 +14,7 @@ from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT
 from accredit.base.terminal import two_lines
 from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
-from accredit.cli.actions.log_place import understood
+from accredit.cli.actions.log_place import as_configuration_errors
 from accredit.cli.actions.log_show import records_of
 from accredit.cli.actions.output import say
 from accredit.cli.actions.wording import several
@@ -53,7 +53,7 @@ def export_checkpoints(store: LogStore, out: Path | None) -> int:
 def export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: bool) -> int:
     """Write the envelopes, or the bundle, of the call whose id begins with `call_id`; return the exit code. Raises
     `ConfigurationError`."""
-    with understood(), open_log(store) as log:
+    with as_configuration_errors(), open_log(store) as log:
         whole_id = one_call(log, call_id)
     if whole_id is None:
         return _NEGATIVE
@@ -100,7 +100,11 @@ def _write(store: LogStore, out: Path | None, lines_of: Callable[[LogReader], It
     """Write lines and return the exit code; `nothing` is the message if there are none."""
     out = None if out == STDOUT else out
     hidden = out is None and sys.stdout.isatty()
-    with understood(), open_log(store) as log, Progress("exporting", unit="entries", hidden=hidden) as progress:
+    with (
+        as_configuration_errors(),
+        open_log(store) as log,
+        Progress("exporting", unit="entries", hidden=hidden) as progress,
+    ):
         lines = progress.over(lines_of(log))
         written = _to_stdout(lines) if out is None else write_lines(out, (line + b"\n" for line in lines), private=True)
     if not written:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, TypeVar
 
-from accredit.cli.actions.log_place import understood
+from accredit.cli.actions.log_place import as_configuration_errors
 from accredit.cli.actions.log_sinks import CollectorLogs, LinesFile, Stdout, Target
 from accredit.cli.actions.output import tell
 from accredit.cli.actions.wording import several
@@ -56,19 +56,25 @@ def target_of(form: Format, to: str | None, store: str | None, config: Path | No
 def follow_log(store: LogStore, name: str, target: Target) -> int:
     """Send entries until the process is stopped; return the exit code. Raises `ConfigurationError`."""
     rejected = told = 0
-    with understood(), suppress(KeyboardInterrupt), _ended_by_sigterm(), open_sink(store, name) as sink, target:
+    with (
+        as_configuration_errors(),
+        suppress(KeyboardInterrupt),
+        _interrupt_on_sigterm(),
+        open_sink(store, name) as sink,
+        target,
+    ):
         while True:
-            batch = _tried(sink.take, "the log can't be read")
+            batch = _retry(sink.take, "the log can't be read")
             if batch.note:
                 tell(f"note: {batch.note}")
             if batch.pruned:
                 tell(f"note: {several(batch.pruned, 'record')} had been pruned before {name} got them")
             if batch.envelopes:
-                rejected += _tried(lambda now=batch: target.take(now.envelopes), f"{name} takes nothing")
+                rejected += _retry(lambda now=batch: target.take(now.envelopes), f"{name} takes nothing")
             if rejected >= max(1, 2 * told):
                 told = _tell_rejected(rejected)
             # Retried until the position is written; otherwise these entries would be read and sent again.
-            _tried(lambda now=batch: sink.taken(now), "the store does not take how far it came")
+            _retry(lambda now=batch: sink.taken(now), "the store does not take how far it came")
             if not batch.more:
                 time.sleep(FOLLOW_SECONDS)
     if rejected > told:
@@ -81,7 +87,7 @@ def _tell_rejected(number: int) -> int:
     return number
 
 
-def _tried(what: Callable[[], T], problem: str) -> T:
+def _retry(what: Callable[[], T], problem: str) -> T:
     """Retry until it succeeds, and return the result. Notes tell of the first failure and of the recovery."""
     pause = SINK_RETRY_SECONDS
     while True:
@@ -105,7 +111,7 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Generator[None]:
+def _interrupt_on_sigterm() -> Generator[None]:
     def end(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 

@@ -17,22 +17,22 @@ from accredit.attest import CallBundle, CallRecord, LogKey, RecordKey, Stored, t
 from accredit.base.text import one_line
 from accredit.cli.actions.documents import read_document
 from accredit.cli.actions.log_names import one_agent, one_principal
-from accredit.cli.actions.log_place import understood
-from accredit.cli.actions.log_record import Names, drill_mark, named
+from accredit.cli.actions.log_place import as_configuration_errors
+from accredit.cli.actions.log_record import Names, drill_mark, id_with_name
 from accredit.cli.actions.log_verify import ONE_CALL
 from accredit.cli.actions.output import BAD, Words, print_table, say, tell
 from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
-from accredit.policy.evidence import NO_EVIDENCE, Auditor, Evidence, allowed_by
+from accredit.policy.evidence import NO_EVIDENCE, Auditor, Evidence, who_allowed
 from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.calls import (
     STATUSES,
     CallRow,
-    Told,
-    joined_as_they_end,
-    joined_newest_first,
-    told_in,
+    FiledRecord,
+    join_as_they_end,
+    join_newest_first,
+    read_call_records,
 )
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogAway, LogReader, Numbered
@@ -115,18 +115,18 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
     """List calls; return the exit code. Raises `ConfigurationError`."""
     if wanted.outcome not in (None, *STATUSES):
         raise ConfigurationError(f"--outcome {wanted.outcome}: not a status", f"name one of {', '.join(STATUSES)}")
-    with understood(), open_log(store) as log:
+    with as_configuration_errors(), open_log(store) as log:
         with Progress("looking through the log", unit="entries") as progress:
             chosen = _with_whole_ids(wanted, log, listing)
             if chosen is None:
                 return _NEGATIVE
-            found = joined_newest_first(told_in(progress.over(log.newest_first())))
+            found = join_newest_first(read_call_records(progress.over(log.newest_first())))
             rows = [listing.judged(row, log.kept_of) for row in islice(filter(chosen.passes, found), listing.limit)]
         if not listing.follow:
             log.release()  # whoever takes what is printed may take long
             _print(rows, listing)
             return 0
-        open_calls = {each.record.call.id: each for each in told_in(log.open_calls())}
+        open_calls = {each.record.call.id: each for each in read_call_records(log.open_calls())}
         _print([call for call in reversed(rows) if call.row.status != "open"], listing)
         with contextlib.suppress(KeyboardInterrupt):
             for row in filter(chosen.passes, _following(log, open_calls)):
@@ -146,9 +146,9 @@ def show_bundle(path: Path, wanted: Filter, listing: Listing) -> int:
     if not isinstance(bundle, CallBundle):
         raise ConfigurationError(f"{path} is no bundle of one call", ONE_CALL)
     kept = bundle.certificates, bundle.proof
-    told = told_in(Numbered(0, Stored(envelope)) for envelope in reversed(bundle.envelopes))
-    with understood():
-        rows = [listing.judged(row, lambda _: kept) for row in joined_newest_first(told)]
+    told = read_call_records(Numbered(0, Stored(envelope)) for envelope in reversed(bundle.envelopes))
+    with as_configuration_errors():
+        rows = [listing.judged(row, lambda _: kept) for row in join_newest_first(told)]
     _print([call for call in rows if wanted.passes(call.row)], listing)
     return 0
 
@@ -163,7 +163,7 @@ def _with_whole_ids(wanted: Filter, log: LogReader, listing: Listing) -> Filter 
     return replace(wanted, principal_id=principal_id, agent_id=agent_id)
 
 
-def _following(log: LogReader, open_calls: dict[str, Told]) -> Iterator[CallRow]:
+def _following(log: LogReader, open_calls: dict[str, FiledRecord]) -> Iterator[CallRow]:
     """Yield calls that come after the log's current state. A log that is replaced is read from its beginning, with a
     note.
 
@@ -180,7 +180,7 @@ def _following(log: LogReader, open_calls: dict[str, Told]) -> Iterator[CallRow]
                 tell(f"note: {log.name} is another log now, and shown from its beginning")
                 open_calls, new = {}, log.entries()
             still_open = dict(open_calls)
-            rows = list(joined_as_they_end(told_in(new), still_open))
+            rows = list(join_as_they_end(read_call_records(new), still_open))
             position, open_calls = log.position(), still_open
         except LogAway as error:
             if not waits:
@@ -223,8 +223,8 @@ def _cells(listed: Judged, listing: Listing, *, several: bool) -> tuple[Words | 
         f"{call.target or call.method}{drill_mark(call)}",
         Words(" ".join(filter(None, verdict)), BAD if row.verdict == "deny" or fault is not None else ""),
         row.status,
-        named(authority.agent_id, listing.names, short=short) if authority else "",
-        *([allowed_by(evidence.allowed) if evidence is not None else ""] if listing.keys else []),
+        id_with_name(authority.agent_id, listing.names, short=short) if authority else "",
+        *([who_allowed(evidence.allowed) if evidence is not None else ""] if listing.keys else []),
     )
 
 

@@ -19,7 +19,7 @@ from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key
 from accredit.keys.load import PUBLIC_SUFFIX
 from accredit.limits import MAX_KEY_FILES
-from accredit.stores.audit_log.calls import told_in
+from accredit.stores.audit_log.calls import read_call_records
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
 
@@ -83,7 +83,7 @@ def _one_party(
     if _WHOLE.fullmatch(prefix):
         return prefix
     prover, ids, (what, id_in) = Prover(keys), set[str](), party
-    for told in told_in(log.holding(prefix) if len(prefix) >= MIN_ID_CHARS else ()):
+    for told in read_call_records(log.holding(prefix) if len(prefix) >= MIN_ID_CHARS else ()):
         found = id_in(told.record)
         if found and found not in ids and (not keys or prover.fault(told.entry) is None):
             ids.add(found)

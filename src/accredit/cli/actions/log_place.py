@@ -56,7 +56,7 @@ def log_store(store: str | None, config: Path | None) -> "LogStore":
 
 
 @contextmanager
-def understood() -> Generator[None]:
+def as_configuration_errors() -> Generator[None]:
     """Convert a log's errors to `ConfigurationError`."""
     try:
         yield

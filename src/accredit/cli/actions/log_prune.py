@@ -8,7 +8,7 @@ import typer
 
 from accredit.attest import LogSigner, timestamp
 from accredit.base.clock import unix_ms
-from accredit.cli.actions.log_place import understood
+from accredit.cli.actions.log_place import as_configuration_errors
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
@@ -23,7 +23,7 @@ from accredit.stores.postgres import log_pruning
 def prune_log(store: LogStore, key: Path, trusted: Keys, before_ms: int, *, as_json: bool) -> int:
     """Prune the log and return the exit code. `trusted` are other keys that sign it. Raises `ConfigurationError`."""
     signer = load_log_signer(key)
-    with understood():
+    with as_configuration_errors():
         with open_log(store):
             pass  # what is no log is refused, not made into one
         with Progress("pruning", unit="records") as progress:

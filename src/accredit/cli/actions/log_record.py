@@ -7,7 +7,7 @@ import msgspec
 
 from accredit.attest import Call, CallRecord
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, say
-from accredit.cli.actions.wording import escaped
+from accredit.cli.actions.wording import escape_text
 from accredit.limits import SHORT_ID_CHARS
 from accredit.policy.drill import is_drill
 from accredit.policy.evidence import Evidence, in_words, sentence
@@ -17,7 +17,7 @@ Names = Mapping[str, str]
 _STYLES = {True: GOOD, None: QUIET, False: BAD}
 
 
-def named(holder_id: str, names: Names, *, short: bool = False) -> str:
+def id_with_name(holder_id: str, names: Names, *, short: bool = False) -> str:
     """Return an id with its name, if known."""
     shown = holder_id[:SHORT_ID_CHARS] if short else holder_id
     return f"{names[holder_id]} ({shown})" if holder_id in names else shown
@@ -41,7 +41,7 @@ def _facts(prefix: str, members: Mapping[str, object], names: Names) -> Iterator
         if isinstance(value, dict):
             yield from _facts(f"{prefix}{name}.", cast("dict[str, object]", value), names)
         elif isinstance(value, str):
-            yield f"{prefix}{name}", named(value, names)
+            yield f"{prefix}{name}", id_with_name(value, names)
         else:
             yield f"{prefix}{name}", msgspec.json.encode(value).decode()
 
@@ -50,8 +50,10 @@ def print_evidence(record: CallRecord, evidence: Evidence, names: Names) -> None
     """Print what a verified record proves, for people."""
     say(sentence(record, evidence, names))
     facts = [(name, in_words(name, part, names), part.verified) for name, part in evidence.parts(record).items()]
-    print_facts([(name, Words(text if is_good else escaped(text), _STYLES[is_good])) for name, text, is_good in facts])
+    print_facts(
+        [(name, Words(text if is_good else escape_text(text), _STYLES[is_good])) for name, text, is_good in facts]
+    )
     if evidence.unanswered:
-        say(f"not answered by the record: {', '.join(map(escaped, evidence.unanswered))}", QUIET)
+        say(f"not answered by the record: {', '.join(map(escape_text, evidence.unanswered))}", QUIET)
     say("whether it was taken back before, and what came of it, is the gateway's word", QUIET)
     say("")

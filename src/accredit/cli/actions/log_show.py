@@ -7,7 +7,7 @@ import msgspec
 from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, decode_statement, verify_envelope
 from accredit.base.clock import unix_ms
 from accredit.cli.actions.log_names import one_call
-from accredit.cli.actions.log_place import understood
+from accredit.cli.actions.log_place import as_configuration_errors
 from accredit.cli.actions.log_record import Names, print_evidence, print_record
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json
 from accredit.errors import AttestationError
@@ -29,7 +29,7 @@ def show_call(
 ) -> int:
     """Show the records of the call whose id begins with `call_id`; return the exit code. Raises
     `ConfigurationError`."""
-    with understood(), open_log(store) as log:
+    with as_configuration_errors(), open_log(store) as log:
         whole_id = one_call(log, call_id)
         if whole_id is None:
             return _NEGATIVE

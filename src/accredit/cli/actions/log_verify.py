@@ -19,13 +19,13 @@ from accredit.attest import (
 from accredit.base.clock import unix_ms
 from accredit.base.deferred import Deferred
 from accredit.cli.actions.log_place import (
+    as_configuration_errors,
     checkpoints,
     lines,
     log_store,
     people_in,
     people_to_show_with,
     public_keys,
-    understood,
 )
 from accredit.cli.actions.log_record import Names, print_evidence, print_record
 from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
@@ -55,7 +55,7 @@ ONE_CALL = "name the bundle of one call: `accredit log export --call ID --bundle
 _NO_LOG = "checkpoints that were kept are held against a log: name that, or leave --since out"
 
 
-class Wanted(NamedTuple):
+class ProofRequirements(NamedTuple):
     """What is to be judged of allowed calls: by the keys of which people (files), whether each has to be proved, and
     whether nothing is."""
 
@@ -74,7 +74,7 @@ def verify_store(
     store: str | None,
     keys: Sequence[Path],
     since: Sequence[Path],
-    wanted: Wanted,
+    wanted: ProofRequirements,
     *,
     config: Path | None,
     as_json: bool,
@@ -86,11 +86,17 @@ def verify_store(
     place = log_store(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
     opened, proofs = stores.open_log(place), _proofs(people_to_show_with(wanted.roots, store, config), wanted)
-    with understood(), verifying.Verifiers(trusted) as examiner, marking.MarksInFile() as marks, proofs, opened as log:
+    with (
+        as_configuration_errors(),
+        verifying.Verifiers(trusted) as examiner,
+        marking.MarksInFile() as marks,
+        proofs,
+        opened as log,
+    ):
         progress = Progress("verifying", unit="entries", total=_count(log))
 
         def watch(entries: "Iterator[Numbered]") -> "Iterator[Numbered]":
-            watched = _watched(progress, entries)
+            watched = _show_progress(progress, entries)
             return watched if wanted.nothing else proofs.watch(watched, log.certificates)
 
         report = log.verify(trusted, kept, watch, examiner, marks, proofs=not wanted.nothing)
@@ -101,7 +107,7 @@ def verify_file(
     path: Path,
     keys: Sequence[Path],
     since: Sequence[Path],
-    wanted: Wanted,
+    wanted: ProofRequirements,
     *,
     config: Path | None,
     as_json: bool,
@@ -121,14 +127,14 @@ def verify_file(
     if wanted.roots:
         raise ConfigurationError(f"{path} is a log without its certificates, and --root is for one call", ONE_CALL)
     proofs = _proofs(people, wanted)
-    with understood(), verifying.Verifiers(trusted) as examiner, marking.MarksInFile() as marks, proofs:
-        entries = _watched(Progress("verifying", unit="entries"), every)
+    with as_configuration_errors(), verifying.Verifiers(trusted) as examiner, marking.MarksInFile() as marks, proofs:
+        entries = _show_progress(Progress("verifying", unit="entries"), every)
         judged = proofs.lines(entries) if wanted.required else entries
         report = verify_log(judged, trusted, kept, examiner=examiner, marks=marks)
     return _tell(report, kept, proofs if wanted.required else None, as_json=as_json)
 
 
-def _proofs(people: Mapping[HybridPublicKey, str], wanted: Wanted) -> "Proofs":
+def _proofs(people: Mapping[HybridPublicKey, str], wanted: ProofRequirements) -> "Proofs":
     auditor = Auditor(people, only_these=bool(wanted.roots))
     return proving.Proofs(auditor, named=bool(wanted.roots), required=wanted.required)
 
@@ -144,7 +150,13 @@ def _whole(path: Path, parts: Iterable[bytes]) -> bytes:
 
 
 def _verify_bundle(
-    data: bytes, keys: Sequence[LogKey | RecordKey], auditor: Auditor, names: Names, wanted: Wanted, *, as_json: bool
+    data: bytes,
+    keys: Sequence[LogKey | RecordKey],
+    auditor: Auditor,
+    names: Names,
+    wanted: ProofRequirements,
+    *,
+    as_json: bool,
 ) -> int:
     try:
         bundle = decode_call_bundle(data)
@@ -204,13 +216,13 @@ def _tell(report: LogReport, kept: Sequence[Envelope | Head], proofs: "Proofs | 
                 ("pruned", str(pruned)),
                 ("since the last checkpoint", str(uncovered)),
                 ("kept checkpoints", str(len(kept)) if kept else "none: a cut at the end would not be noticed"),
-                ("allowed calls that are proved", "not looked at" if proofs is None else _proved(proofs)),
+                ("allowed calls that are proved", "not looked at" if proofs is None else _proofs_text(proofs)),
             ]
         )
     return 0 if report.valid else _NEGATIVE
 
 
-def _proved(proofs: "Proofs") -> str:
+def _proofs_text(proofs: "Proofs") -> str:
     rest = f"; of {proofs.untold} that can't be told, or not all of it" if proofs.untold else ""
     return f"{proofs.proved}, by the person's and the agent's signatures{rest}"
 
@@ -222,7 +234,7 @@ def _count(log: "LogReader") -> int | None:
         return None
 
 
-def _watched(progress: Progress, entries: Iterable[_T]) -> Iterator[_T]:
+def _show_progress(progress: Progress, entries: Iterable[_T]) -> Iterator[_T]:
     """Yield the entries, and show how far it is. It starts a thread, which is why it begins with the first of them."""
     with progress:
         yield from progress.over(entries)

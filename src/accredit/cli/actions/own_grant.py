@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.cli.actions.documents import read_delegations
-from accredit.cli.actions.grant import Request, grant_delegation
+from accredit.cli.actions.grant import GrantOptions, grant_delegation
 from accredit.cli.actions.own_keys import OwnKey, Passphrases
 from accredit.cli.actions.wording import timestamp
 from accredit.cli.reaching import Reach
@@ -46,7 +46,7 @@ def sign_first(
 ) -> None:
     """Sign and write a delegation (rule 1). Raises `ConfigurationError`."""
     scopes, notes = ((IDENTITY,), ()) if observes else _read_only(config, reach)
-    request = Request(
+    request = GrantOptions(
         issuer=person.path,
         agent=public_path(agent.path),
         scope=scopes,
@@ -66,13 +66,13 @@ def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, 
     """Return the scopes of read-only tools, and notes for the signer."""
     from accredit.cli.actions.grant_lookup import (  # noqa: PLC0415 - it loads the SDK, and asks servers
         NothingReadOnly,
-        Place,
-        Wanted,
+        ScopeSelection,
+        ScopeSource,
         look_up,
     )
 
     try:
-        found = look_up(Wanted((), (), True, False), (), Place(config, None, None, reach))
+        found = look_up(ScopeSelection((), (), True, False), (), ScopeSource(config, None, None, reach))
     except NothingReadOnly:
         note = "note: no tool says that it only reads: the agent may use none yet, and you are asked for each call"
         return (IDENTITY,), (note,)
@@ -119,6 +119,6 @@ def _plain_scopes(file: Path) -> tuple[str, ...]:
     return () if parents or leaf.constraints else leaf.scope
 
 
-def told_of_grant(fault: GrantFault, command: str) -> str:
+def grant_message(fault: GrantFault, command: str) -> str:
     """Return the message about a delegation that is invalid, or soon will be."""
     return f"{'warning' if fault.is_bad else 'note'}: {fault.text}. To sign another: {command}"

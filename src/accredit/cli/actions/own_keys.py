@@ -102,7 +102,7 @@ def person_key(environ: Mapping[str, str], passphrases: Passphrases) -> OwnKey:
         complete(folder / OWNER_KEY)
         path = find_key(read_settings(environ))
         return OwnKey(path, _public(path, "human"), made=False)
-    return _made(folder / OWNER_KEY, "human", "Owner", passphrases.new("Owner"))
+    return _make_own_key(folder / OWNER_KEY, "human", "Owner", passphrases.new("Owner"))
 
 
 def agent_key(path: Path, name: str) -> OwnKey:
@@ -110,7 +110,7 @@ def agent_key(path: Path, name: str) -> OwnKey:
     if os.path.lexists(path):
         complete(path)
         return OwnKey(path, _public(path, "agent"), made=False)
-    return _made(path, "agent", name, None)
+    return _make_own_key(path, "agent", name, None)
 
 
 def complete(private: Path) -> None:
@@ -119,7 +119,7 @@ def complete(private: Path) -> None:
         write_file(public_path(private), read_key(private).public().encode() + b"\n")
 
 
-def _made(path: Path, kind: KeyKind, name: str, passphrase: bytearray | None) -> OwnKey:
+def _make_own_key(path: Path, kind: KeyKind, name: str, passphrase: bytearray | None) -> OwnKey:
     key = make_key(kind, name, unix_seconds())
     write_key(path, key if passphrase is None else lock_key(key, passphrase))
     return OwnKey(path, key.public(), made=True)

@@ -16,12 +16,12 @@ import typer
 from msgspec import to_builtins
 
 from accredit.cli.actions.output import BAD, GOOD, QUIET, print_json, say, tell
-from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.listing import ServerListing
 from accredit.config import read_lock_file
 from accredit.errors import ConfigurationError, LockError
 from accredit.keys import write_file
 from accredit.pins import LOCK_FILE, UPSTREAM, Change, Definitions, Lock, changes, read_lock, write_lock
-from accredit.pins.shown import shown
+from accredit.pins.shown import visible_text
 
 
 class Approval(NamedTuple):
@@ -33,7 +33,7 @@ class Approval(NamedTuple):
     configured: frozenset[str] = frozenset({UPSTREAM})
 
 
-def pin_offer(approval: Approval, offer: Offer, *, as_json: bool) -> int:
+def pin_offer(approval: Approval, offer: ServerListing, *, as_json: bool) -> int:
     """Show the differences, and write them if approved; return the exit code. Raises `ConfigurationError`."""
     lock = read_lock_file(approval.path) if os.path.lexists(approval.path) else {}
     if approval.server not in {*approval.configured, *lock}:
@@ -48,7 +48,7 @@ def pin_offer(approval: Approval, offer: Offer, *, as_json: bool) -> int:
     else:
         if not as_json:
             show(different, offer)
-        taken = approval.agreed or (not as_json and _agreed())
+        taken = approval.agreed or (not as_json and _confirm())
         if taken:
             write_file(approval.path, text, replace=True)
     if as_json:
@@ -71,8 +71,8 @@ def drop_pins(approval: Approval, *, as_json: bool) -> int:
     if not as_json:
         say(f"{approval.server}: no server of the configuration; {len(tools)} tools of it are pinned")
         for tool in tools:
-            say(f"  - {shown(tool)}", BAD)
-    taken = approval.agreed or (not as_json and _agreed())
+            say(f"  - {visible_text(tool)}", BAD)
+    taken = approval.agreed or (not as_json and _confirm())
     if taken:
         write_file(approval.path, lock_text(lock), replace=True)
     if as_json:
@@ -82,7 +82,7 @@ def drop_pins(approval: Approval, *, as_json: bool) -> int:
     return 0 if taken else 1
 
 
-def definitions_of(offer: Offer) -> Definitions:
+def definitions_of(offer: ServerListing) -> Definitions:
     """Return a server's definitions, exactly as it sent them. Raises `ConfigurationError`."""
     if offer.definitions is None:
         raise ConfigurationError("nobody saw the definitions as they came", "ask the server by its URL or command")
@@ -101,7 +101,7 @@ def lock_text(lock: Lock) -> bytes:
         ) from None
 
 
-def show(different: list[Change], offer: Offer) -> None:
+def show(different: list[Change], offer: ServerListing) -> None:
     """Print each difference with its diff."""
     for change in different:
         say(change.text, BAD if change.problem != "new_definition" else "")
@@ -110,11 +110,11 @@ def show(different: list[Change], offer: Offer) -> None:
         for line in change.diff:
             say(f"  {line}", GOOD if line.startswith("+") else BAD)
     if offer.two_faced:
-        names = ", ".join(map(shown, sorted(offer.two_faced)))
+        names = ", ".join(map(visible_text, sorted(offer.two_faced)))
         say(f"note: clients that can do less are told something else of {names}: their calls will be refused", QUIET)
 
 
-def _agreed() -> bool:
+def _confirm() -> bool:
     if not sys.stdin.isatty():
         tell(f"{LOCK_FILE} was not written: --yes approves this")
         return False

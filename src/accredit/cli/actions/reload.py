@@ -12,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from accredit.app.pid_file import PID_FILE, Found, find, is_same, place
+from accredit.app.pid_file import PID_FILE, PidFileContent, find, is_same, place
 from accredit.base.terminal import two_lines
 from accredit.cli.actions.output import print_json
 from accredit.config.load import DEFAULT_FILE
@@ -27,22 +27,22 @@ def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ,
     """Run the command; return its exit code."""
     file = (config or Path(environ.get("ACCREDIT_CONFIG") or DEFAULT_FILE)).absolute()
     try:
-        found = _told(file)
+        found = _send_signal(file)
         done = _outcome(file, found)
     except ConfigurationError as error:
-        return _refused(error.what, error.remedy)
+        return _print_refusal(error.what, error.remedy)
     told = done.reloads
     if as_json:
         outcome = {"pid": done.pid, "in_force": not told.problem, "changed": told.changed or None}
         print_json({**outcome, "problem": told.problem or None, "help": told.remedy or None})
         return 1 if told.problem else 0
     if told.problem:
-        return _refused(told.problem, told.remedy)
+        return _print_refusal(told.problem, told.remedy)
     typer.echo(f"read again, and in force. Changed: {told.changed}")
     return 0
 
 
-def _told(file: Path) -> Found:
+def _send_signal(file: Path) -> PidFileContent:
     """Send the signal; return the gateway's state before it. Raises `ConfigurationError`."""
     found = _running(file)
     if found.reloads.place != place():
@@ -72,7 +72,7 @@ def _told(file: Path) -> Found:
     return found
 
 
-def _outcome(file: Path, before: Found) -> Found:
+def _outcome(file: Path, before: PidFileContent) -> PidFileContent:
     """Wait for the first reload that began after `before`. Raises `ConfigurationError`."""
     due = time.monotonic() + RELOAD_WAIT_SECONDS
     while time.monotonic() < due:
@@ -87,7 +87,7 @@ def _outcome(file: Path, before: Found) -> Found:
     )
 
 
-def _running(file: Path) -> Found:
+def _running(file: Path) -> PidFileContent:
     """Return the state of the gateway that serves a file. Raises `ConfigurationError`."""
     folders = dict.fromkeys((file.parent, Path(os.path.realpath(file)).parent))
     found = next((found for folder in folders if (found := find(folder)) is not None), None)
@@ -104,6 +104,6 @@ def _running(file: Path) -> Found:
     return found
 
 
-def _refused(what: str, remedy: str) -> int:
+def _print_refusal(what: str, remedy: str) -> int:
     typer.echo(two_lines(what, remedy), err=True)
     return 1

@@ -16,21 +16,21 @@ from msgspec import Raw, structs
 from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
 from accredit.cli.actions.log_names import known_names
-from accredit.cli.actions.log_place import log_store, public_keys, understood
-from accredit.cli.actions.log_record import Names, named
+from accredit.cli.actions.log_place import as_configuration_errors, log_store, public_keys
+from accredit.cli.actions.log_record import Names, id_with_name
 from accredit.cli.actions.output import print_json, say
-from accredit.cli.actions.wording import calls, counted, escaped, left_out, shown_target
+from accredit.cli.actions.wording import calls, escape_text, shown_target, tally_text, unverified_note
 from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
 from accredit.errors import WireError
 from accredit.gateway import GatewaySettings
 from accredit.limits import MAX_RECORDED_CHAINS
 from accredit.policy.drill import is_drill
-from accredit.policy.replaying import OPEN, Again, Configured, ServerTerms, TokenTerms, was_allowed
-from accredit.policy.suggesting import Refused, Tally
+from accredit.policy.replaying import OPEN, ReplayConfiguration, Replayer, ServerTerms, TokenTerms, was_allowed
+from accredit.policy.suggesting import RefusedCalls, Tally
 from accredit.ratify import DelegationCert
 from accredit.stores import open_log
-from accredit.stores.audit_log.proven import Left, Prover, is_decision_since
+from accredit.stores.audit_log.proven import Prover, UnverifiedEntries, is_decision_since
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
 
@@ -61,7 +61,7 @@ class _Found:
         self.same = Tally()
         self.otherwise = Tally()
         self.changes: dict[_Change, Tally] = {}
-        self.open: dict[str, Refused] = {}
+        self.open: dict[str, RefusedCalls] = {}
 
     def add(self, record: CallRecord, allows: bool, error: str) -> None:
         """Count a call that could be decided."""
@@ -84,18 +84,24 @@ def replay_log(config: Path, keys: Sequence[Path], since: int | None, *, as_json
     """Print which calls since `since` (unix milliseconds) a configuration would decide differently; return the exit
     code. Raises `ConfigurationError`."""
     loaded = load(config, os.environ, {})
-    again, found = Again(_configured(loaded)), _Found()
+    again, found = Replayer(_collect_terms(loaded)), _Found()
     first = "" if since is None else timestamp(since)
     store, trusted = log_store(None, config), public_keys(keys, config)
     progress = Progress("deciding again", unit="entries")
-    with understood(), Verifiers(trusted) as examiner, open_log(store) as log, open_log(store) as beside, progress:
+    with (
+        as_configuration_errors(),
+        Verifiers(trusted) as examiner,
+        open_log(store) as log,
+        open_log(store) as beside,
+        progress,
+    ):
         chains, prover = _Chains(beside), Prover(trusted, examiner)
         for _, record, sha256 in prover.records(progress.over(log.newest_first()), partial(is_decision_since, first)):
             if is_drill(record.call.method, record.call.target):
                 continue  # made to be refused, and over
             verdict = again.decide(record, bytes.fromhex(sha256), chains.of(record))
             if verdict.open:
-                found.open.setdefault(verdict.open, Refused()).add(record)
+                found.open.setdefault(verdict.open, RefusedCalls()).add(record)
             else:
                 found.add(record, verdict.allows, verdict.error)
     names = known_names((), None, config)
@@ -134,13 +140,13 @@ class _Chains:
             return None
 
 
-def _configured(loaded: Loaded) -> Configured:
+def _collect_terms(loaded: Loaded) -> ReplayConfiguration:
     """Return what a configuration decides by. Raises `ConfigurationError`."""
     every = build_all_settings(loaded, os.environ)
     merged = next((each for each in every if each.members), None)
     servers = {each.server: _terms(each) for each in every if each is not merged}
     tokens = every[0].tokens
-    return Configured(
+    return ReplayConfiguration(
         gateway_id(loaded),
         policy_digest(loaded),
         servers,
@@ -155,7 +161,7 @@ def _terms(settings: GatewaySettings) -> ServerTerms:
     return ServerTerms(policy, settings.pins, tokens.tool_scopes if tokens is not None else {})
 
 
-def _members(found: _Found, names: Names, left: Left) -> dict[str, object]:
+def _members(found: _Found, names: Names, left: UnverifiedEntries) -> dict[str, object]:
     return {
         "otherwise": [
             {
@@ -183,22 +189,22 @@ def _members(found: _Found, names: Names, left: Left) -> dict[str, object]:
     }
 
 
-def _lines(found: _Found, names: Names, left: Left) -> Iterator[str]:
+def _lines(found: _Found, names: Names, left: UnverifiedEntries) -> Iterator[str]:
     if left.entries:
-        yield left_out(left)
+        yield unverified_note(left)
     if found.otherwise.calls:
-        yield f"decided otherwise: {counted(found.otherwise)}"
+        yield f"decided otherwise: {tally_text(found.otherwise)}"
     for change, tally in sorted(found.changes.items()):
-        agent = escaped(named(change.agent_id, names)) if change.agent_id else "nobody"
+        agent = escape_text(id_with_name(change.agent_id, names)) if change.agent_id else "nobody"
         server = f"{change.server}: " if change.server else ""
         what = f"{server}{change.method} {shown_target(change.target)} by {agent}"
         before = f"{change.before}{' (only observed)' if change.observed else ''}"
-        yield f"  {before} -> {change.now}: {what}: {counted(tally)}"
+        yield f"  {before} -> {change.now}: {what}: {tally_text(tally)}"
     told = sum(tally.calls for tally in found.changes.values())
     if told < found.otherwise.calls:
         yield f"  and more: {calls(found.otherwise.calls - told)}"
     yield f"decided alike: {calls(found.same.calls)}"
     for word in OPEN:
         if word in found.open:
-            yield f"can't tell, as {OPEN[word]}: {counted(found.open[word].tally)}"
+            yield f"can't tell, as {OPEN[word]}: {tally_text(found.open[word].tally)}"
     yield f"not looked at: {', '.join(_NOT_LOOKED_AT)}"

@@ -43,7 +43,7 @@ _NEGATIVE = 1
 _WHOLE = "write the whole id, which `accredit inspect FILE` shows: only those of certificates that were used are known"
 
 
-class Place(NamedTuple):
+class ListLocation(NamedTuple):
     """Where the list is: in a file, or in a store."""
 
     file: Path | None
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 def revoke_certificate(
-    cert_id: str, issuer: Path, place: Place, *, ask: AskPassphrase, agreed: bool, as_json: bool
+    cert_id: str, issuer: Path, place: ListLocation, *, ask: AskPassphrase, agreed: bool, as_json: bool
 ) -> int:
     """Add a certificate's id to a list; return the exit code. Raises `ConfigurationError`."""
     if not cert_id.strip() or not cert_id.isprintable():
@@ -60,11 +60,11 @@ def revoke_certificate(
         raise ConfigurationError(
             f"CERT_ID: {cert_id} is a file", f"name a certificate's id; `accredit inspect {cert_id}` shows those in it"
         )
-    where, out, database = _looked_at(place, as_json=as_json)
+    where, out, database = _parse_place(place, as_json=as_json)
     key = load_signing_key(issuer, ask)
     if database is not None and _BEGINNING.fullmatch(cert_id):
-        found = _presented(database, cert_id, key)
-        if found is None or not _agreed(found, agreed=agreed):
+        found = _find_presented(database, cert_id, key)
+        if found is None or not _confirm_revocation(found, agreed=agreed):
             return _NEGATIVE
         cert_id = found.cert_id
     is_new = isinstance(database, SqliteFile) and not os.path.lexists(database.path)
@@ -78,9 +78,9 @@ def revoke_certificate(
     return 0
 
 
-def begin_list(issuer: Path, place: Place, *, ask: AskPassphrase, as_json: bool) -> int:
+def begin_list(issuer: Path, place: ListLocation, *, ask: AskPassphrase, as_json: bool) -> int:
     """Create an empty list; return the exit code. Raises `ConfigurationError`."""
-    where, out, database = _looked_at(place, as_json=as_json)
+    where, out, database = _parse_place(place, as_json=as_json)
     key = load_signing_key(issuer, ask)
     is_new = isinstance(database, SqliteFile) and not database.path.exists()
     change = begin(key, Path(where) if database is None else database, where)
@@ -91,7 +91,7 @@ def begin_list(issuer: Path, place: Place, *, ask: AskPassphrase, as_json: bool)
     return 0
 
 
-def _looked_at(place: Place, *, as_json: bool) -> tuple[str, Path | None, LogStore | None]:
+def _parse_place(place: ListLocation, *, as_json: bool) -> tuple[str, Path | None, LogStore | None]:
     """Return the place for messages, the output file (None if the list goes elsewhere), and the store (None for a
     file). Raises `ConfigurationError`."""
     list_file, store = place
@@ -111,7 +111,7 @@ def _store(url: str) -> LogStore:
     return found
 
 
-def _presented(database: LogStore, prefix: str, key: SigningKey) -> DelegationCert | None:
+def _find_presented(database: LogStore, prefix: str, key: SigningKey) -> DelegationCert | None:
     """Return the issuer's only certificate, among those presented in calls, whose id begins with `prefix` (rules 1 and
     2). None, with the reason on stderr, if it is not exactly one. Raises `ConfigurationError`."""
     candidates: dict[str, DelegationCert] = {}
@@ -138,7 +138,7 @@ def _own(chain: bytes, prefix: str, key: SigningKey) -> Iterator[DelegationCert]
             yield cert
 
 
-def _agreed(cert: DelegationCert, *, agreed: bool) -> bool:
+def _confirm_revocation(cert: DelegationCert, *, agreed: bool) -> bool:
     """Show on stderr what will be revoked; return whether the user agrees (rule 3). Raises `ConfigurationError`."""
     ends = words.ends(cert, unix_seconds())
     facts = [("certificate", cert.cert_id), ("for", cert.subject_id), ("scopes", words.scopes(cert.scope))]
@@ -163,7 +163,7 @@ def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:
         )
 
 
-def _report(change: ListChange, cert_id: str | None, place: Place, key: SigningKey, *, as_json: bool) -> None:
+def _report(change: ListChange, cert_id: str | None, place: ListLocation, key: SigningKey, *, as_json: bool) -> None:
     """Report the new list; `cert_id` is None for an empty one."""
     revoked = RevocationList.decode(change.after)
     is_new = change.after != change.before

@@ -18,10 +18,10 @@ from accredit.app import (
     Alone,
     Configured,
     Orders,
-    Part,
     PidFile,
     Ports,
     Reading,
+    ReloadTarget,
     Reports,
     Start,
     Watched,
@@ -30,10 +30,10 @@ from accredit.app import (
     address_of,
     allow_descriptors,
     assemble,
-    configured,
     first_ports,
     next_ports,
     open_listener,
+    read_configuration,
     run_workers,
     serve,
     warn_of_observing,
@@ -93,7 +93,7 @@ def start_wrap(
 
 def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_format: LogFormat) -> int:
     """Run `accredit serve` until a signal ends it; return the exit code. Raises `ConfigurationError`."""
-    now, workers = configured(start, files), start.workers
+    now, workers = read_configuration(start, files), start.workers
     ports = first_ports(now)
     gateway, servers = now.loaded.config.gateway, now.servers
     allow_descriptors()
@@ -105,11 +105,11 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
     if servers[0].tokens is not None and servers[0].tokens.bootstrap is not None:
         _offer_token(servers[0].tokens.bootstrap)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # from now on it may come: it waits for who listens
-    pid_file = _locked(start.file)
+    pid_file = _lock_pid_file(start.file)
 
     announce = partial(_announce, now, base, workers, watched)
     if workers == 1:
-        app, part, watching = _made(start, now, ports, watched, 0)
+        app, part, watching = _build_gateway(start, now, ports, watched, 0)
         reloads = Alone(start, part, Reports(pid_file))
         try:
             return serve(
@@ -122,9 +122,9 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
     def serve_as_worker(lifeline: int, first: bool, orders: Orders) -> int:
         mine, own = now, ports
         if orders.files is not None:
-            mine = configured(start, ReadFiles.of(orders.files))
+            mine = read_configuration(start, ReadFiles.of(orders.files))
             own = next_ports(mine, ports)
-        app, part, watching = _made(start, mine, own, watched, orders.number)
+        app, part, watching = _build_gateway(start, mine, own, watched, orders.number)
         if orders.files is not None or orders.problem is not None:
             part.tell(orders.problem)
         return serve(
@@ -158,20 +158,20 @@ def _announce(now: Configured, base: str, workers: int, watched: Watched | None)
         notice(f"listening on {base}{_path(each)} ({workers} worker{'s' if workers > 1 else ''})")
 
 
-def _made(
+def _build_gateway(
     start: Start, now: Configured, ports: Ports, watched: Watched | None, number: int
-) -> tuple[Gateway, Part, Watching | None]:
+) -> tuple[Gateway, ReloadTarget, Watching | None]:
     """Return one process's application, its part in reloads, and its monitoring."""
     watching = Watching(watched, number) if watched is not None else None
     app = create_app(now.servers, **ports._asdict(), telemetry=watching.telemetry if watching is not None else None)
-    part = Part(start, app, now, ports)
+    part = ReloadTarget(start, app, now, ports)
     if watching is not None:
         watching.watch(now, ports, app)
         part.watching = watching
     return app, part, watching
 
 
-def _locked(configuration: Path | None) -> PidFile | None:
+def _lock_pid_file(configuration: Path | None) -> PidFile | None:
     """Lock the file by which `accredit reload` finds this process; None, with a log entry, if that is impossible."""
     if configuration is None:
         return None

@@ -62,14 +62,16 @@ _CERTIFICATE = re.compile(r"\bcert ([0-9]+)\b")
 _WITHOUT_WORD = (IdentityStatus.EXPIRED, IdentityStatus.REVOKED)
 
 
-class Place(NamedTuple):
+class FailurePoint(NamedTuple):
     """Where a verification ended; `certificate` is an index, if the step checks one."""
 
     step: int
     certificate: int | None = None
 
 
-def failed_at(result: VerifyResult, chain: Sequence[DelegationCert], now: int, revoked: frozenset[str]) -> Place | None:
+def failure_point(
+    result: VerifyResult, chain: Sequence[DelegationCert], now: int, revoked: frozenset[str]
+) -> FailurePoint | None:
     """Return where a failed verification ended; None if it succeeded."""
     if result.valid:
         return None
@@ -77,16 +79,16 @@ def failed_at(result: VerifyResult, chain: Sequence[DelegationCert], now: int, r
     word = str(result.identity_status) if result.identity_status in _WITHOUT_WORD else reason.partition(":")[0]
     step = STEP_OF.get(word, STEP_OF["invalid"])
     if step != CERTIFICATES:
-        return Place(step)
+        return FailurePoint(step)
     if result.identity_status is IdentityStatus.EXPIRED:
-        return Place(step, next(index for index, cert in enumerate(chain) if now > cert.expires_at))
+        return FailurePoint(step, next(index for index, cert in enumerate(chain) if now > cert.expires_at))
     if result.identity_status is IdentityStatus.REVOKED:
-        return Place(step, next(index for index, cert in enumerate(chain) if cert.cert_id in revoked))
+        return FailurePoint(step, next(index for index, cert in enumerate(chain) if cert.cert_id in revoked))
     named = _CERTIFICATE.search(reason)
-    return Place(step, int(named[1]) if named else None)
+    return FailurePoint(step, int(named[1]) if named else None)
 
 
-def walk(length: int, end: Place | None) -> list[Step]:
+def walk(length: int, end: FailurePoint | None) -> list[Step]:
     """Return every step of a verification that ended at `end`, for a chain of `length` certificates."""
     places = [
         (number, what.format(index), index)
@@ -96,7 +98,7 @@ def walk(length: int, end: Place | None) -> list[Step]:
     return [Step(number, what, _outcome(number, index, end), index) for number, what, index in places]
 
 
-def _outcome(number: int, certificate: int | None, end: Place | None) -> _Outcome:
+def _outcome(number: int, certificate: int | None, end: FailurePoint | None) -> _Outcome:
     here = (number, certificate or 0)
     there = (end.step, end.certificate or 0) if end else (len(_STEPS), 0)
     if here == there:

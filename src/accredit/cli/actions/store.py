@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> int:
     """Create what is missing; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
-    done = _reached(migration.migrate, database, "making tables and indexes")
+    done = _run_on_database(migration.migrate, database, "making tables and indexes")
     if done.before is not None and done.before > done.known:
         raise ConfigurationError(
             f"{database.name} has tables of schema {done.before}, and {done.known} is the latest that is known here",
@@ -42,7 +42,7 @@ def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> i
 def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int:
     """Print the schema's state; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
-    there = _reached(migration.status, database, "asking the database")
+    there = _run_on_database(migration.status, database, "asking the database")
     found, known = there
     if as_json:
         print_json({"schema": found, "known": known, "current": found == known, "serves": there.serves})
@@ -61,7 +61,7 @@ def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int
 def mark_restored(store: str | None, config: Path | None, *, as_json: bool) -> int:
     """Refuse proofs for some minutes; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
-    until = _reached(migration.restored, database, "asking the database")
+    until = _run_on_database(migration.hold_after_restore, database, "asking the database")
     if as_json:
         print_json({"not_before": until})
     else:
@@ -79,7 +79,7 @@ def _database(store: str | None, config: Path | None) -> PostgresDatabase:
     return url
 
 
-def _reached(action: Callable[[PostgresDatabase], _T], database: PostgresDatabase, what: str) -> _T:
+def _run_on_database(action: Callable[[PostgresDatabase], _T], database: PostgresDatabase, what: str) -> _T:
     try:
         with Progress(what):
             return action(database)

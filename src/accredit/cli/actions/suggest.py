@@ -21,18 +21,18 @@ from msgspec import structs
 from accredit.attest import timestamp
 from accredit.cli.actions.config_text import key, string, table_name
 from accredit.cli.actions.log_names import known_names
-from accredit.cli.actions.log_place import log_store, public_keys, understood
-from accredit.cli.actions.log_record import Names, named
+from accredit.cli.actions.log_place import as_configuration_errors, log_store, public_keys
+from accredit.cli.actions.log_record import Names, id_with_name
 from accredit.cli.actions.output import print_json, say_script
-from accredit.cli.actions.wording import calls, counted, json_ascii, left_out, shown_target
+from accredit.cli.actions.wording import calls, json_ascii, shown_target, tally_text, unverified_note
 from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
 from accredit.config.servers import views
 from accredit.limits import SHORT_ID_CHARS
-from accredit.policy.suggesting import WHY, Deployment, Grant, Refused, Suggester, Suggestion, Table
+from accredit.policy.suggesting import WHY, Deployment, Grant, RefusedCalls, Suggester, Suggestion, Table
 from accredit.ratify.scopes import is_sensitive
 from accredit.stores import open_log
-from accredit.stores.audit_log.proven import NOTHING_LEFT, Left, Prover, is_decision_since
+from accredit.stores.audit_log.proven import NOTHING_LEFT, Prover, UnverifiedEntries, is_decision_since
 from accredit.stores.audit_log.verifying import Verifiers
 
 _EXPIRES = "30d"
@@ -47,7 +47,7 @@ def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | Non
     first = "" if since is None else timestamp(since)
     trusted = public_keys(keys, config)
     progress = Progress("reading the log", unit="entries")
-    with understood(), Verifiers(trusted) as examiner, open_log(log_store(None, config)) as log, progress:
+    with as_configuration_errors(), Verifiers(trusted) as examiner, open_log(log_store(None, config)) as log, progress:
         prover = Prover(trusted, examiner)
         for _, record, _ in prover.records(progress.over(log.newest_first()), partial(is_decision_since, first)):
             suggester.add(record)
@@ -74,7 +74,7 @@ class Lines:
     """A suggestion as text and as JSON members. `names` maps key ids to names; `left` counts records that do not
     verify."""
 
-    def __init__(self, found: Suggestion, names: Names, left: Left = NOTHING_LEFT) -> None:
+    def __init__(self, found: Suggestion, names: Names, left: UnverifiedEntries = NOTHING_LEFT) -> None:
         self._left = left
         self._found = found
         self._names = names
@@ -89,7 +89,7 @@ class Lines:
         if found.tables:
             yield "# For the configuration: the tools that it does not name, each with a scope of its own."
         for table in found.tables:
-            yield from ("", _comment(counted(table.tally)), *_toml(table).splitlines())
+            yield from ("", _comment(tally_text(table.tally)), *_toml(table).splitlines())
         if found.grants:
             yield from ("", "# For whoever signs: the names of keys and files are placeholders.")
         for grant, command in zip(found.grants, self._commands, strict=True):
@@ -154,10 +154,10 @@ class Lines:
         ]
 
     def _about(self, grant: Grant) -> Iterator[str]:
-        agent, principal = (named(each, self._names) for each in (grant.agent_id, grant.principal_id))
-        yield f"{json_ascii(agent)}, on the word of {json_ascii(principal)}: {counted(grant.tally)}"
+        agent, principal = (id_with_name(each, self._names) for each in (grant.agent_id, grant.principal_id))
+        yield f"{json_ascii(agent)}, on the word of {json_ascii(principal)}: {tally_text(grant.tally)}"
         for target, tally in grant.targets.items():
-            yield f"  {grant.method} {shown_target(target)}: {counted(tally)}"
+            yield f"  {grant.method} {shown_target(target)}: {tally_text(tally)}"
         sensitive = [scope for scope in grant.scopes if is_sensitive(scope)]
         if sensitive:
             yield f"  sensitive, and so signed with --yes: {', '.join(sensitive)}"
@@ -165,19 +165,19 @@ class Lines:
     def _rest(self) -> Iterator[str]:
         found = self._found
         if self._left.entries:
-            yield left_out(self._left)
+            yield unverified_note(self._left)
         if found.allowed.calls:
-            yield f"allowed already: {counted(found.allowed)}"
+            yield f"allowed already: {tally_text(found.allowed)}"
         if found.tasks.calls:
-            yield f"about tasks, which go by the tool that made them: {counted(found.tasks)}"
+            yield f"about tasks, which go by the tool that made them: {tally_text(found.tasks)}"
         for word, each in self._refused():
-            yield f"stays refused, as {WHY[word]}: {counted(each.tally)}"
+            yield f"stays refused, as {WHY[word]}: {tally_text(each.tally)}"
             for (server, target), number in each.targets.items():
                 yield f"  {f'{server}: ' if server else ''}{shown_target(target)}: {calls(number)}"
         if not found.tables and not found.grants:
             yield "nothing to add and nothing to sign"
 
-    def _refused(self) -> list[tuple[str, Refused]]:
+    def _refused(self) -> list[tuple[str, RefusedCalls]]:
         return [(word, self._found.refused[word]) for word in WHY if word in self._found.refused]
 
 

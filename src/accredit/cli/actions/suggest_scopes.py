@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
 from accredit.cli.actions.vocabulary import impossible_scope
-from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.listing import ServerListing
 from accredit.policy.catalog import own_scope, scope_fault
 from accredit.policy.lists import SCOPE, SENSITIVE
 
@@ -39,7 +39,7 @@ class Suggestion(NamedTuple):
     only_some: bool = False
 
 
-def suggestions(offer: Offer, name: str = "") -> list[Suggestion]:
+def suggestions(offer: ServerListing, name: str = "") -> list[Suggestion]:
     """Return the entries for all tools of a server. `name` is its name in `[servers]`, "" for the only one."""
     server = name or offer.server
     return [suggestion(tool, server)._replace(only_some=tool.name in offer.only_some) for tool in offer.tools]
@@ -72,7 +72,7 @@ def advertised_scope(offered: Tool | Resource | ResourceTemplate | Prompt) -> st
     return scope if isinstance(scope, str) else None
 
 
-def resource_scopes(offer: Offer) -> dict[str, str]:
+def resource_scopes(offer: ServerListing) -> dict[str, str]:
     """Return the scopes that resources advertise, by the prefix of a URI that a configuration can hold.
 
     A template's prefix is what precedes its first variable. Entries that can't be written, asked for or granted are

@@ -19,7 +19,7 @@ from accredit.tokens import SessionGrant, issue_session_token, policy_digest, pu
 _TOKEN_ID_BYTES = 16
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class TokenOptions(Struct, frozen=True, kw_only=True):
     """The options of one `accredit token issue`."""
 
     key: Path
@@ -47,7 +47,7 @@ def make(path: Path, *, replace: bool, as_json: bool) -> None:
         print_facts([("id", jwk["kid"]), *((f"{half} key", file) for half, file in files.items())])
 
 
-def issue_token(request: Request, *, as_json: bool) -> None:
+def issue_token(request: TokenOptions, *, as_json: bool) -> None:
     """Sign a token, and print it or write it to a file. Raises `ConfigurationError`."""
     check_out(request.out, as_json=as_json)
     grant = _grant(request, unix_seconds())
@@ -63,7 +63,7 @@ def issue_token(request: Request, *, as_json: bool) -> None:
         print_facts([*_facts(grant), ("written to", str(request.out))], err=request.out == STDOUT)
 
 
-def _grant(request: Request, now: int) -> SessionGrant:
+def _grant(request: TokenOptions, now: int) -> SessionGrant:
     for option, text in _names(request):
         if not text or not text.isprintable():
             raise ConfigurationError(f"{option}: not a name", "write one that can be printed")
@@ -82,7 +82,7 @@ def _grant(request: Request, now: int) -> SessionGrant:
     )
 
 
-def _names(request: Request) -> list[tuple[str, str]]:
+def _names(request: TokenOptions) -> list[tuple[str, str]]:
     names = [("--agent", request.agent), ("--audience", request.audience), ("--issuer", request.issuer)]
     return names if request.session is None else [*names, ("--session", request.session)]
 

@@ -25,7 +25,7 @@ _TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
 _LINE_END_BYTES = 2
 
 
-class Question(NamedTuple):
+class TokenVerifyOptions(NamedTuple):
     """The options of one `accredit token verify`."""
 
     file: Path | None
@@ -44,7 +44,7 @@ class _Checked(NamedTuple):
     session: bool
 
 
-def verify_token(question: Question, *, as_json: bool) -> int:
+def verify_token(question: TokenVerifyOptions, *, as_json: bool) -> int:
     """Print the verdict on a token; return the exit code. Raises `ConfigurationError`."""
     text = _text(question.file)
     keys = load_key_set(question.key)

@@ -37,7 +37,7 @@ _AN_OBJECT = 'write an object, such as {"to": "ada@example.org"}'
 _UNIONS = ("anyOf", "oneOf")
 
 
-def typed(tool: str, words: Iterable[str], given: Mapping[str, object], schema: _Schema) -> dict[str, object]:
+def parse_arguments(tool: str, words: Iterable[str], given: Mapping[str, object], schema: _Schema) -> dict[str, object]:
     """Return a call's arguments: `given` (from JSON, unchanged) and NAME=VALUE words. Raises `ConfigurationError`."""
     spoken: dict[str, list[str]] = {}
     for word in words:
@@ -68,16 +68,16 @@ def json_object(data: bytes, where: str) -> dict[str, object]:
 
 
 def _argument(tool: str, name: str, values: Sequence[str], schema: _Schema) -> object:
-    own = _resolved(_property(tool, name, schema), schema)
+    own = _resolve_schema(_property(tool, name, schema), schema)
     kinds = _kinds(own, schema)
     if "string" in kinds and len(values) == 1:
-        return _listed(name, values[0], own)
+        return _check_choice(name, values[0], own)
     if "array" in kinds:
         whole = _json(values[0]) if len(values) == 1 else None
         if isinstance(whole, list):
             return cast("list[object]", whole)
         if len(values) > 1 or len(kinds) == 1:
-            items = _resolved(_object(own.get("items")), schema)
+            items = _resolve_schema(_object(own.get("items")), schema)
             return [_one(name, value, items, _kinds(items, schema)) for value in values]
     if len(values) > 1:
         raise ConfigurationError(f"--arg {name} is given {len(values)} times, and is no list", "give it once")
@@ -100,14 +100,14 @@ def _property(tool: str, name: str, schema: _Schema) -> _Schema:
 
 def _one(name: str, value: str, schema: _Schema, kinds: frozenset[str]) -> object:
     if "string" in kinds:
-        return _listed(name, value, schema)
+        return _check_choice(name, value, schema)
     decoded = _json(value)
     kind = "null" if decoded is None else _NAMES[type(decoded)]
     if isinstance(decoded, _NotJson) or not (kind in kinds or (kind == "integer" and "number" in kinds)):
         raise ConfigurationError(
             f"--arg {name}={value}: not {_a(sorted(kinds))}", _EXAMPLES[min(kinds, key=sorted(_EXAMPLES).index)]
         )
-    return _listed(name, decoded, schema)
+    return _check_choice(name, decoded, schema)
 
 
 _EXAMPLES = {
@@ -120,7 +120,7 @@ _EXAMPLES = {
 }
 
 
-def _listed(name: str, value: object, schema: _Schema) -> object:
+def _check_choice(name: str, value: object, schema: _Schema) -> object:
     """Return a value that the schema's `enum`, if any, contains. A listed number may be written as a plain word."""
     listed = cast("list[object]", schema["enum"]) if isinstance(schema.get("enum"), list) else None
     if listed is None or any(each == value and type(each) is type(value) for each in listed):
@@ -148,13 +148,13 @@ def _kinds(schema: _Schema, root: _Schema) -> frozenset[str]:
     for union in _UNIONS:
         several = schema.get(union)
         if isinstance(several, list) and several:
-            options = [_resolved(_object(each), root) for each in cast("list[object]", several)]
+            options = [_resolve_schema(_object(each), root) for each in cast("list[object]", several)]
             if not any(name in option for option in options for name in _UNIONS):
                 return frozenset[str]().union(*(_kinds(option, root) for option in options))
     return _ANYTHING
 
 
-def _resolved(schema: _Schema, root: _Schema) -> _Schema:
+def _resolve_schema(schema: _Schema, root: _Schema) -> _Schema:
     """Resolve local references in a schema."""
     for _ in range(MAX_SCHEMA_STEPS):
         reference = schema.get("$ref")

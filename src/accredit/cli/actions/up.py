@@ -26,17 +26,17 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.app import Start, configured, open_listener
-from accredit.app.pid_file import Found, serving
+from accredit.app import Start, open_listener, read_configuration
+from accredit.app.pid_file import PidFileContent, serving
 from accredit.base.clock import unix_seconds
 from accredit.base.peers import socket_peer
-from accredit.cli.actions.init import Plan, Prepared, counted
+from accredit.cli.actions.init import InitPlan, Prepared, summarize_offer
 from accredit.cli.actions.output import GOOD, print_json, say, tell
-from accredit.cli.actions.own_grant import DELEGATION, fault_of_grant, grant_command, sign_first, told_of_grant
+from accredit.cli.actions.own_grant import DELEGATION, fault_of_grant, grant_command, grant_message, sign_first
 from accredit.cli.actions.own_keys import AGENT_KEY, OwnKey, Passphrases, agent_key, own_config_folder, person_key
 from accredit.cli.actions.up_hosts import offer_hosts
 from accredit.cli.actions.up_place import UpPlace, check_meant, is_known, remember, server_of
-from accredit.cli.actions.up_run import UP_LOOK_SECONDS, Part, run_together
+from accredit.cli.actions.up_run import UP_LOOK_SECONDS, Subprocess, run_together
 from accredit.cli.reaching import Reach
 from accredit.config import Loaded, load
 from accredit.config.listen import url_here
@@ -56,7 +56,7 @@ _LOCK = "up.lock"
 _SERVE = ("serve", "--log-level", "warning", "--log-format", "text", "--config")
 
 
-class UpWish(NamedTuple):
+class UpOptions(NamedTuple):
     """The configuration and the command line's options; `reach` holds those for connecting to servers."""
 
     place: UpPlace
@@ -67,7 +67,7 @@ class UpWish(NamedTuple):
     as_json: bool
 
 
-def bring_up(wish: UpWish, environ: Mapping[str, str] = os.environ) -> int:
+def bring_up(wish: UpOptions, environ: Mapping[str, str] = os.environ) -> int:
     """Take all steps, and run; return the exit code. Raises `ConfigurationError`."""
     try:
         with contextlib.redirect_stdout(sys.stderr if wish.as_json else sys.stdout):
@@ -87,10 +87,10 @@ class _Ready(NamedTuple):
     """All is ready to start the processes. `gateway` is one that already runs."""
 
     loaded: Loaded
-    gateway: Found | None
+    gateway: PidFileContent | None
 
 
-def _prepare(wish: UpWish, environ: Mapping[str, str]) -> _Ready:
+def _prepare(wish: UpOptions, environ: Mapping[str, str]) -> _Ready:
     """Take steps 3 to 7. Raises `ConfigurationError`."""
     place = wish.place
     file, was_there = place.file, place.is_there
@@ -112,12 +112,12 @@ def _prepare(wish: UpWish, environ: Mapping[str, str]) -> _Ready:
         say(f"{'wrote' if key.made else 'kept'} {key.path}: the key of {key.about.name}, {key.about.id}")
     roots = _roots(loaded, person)
     is_first = _grant(wish, loaded, person, agent, roots)
-    configured(Start(file, dict(environ), {}), ReadFiles())
+    read_configuration(Start(file, dict(environ), {}), ReadFiles())
     offer_hosts(loaded, file, agreed=wish.agreed, asks=is_first or not was_there)
     return _Ready(loaded, gateway)
 
 
-def _configure(plan: Plan, file: Path, environ: Mapping[str, str]) -> None:
+def _configure(plan: InitPlan, file: Path, environ: Mapping[str, str]) -> None:
     """Write the configuration (step 3)."""
     if not is_known(file, environ):
         for each in plan.files:
@@ -130,7 +130,7 @@ def _configure(plan: Plan, file: Path, environ: Mapping[str, str]) -> None:
     made = Prepared.asked(plan)
     remember(file, environ)
     made.write()
-    say(f"wrote {file}: {counted(made.offer, made.suggested)}")
+    say(f"wrote {file}: {summarize_offer(made.offer, made.suggested)}")
     say("  it is the server's word what only reads: read the file, and correct it", "dim")
 
 
@@ -163,7 +163,7 @@ def _roots(loaded: Loaded, person: OwnKey) -> list[KeyFile]:
     return [*found, person.about]
 
 
-def _grant(wish: UpWish, loaded: Loaded, person: OwnKey, agent: OwnKey, roots: list[KeyFile]) -> bool:
+def _grant(wish: UpOptions, loaded: Loaded, person: OwnKey, agent: OwnKey, roots: list[KeyFile]) -> bool:
     """Sign or keep the delegation (step 5); return whether one was signed. Raises `ConfigurationError`."""
     file, out = wish.place.file, agent.path.with_name(DELEGATION)
     observes = loaded.config.proofs.mode != "required"
@@ -175,11 +175,11 @@ def _grant(wish: UpWish, loaded: Loaded, person: OwnKey, agent: OwnKey, roots: l
     if fault is None:
         say(f"kept {out}")
     else:
-        tell(told_of_grant(fault, grant_command(file, person.path, agent.path, out, observes=observes)))
+        tell(grant_message(fault, grant_command(file, person.path, agent.path, out, observes=observes)))
     return False
 
 
-def _run(wish: UpWish, ready: _Ready, environ: Mapping[str, str], release: Callable[[], None]) -> int:
+def _run(wish: UpOptions, ready: _Ready, environ: Mapping[str, str], release: Callable[[], None]) -> int:
     """Run what doesn't run yet (step 8); return the exit code. `release` lets other runs go on."""
     file = wish.place.file
     gateway = ready.loaded.config.gateway
@@ -191,13 +191,13 @@ def _run(wish: UpWish, ready: _Ready, environ: Mapping[str, str], release: Calla
         release()
         _say_where(wish, ready.loaded, serving(file), is_new=True)
 
-    parts: list[Part] = []
+    parts: list[Subprocess] = []
     if ready.gateway is None:
-        parts.append(Part("gateway", (*_SERVE, str(file)), lambda pid: _serves(file, pid), own_group=True))
+        parts.append(Subprocess("gateway", (*_SERVE, str(file)), lambda pid: _serves(file, pid), own_group=True))
     desk = desk_process(environ)
     if desk is None:
         words = ("desk", *(() if wish.wants_browser else ("--no-browser",)))
-        parts.append(Part("desk", words, lambda pid: desk_process(environ) in (pid, 0), is_needed=no_desk))
+        parts.append(Subprocess("desk", words, lambda pid: desk_process(environ) in (pid, 0), is_needed=no_desk))
     tell(f"starting {' and '.join(f'the {part.name}' for part in parts)}")
     return run_together(parts, gateway.drain_seconds + gateway.grace_seconds, on_start)
 
@@ -219,7 +219,7 @@ def desk_process(environ: Mapping[str, str]) -> int | None:
         return peer.pid if peer is not None else 0
 
 
-def _all_runs(wish: UpWish, environ: Mapping[str, str]) -> bool:
+def _all_runs(wish: UpOptions, environ: Mapping[str, str]) -> bool:
     """Return whether gateway and desk already run (step 1). Raises `ConfigurationError`."""
     place = wish.place
     found = serving(place.file) if place.is_there else None
@@ -230,7 +230,7 @@ def _all_runs(wish: UpWish, environ: Mapping[str, str]) -> bool:
     return True
 
 
-def _say_where(wish: UpWish, loaded: Loaded, gateway: Found | None, *, is_new: bool) -> None:
+def _say_where(wish: UpOptions, loaded: Loaded, gateway: PidFileContent | None, *, is_new: bool) -> None:
     file, url, pid = wish.place.file, url_here(loaded.config.gateway), gateway.pid if gateway is not None else None
     if wish.as_json:
         with contextlib.redirect_stdout(sys.__stdout__):

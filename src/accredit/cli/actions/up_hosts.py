@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accredit.base.text import one_line
-from accredit.cli.actions.install import Wish, install_entry
+from accredit.cli.actions.install import InstallOptions, install_entry
 from accredit.cli.actions.output import say, tell
 from accredit.config import Loaded
 from accredit.config.listen import url_here
@@ -31,7 +31,7 @@ def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
     for state in host_states(os.environ):
         host = HOSTS[state.host]
         if state.found and state.problem is None and state.file == host.file(places):
-            led = set(_led_to(host, state.file))
+            led = set(_own_entry_words(host, state.file))
             wanted = [each for each in several if (url if each is None else f"{url.rstrip('/')}/{each}") not in led]
             found += [(host.name, each) for each in wanted]
     return found
@@ -48,7 +48,7 @@ def offer_hosts(loaded: Loaded, file: Path, *, agreed: bool, asks: bool) -> None
     for host, server in hosts_without(loaded):
         if agreed or (asks and sys.stdin.isatty()):
             try:
-                wish = Wish(host, None, project=False, dry_run=False, yes=agreed, as_json=False)
+                wish = InstallOptions(host, None, project=False, dry_run=False, yes=agreed, as_json=False)
                 install_entry(wish, None, file, server)
             except ConfigurationError as error:
                 tell(f"{host}: {error.what}; {error.remedy}")
@@ -56,7 +56,7 @@ def offer_hosts(loaded: Loaded, file: Path, *, agreed: bool, asks: bool) -> None
             say(f"{host} is here, and does not use it yet: {install_words(host, server, file)}")
 
 
-def _led_to(host: Host, file: Path) -> Iterator[str]:
+def _own_entry_words(host: Host, file: Path) -> Iterator[str]:
     """Yield the words of our own entries. Raises `ConfigurationError`."""
     data = read_host_file(file)
     for entry in ({} if data is None else entries(host, data)).values():

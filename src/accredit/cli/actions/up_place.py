@@ -24,11 +24,11 @@ import msgspec
 import typer
 
 from accredit.base.text import one_line
-from accredit.cli.actions.init import Plan, Prepared
+from accredit.cli.actions.init import InitPlan, Prepared
 from accredit.cli.actions.output import tell
 from accredit.cli.actions.own_files import check_own_folder, fault_of_file
 from accredit.cli.actions.own_keys import own_config_folder
-from accredit.cli.asking.knocking import knock, shown
+from accredit.cli.asking.knocking import probe_url, without_query
 from accredit.config import Loaded, load
 from accredit.config.load import DEFAULT_FILE
 from accredit.config.schema import Upstream
@@ -52,7 +52,7 @@ class UpPlace(NamedTuple):
     """The configuration's file, and the plan to make it; without a plan it was named, and exists."""
 
     file: Path
-    plan: Plan | None
+    plan: InitPlan | None
 
     @property
     def is_there(self) -> bool:
@@ -69,7 +69,7 @@ def named_place(config: Path) -> UpPlace:
     return UpPlace(file, None)
 
 
-def found_place(plan: Plan) -> UpPlace:
+def found_place(plan: InitPlan) -> UpPlace:
     """Return the place of a folder's file, which need not exist. Raises `ConfigurationError`."""
     folder = plan.folder.absolute()
     check_own_folder(folder, _FOLDER_REMEDY)
@@ -128,7 +128,7 @@ def check_meant(place: UpPlace, environ: Mapping[str, str]) -> None:
         )
 
 
-def _is_of(loaded: Loaded, plan: Plan) -> bool:
+def _is_of(loaded: Loaded, plan: InitPlan) -> bool:
     """Return whether the configuration has the named server (rule 4)."""
     tables: list[Upstream] = [loaded.config.upstream, *loaded.config.servers.by_name.values()]
     wanted = plan.upstream
@@ -138,7 +138,7 @@ def _is_of(loaded: Loaded, plan: Plan) -> bool:
     if wanted.url in urls:
         return True
     seconds = plan.seconds or SERVER_LISTS_SECONDS
-    door = asyncio.run(knock(replace(wanted, auth=None), follow=True, seconds=seconds))
+    door = asyncio.run(probe_url(replace(wanted, auth=None), follow=True, seconds=seconds))
     return isinstance(door.upstream, HttpUpstream) and door.upstream.url in urls
 
 
@@ -154,7 +154,7 @@ def known_files(environ: Mapping[str, str]) -> list[str]:
         raise ConfigurationError(f"{file} is no list of paths", "delete it: accredit up asks again then") from None
 
 
-def server_of(plan: Plan) -> str:
+def server_of(plan: InitPlan) -> str:
     """Return a server's URL or command, for people."""
     upstream = plan.upstream
-    return shown(upstream.url) if isinstance(upstream, HttpUpstream) else one_line(" ".join(upstream.command))
+    return without_query(upstream.url) if isinstance(upstream, HttpUpstream) else one_line(" ".join(upstream.command))

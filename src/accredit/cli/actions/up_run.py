@@ -41,7 +41,7 @@ _PR_SET_PDEATHSIG = 1
 """From Linux's prctl.h."""
 
 
-class Part:
+class Subprocess:
     """One of the two: its name, its words after `accredit`, and a check that it is ready; `is_needed` tells whether it
     is missed if it ends before that."""
 
@@ -97,7 +97,7 @@ class Part:
             self._process.send_signal(number)
 
 
-def run_together(parts: Sequence[Part], ending_seconds: float, on_start: Callable[[], None]) -> int:
+def run_together(parts: Sequence[Subprocess], ending_seconds: float, on_start: Callable[[], None]) -> int:
     """Run all until told to stop, or until one ends; return the exit code. `on_start` is called once all are ready."""
     with _Signals() as signals:
         return _Together(list(parts), ending_seconds, on_start, signals).run()
@@ -138,7 +138,7 @@ def _only_wake(number: int, frame: FrameType | None) -> None:
 
 class _Together:
     def __init__(
-        self, parts: list[Part], ending_seconds: float, on_start: Callable[[], None], signals: _Signals
+        self, parts: list[Subprocess], ending_seconds: float, on_start: Callable[[], None], signals: _Signals
     ) -> None:
         self._parts = parts
         self._signals = signals
@@ -181,7 +181,7 @@ class _Together:
                 slow = next(part.name for part in self._parts if not part.is_seen)
                 self._fail(f"the {slow} has not begun within {UP_START_SECONDS:.0f} s")
 
-    def _lost(self, part: Part) -> None:
+    def _lost(self, part: Subprocess) -> None:
         """End the other process if one ended by itself (rule 3)."""
         if not part.is_seen and not part.is_needed():
             return

@@ -9,7 +9,7 @@ from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.documents import read_revocations
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say
-from accredit.cli.actions.steps import DECODE, Place, Step, failed_at, walk
+from accredit.cli.actions.steps import DECODE, FailurePoint, Step, failure_point, walk
 from accredit.cli.actions.vocabulary import catalog_scopes
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys import DelegationFile, KeyFile, load_root, read_file
@@ -31,7 +31,7 @@ from accredit.ratify import (
 _STYLES = {"ok": GOOD, "failed": BAD, "not checked": QUIET, "not reached": QUIET}
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class VerifyOptions(Struct, frozen=True, kw_only=True):
     """The options of one `accredit verify`. `now` is in unix seconds; None is this machine's clock."""
 
     bundle: Path
@@ -43,7 +43,7 @@ class Question(Struct, frozen=True, kw_only=True):
     now: int | None
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class Verdict(Struct, frozen=True, kw_only=True):
     """The verdict. `notes` state assumptions, and help to understand a refusal."""
 
     result: VerifyResult
@@ -51,7 +51,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
 
-def verify_file(question: Question, *, as_json: bool) -> int:
+def verify_file(question: VerifyOptions, *, as_json: bool) -> int:
     """Judge a proof and print the steps; return the exit code. Raises `ConfigurationError`."""
     roots = {key.id: key for key in map(load_root, question.roots)}
     data = read_file(question.bundle, MAX_STATEMENT_BYTES).data
@@ -60,7 +60,7 @@ def verify_file(question: Question, *, as_json: bool) -> int:
     except WireError as error:
         _refuse_delegation(question.bundle, data)
         result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {error}")
-        answer = Answer(result=result, steps=walk(1, Place(DECODE)))
+        answer = Verdict(result=result, steps=walk(1, FailurePoint(DECODE)))
     else:
         answer = _judge(bundle, question, roots)
     if as_json:
@@ -82,10 +82,10 @@ def _refuse_delegation(path: Path, data: bytes) -> None:
     )
 
 
-def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]) -> Answer:
+def _judge(bundle: ProofBundle, question: VerifyOptions, roots: Mapping[str, KeyFile]) -> Verdict:
     now = unix_seconds() if question.now is None else question.now
     chain = bundle.delegations
-    revoked = _revoked(question, bundle, roots)
+    revoked = _revoked_ids(question, bundle, roots)
     assumed = catalog_scopes([question.required_scope, *(scope for cert in chain for scope in cert.scope)])
     result = verify_bundle(
         bundle,
@@ -98,7 +98,7 @@ def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]
         context=question.facts,
         constraint_evaluators=OWN_EVALUATORS,
     )
-    end = failed_at(result, chain, now, revoked)
+    end = failure_point(result, chain, now, revoked)
     notes: list[str] = []
     if result.identity_status is IdentityStatus.EXPIRED and end:
         notes.append(f"certificate {end.certificate} {words.ends(chain[end.certificate or 0], now)}")
@@ -106,10 +106,10 @@ def _judge(bundle: ProofBundle, question: Question, roots: Mapping[str, KeyFile]
         notes.append(f"taken for granted: the gateway's catalog names {', '.join(sorted(assumed))}")
     if not question.revoked:
         notes.append("taken for granted: nothing was revoked (no list was given with --revoked)")
-    return Answer(result=result, steps=walk(len(chain), end), notes=notes)
+    return Verdict(result=result, steps=walk(len(chain), end), notes=notes)
 
 
-def _revoked(question: Question, bundle: ProofBundle, roots: Mapping[str, KeyFile]) -> frozenset[str]:
+def _revoked_ids(question: VerifyOptions, bundle: ProofBundle, roots: Mapping[str, KeyFile]) -> frozenset[str]:
     """Return the ids on all lists, each of which must be signed by a root or an issuer of the chain."""
     issuers: dict[str, HybridPublicKey] = {
         derive_id(cert.issuer_pub_key): cert.issuer_pub_key for cert in bundle.delegations
@@ -129,7 +129,7 @@ def _revoked(question: Question, bundle: ProofBundle, roots: Mapping[str, KeyFil
     return frozenset(found)
 
 
-def _print_words(answer: Answer, roots: Mapping[str, KeyFile]) -> None:
+def _print_words(answer: Verdict, roots: Mapping[str, KeyFile]) -> None:
     print_table(
         ("step", "what", "outcome"),
         [(str(step.number), step.what, Words(step.outcome, _STYLES[step.outcome])) for step in answer.steps],
@@ -146,7 +146,7 @@ def _print_words(answer: Answer, roots: Mapping[str, KeyFile]) -> None:
         say(note, QUIET)
 
 
-def _print_members(answer: Answer) -> None:
+def _print_members(answer: Verdict) -> None:
     result = answer.result
     failed = next((step for step in answer.steps if step.outcome == "failed"), None)
     print_json(

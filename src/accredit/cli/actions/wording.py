@@ -16,7 +16,7 @@ from accredit.ratify import Constraint, DelegationCert, VerifyResult
 
 if TYPE_CHECKING:
     from accredit.policy.suggesting import Tally
-    from accredit.stores.audit_log.proven import Left
+    from accredit.stores.audit_log.proven import UnverifiedEntries
 
 _NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 scopes = constraint_words.scopes
@@ -74,7 +74,7 @@ def json_ascii(value: object) -> str:
     return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return a text in printable ASCII, without quotes around it."""
     return json_ascii(text)[1:-1]
 
@@ -90,13 +90,13 @@ def calls(number: int) -> str:
     return f"{number} call{'' if number == 1 else 's'}"
 
 
-def left_out(left: "Left") -> str:
+def unverified_note(left: "UnverifiedEntries") -> str:
     """Return the note on records that do not verify. Their names may be anything, so they are escaped."""
-    where = f"the first at {shown_target(left.place)}: {escaped(left.reason)}"
+    where = f"the first at {shown_target(left.place)}: {escape_text(left.reason)}"
     return f"left out, as it does not verify: {several(left.entries, 'record')} ({where}); see accredit log verify"
 
 
-def counted(tally: "Tally") -> str:
+def tally_text(tally: "Tally") -> str:
     """Return the number of calls, and when they were."""
     when = tally.first if tally.first == tally.last else f"{tally.first} to {tally.last}"
     return f"{calls(tally.calls)}, {when}"

@@ -40,14 +40,14 @@ _TAKES_NO_POST = frozenset({404, 405})
 server without a session may send, too."""
 
 
-class Door(NamedTuple):
+class ServerEndpoint(NamedTuple):
     """A server's endpoint, and whether it speaks HTTP+SSE (2024-11-05) there."""
 
     upstream: HttpUpstream | StdioUpstream
     sse: bool = False
 
 
-async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float, place: str = "upstream") -> Door:
+async def probe_url(upstream: HttpUpstream, *, follow: bool, seconds: float, place: str = "upstream") -> ServerEndpoint:
     """Find the server's endpoint, with `seconds` for each step. Unless `follow`, a redirect is an error. `place` is
     the server's table in the configuration."""
     for _ in range(MAX_SETUP_REDIRECTS):
@@ -57,13 +57,15 @@ async def knock(upstream: HttpUpstream, *, follow: bool, seconds: float, place: 
             raise ConfigurationError(f"the server did not list its tools: {error.detail}", _remedy(error)) from None
         except AnswerError as error:
             raise ConfigurationError(
-                f"what answers at {shown(upstream.url)} can't be understood: {error.detail}",
+                f"what answers at {without_query(upstream.url)} can't be understood: {error.detail}",
                 "see whether the URL is that of an MCP server",
             ) from None
-        if isinstance(door, Door):
+        if isinstance(door, ServerEndpoint):
             return door
         upstream = replace(upstream, url=_next(upstream.url, door, place, follow=follow))
-    raise ConfigurationError(f"{shown(upstream.url)} redirects again and again", "name the URL where the server is")
+    raise ConfigurationError(
+        f"{without_query(upstream.url)} redirects again and again", "name the URL where the server is"
+    )
 
 
 async def wants_sign_in(upstream: HttpUpstream, seconds: float) -> bool:
@@ -80,7 +82,7 @@ async def wants_sign_in(upstream: HttpUpstream, seconds: float) -> bool:
         await client.close()
 
 
-async def authenticated(upstream: HttpUpstream, place: str = "upstream") -> HttpUpstream:
+async def add_access_token(upstream: HttpUpstream, place: str = "upstream") -> HttpUpstream:
     """Return an upstream with the token from its `auth` as one more header. `place` is the server's table in the
     configuration. Raises `ConfigurationError`."""
     auth = upstream.auth
@@ -96,13 +98,13 @@ async def authenticated(upstream: HttpUpstream, place: str = "upstream") -> Http
             token = await request_token(auth, None)
     except (AccessTokenError, TimeoutError) as error:
         raise ConfigurationError(
-            f"no token for the server from {shown(auth.token_url)}: {str(error) or 'no answer in time'}",
+            f"no token for the server from {without_query(auth.token_url)}: {str(error) or 'no answer in time'}",
             f"see whether {place}.auth names the right URL, client, secret and audience",
         ) from None
     return replace(upstream, headers={**upstream.headers, "Authorization": f"Bearer {token.text}"}, auth=None)
 
 
-def shown(url: str) -> str:
+def without_query(url: str) -> str:
     """Return a URL without its query."""
     return url.partition("?")[0]
 
@@ -111,18 +113,18 @@ def _next(url: str, target: str, place: str, *, follow: bool) -> str:
     """Return a redirect's target if rule 1 allows it."""
     if not same_origin(url, target):
         raise ConfigurationError(
-            f"{shown(url)} redirects to another server, {shown(target)}, and that is not followed",
+            f"{without_query(url)} redirects to another server, {without_query(target)}, and that is not followed",
             "name that URL, if it is the server that you mean",
         )
     if not follow:
         raise ConfigurationError(
-            f"{shown(url)} redirects to {shown(target)}, and a gateway follows no redirects",
-            f"name {shown(target)}: in {place}.url, or on the command line",
+            f"{without_query(url)} redirects to {without_query(target)}, and a gateway follows no redirects",
+            f"name {without_query(target)}: in {place}.url, or on the command line",
         )
     return target
 
 
-async def _look(upstream: HttpUpstream, seconds: float) -> Door | str:
+async def _look(upstream: HttpUpstream, seconds: float) -> ServerEndpoint | str:
     """Return the endpoint, or the URL of a redirect."""
     streams = urlsplit(upstream.url).path.rstrip("/").endswith("/sse")
     client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=seconds)
@@ -133,17 +135,17 @@ async def _look(upstream: HttpUpstream, seconds: float) -> Door | str:
                 return _leads(upstream.url, answer)
             _check_admitted(answer)
             if streams:
-                return Door(upstream, sse=await _announces(answer))
+                return ServerEndpoint(upstream, sse=await _announces(answer))
         finally:
             answer.close()
         if answer.status in _TAKES_NO_POST:
             return await _stream_of(upstream, client)
-        return Door(upstream)
+        return ServerEndpoint(upstream)
     finally:
         await client.close()
 
 
-async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> Door:
+async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> ServerEndpoint:
     """Look for the stream of a server that accepts no POST, where a gateway would (rule 3)."""
     beside = urljoin(upstream.url, "sse")
     for url in (upstream.url, beside):
@@ -153,13 +155,14 @@ async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> Door:
         finally:
             answer.close()
         if is_stream and url == beside:
-            return Door(replace(upstream, url=beside), sse=True)
+            return ServerEndpoint(replace(upstream, url=beside), sse=True)
         if is_stream:
             raise ConfigurationError(
-                f"{shown(url)} speaks HTTP+SSE (2024-11-05), which a gateway looks for at paths that end in /sse",
+                f"{without_query(url)} speaks HTTP+SSE (2024-11-05), which a gateway looks for at paths that end in"
+                " /sse",
                 "have the server serve it at a path that ends in /sse, or speak streamable HTTP",
             )
-    return Door(upstream)
+    return ServerEndpoint(upstream)
 
 
 async def _announces(answer: Answer) -> bool:
@@ -182,7 +185,7 @@ async def _announces(answer: Answer) -> bool:
 def _leads(url: str, answer: Answer) -> str:
     target = target_of(url, answer.header(b"location"))
     if target is None:
-        raise ConfigurationError(f"{shown(url)} redirects to no URL", "name the URL where the server is")
+        raise ConfigurationError(f"{without_query(url)} redirects to no URL", "name the URL where the server is")
     return target
 
 

@@ -25,7 +25,7 @@ from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES
 from accredit.pins import Definition, Definitions
 
 
-class Offer(NamedTuple):
+class ServerListing(NamedTuple):
     """What a server offers, and its own name ("" for none).
 
     `only_some` names tools that only some hosts are shown, by their capabilities, `two_faced` those whose definitions
@@ -53,11 +53,11 @@ class Connected(NamedTuple):
 _Listing = Callable[..., Awaitable[Any]]
 
 
-async def offer_of(connected: Connected) -> Offer:
+async def offer_of(connected: Connected) -> ServerListing:
     """Return everything that one session is offered. Raises `ConfigurationError` for ambiguous tools."""
     session, seen = connected.session, connected.tools
     said = session.server_capabilities or ServerCapabilities()
-    offer = Offer(
+    offer = ServerListing(
         connected.server,
         tools=await _tools(session, said=said.tools is not None),
         resources=await _some(session.list_resources, "resources", said=said.resources is not None),
@@ -67,7 +67,7 @@ async def offer_of(connected: Connected) -> Offer:
     return offer._replace(definitions=Definitions(dict(seen), session.instructions)) if seen is not None else offer
 
 
-def together(offers: Sequence[Offer]) -> Offer:
+def together(offers: Sequence[ServerListing]) -> ServerListing:
     """Merge what a server offers to different hosts."""
     tools = {tool.name: tool for offer in reversed(offers) for tool in offer.tools}
     everywhere = frozenset(tools).intersection(*({tool.name for tool in offer.tools} for offer in offers))

@@ -42,7 +42,7 @@ async def _never(*_asked: object) -> ErrorData:
     return ErrorData(code=INVALID_REQUEST, message="nobody is here to answer")
 
 
-def imported(place: str) -> object:
+def import_object(place: str) -> object:
     """Import `module:name` and return the object. Raises `ConfigurationError`."""
     name, _, path = place.partition(":")
     sys.path.insert(0, "")

@@ -28,11 +28,11 @@ from accredit.base.text import excerpt
 from accredit.cli.actions.output import tell
 from accredit.cli.asking.hosts import EVERYTHING, NOTHING, Capabilities, declaring, no_roots
 from accredit.cli.asking.in_process import InProcess
-from accredit.cli.asking.knocking import Door, authenticated, knock
-from accredit.cli.asking.listing import Connected, Offer, offer_of, together
-from accredit.cli.asking.objects import imported, in_memory
+from accredit.cli.asking.knocking import ServerEndpoint, add_access_token, probe_url
+from accredit.cli.asking.listing import Connected, ServerListing, offer_of, together
+from accredit.cli.asking.objects import import_object, in_memory
 from accredit.cli.progress import Progress
-from accredit.cli.reaching import Reach, reached
+from accredit.cli.reaching import Reach, add_headers
 from accredit.config import Loaded, build_upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
@@ -66,7 +66,7 @@ _Upstream = HttpUpstream | StdioUpstream
 
 def ask_upstream(
     upstream: _Upstream, *, follow: bool = False, seconds: float | None = None, place: str = "upstream"
-) -> tuple[Offer, _Upstream]:
+) -> tuple[ServerListing, _Upstream]:
     """Return what a server offers to a gateway in front of it, and its URL, which redirects may change with `follow`.
 
     `seconds` is the total timeout; `place` is the server's table in the configuration. Raises `ConfigurationError`.
@@ -76,7 +76,7 @@ def ask_upstream(
         return asyncio.run(_ask_upstream(upstream, follow=follow, seconds=seconds, place=place))
 
 
-def ask_configured(loaded: Loaded, reach: Reach) -> Offer:
+def ask_configured(loaded: Loaded, reach: Reach) -> ServerListing:
     """Return the offer of a configuration's server, or of one view's. Raises `ConfigurationError`, naming the server
     if there are several."""
     (asked,) = ask_each([loaded], reach).values()
@@ -85,7 +85,7 @@ def ask_configured(loaded: Loaded, reach: Reach) -> Offer:
     return asked
 
 
-def ask_each(servers: Iterable[Loaded], reach: Reach) -> dict[str, Offer | ConfigurationError]:
+def ask_each(servers: Iterable[Loaded], reach: Reach) -> dict[str, ServerListing | ConfigurationError]:
     """Return each server's offer or error, by name; several are asked concurrently."""
     _quiet()
     views = list(servers)
@@ -96,13 +96,13 @@ def ask_each(servers: Iterable[Loaded], reach: Reach) -> dict[str, Offer | Confi
 
 async def _ask_each(
     servers: Sequence[Loaded], reach: Reach, progress: Progress
-) -> dict[str, Offer | ConfigurationError]:
+) -> dict[str, ServerListing | ConfigurationError]:
     room = asyncio.Semaphore(SERVERS_ASKED_AT_ONCE)
 
-    async def ask(loaded: Loaded) -> Offer | ConfigurationError:
+    async def ask(loaded: Loaded) -> ServerListing | ConfigurationError:
         try:
             async with room:
-                upstream = reached(build_upstream(loaded, os.environ), reach)
+                upstream = add_headers(build_upstream(loaded, os.environ), reach)
                 place = loaded.place("upstream")
                 offer, _ = await _ask_upstream(upstream, seconds=reach.timeout, place=place, name=loaded.server)
         except ConfigurationError as error:
@@ -116,9 +116,9 @@ async def _ask_each(
     return {loaded.server: each for loaded, each in zip(servers, found, strict=True)}
 
 
-def ask_object(place: str) -> Offer:
+def ask_object(place: str) -> ServerListing:
     """Import `module:name` and return that server object's offer. Raises `ConfigurationError`."""
-    server = imported(place)
+    server = import_object(place)
     with Progress("asking the server what it offers"):
         asked = _ask(lambda capabilities: in_memory(server, place, capabilities), _TRY_OBJECT, SERVER_LISTS_SECONDS)
         return asyncio.run(asked)
@@ -136,16 +136,16 @@ async def _ask_upstream(
     seconds: float | None = None,
     place: str = "upstream",
     name: str = "",
-) -> tuple[Offer, _Upstream]:
+) -> tuple[ServerListing, _Upstream]:
     seconds = seconds or SERVER_LISTS_SECONDS
     if isinstance(upstream, HttpUpstream):
-        upstream = await authenticated(upstream, place)
-        door = await knock(upstream, follow=follow, seconds=seconds, place=place)
+        upstream = await add_access_token(upstream, place)
+        door = await probe_url(upstream, follow=follow, seconds=seconds, place=place)
         offer = await _ask(lambda capabilities: _through_gateway(door, capabilities), _TRY_URL, seconds, name)
         return offer, door.upstream
     with _Overheard(name) as overheard:
         try:
-            behind = Door(upstream)
+            behind = ServerEndpoint(upstream)
             offer = await _ask(lambda able: _through_gateway(behind, able), _TRY_COMMAND, seconds, name)
         except ConfigurationError:
             overheard.tell()
@@ -153,14 +153,14 @@ async def _ask_upstream(
     return offer, upstream
 
 
-async def _ask(connect: _Connect, remedy: str, seconds: float, name: str = "") -> Offer:
+async def _ask(connect: _Connect, remedy: str, seconds: float, name: str = "") -> ServerListing:
     try:
         return await _offer(connect, seconds, name or "the server")
     except Exception as error:  # the SDK raises what its parser, its transport or a task group raises
         raise _fault(error, remedy, seconds) from None
 
 
-async def _offer(connect: _Connect, seconds: float, name: str) -> Offer:
+async def _offer(connect: _Connect, seconds: float, name: str) -> ServerListing:
     deadline = asyncio.timeout(seconds)
     notice = f"waiting for {name} to list its tools, for {seconds:.0f} s in all, as it may be installing itself"
     noticing = asyncio.get_running_loop().call_later(ASK_NOTICE_SECONDS, tell, notice)
@@ -179,9 +179,9 @@ async def _offer(connect: _Connect, seconds: float, name: str) -> Offer:
         noticing.cancel()
 
 
-async def _offer_to_all(connect: _Connect) -> Offer:
+async def _offer_to_all(connect: _Connect) -> ServerListing:
     """Merge what each host is offered. If every host is refused, raise the first one's error."""
-    offers: list[Offer] = []
+    offers: list[ServerListing] = []
     refused: list[Exception] = []
     for capabilities in (EVERYTHING, NOTHING):
         try:
@@ -194,7 +194,7 @@ async def _offer_to_all(connect: _Connect) -> Offer:
             refused.append(error)
     if not offers:
         raise refused[0]
-    return together([*offers, *(Offer("") for _ in refused)])
+    return together([*offers, *(ServerListing("") for _ in refused)])
 
 
 def _fault(error: BaseException, remedy: str, seconds: float) -> ConfigurationError:
@@ -220,7 +220,7 @@ def first_of(error: BaseException) -> BaseException:
 
 
 @contextlib.asynccontextmanager
-async def _through_gateway(door: Door, capabilities: Capabilities) -> AsyncGenerator[Connected]:
+async def _through_gateway(door: ServerEndpoint, capabilities: Capabilities) -> AsyncGenerator[Connected]:
     settings = GatewaySettings(
         door.upstream,
         max_response_bytes=MAX_TOOL_LIST_BYTES,

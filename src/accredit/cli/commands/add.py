@@ -9,7 +9,7 @@ import typer
 
 from accredit.cli.dashes import command_of
 from accredit.cli.options import ConfigFileOption, HeaderOption, JsonOption, TimeoutOption, TokenEnvOption
-from accredit.cli.reaching import as_configured, reached, read_reach
+from accredit.cli.reaching import add_headers, as_configured, read_reach
 
 
 def add(
@@ -52,6 +52,6 @@ def add(
         raise ConfigurationError("there is no server to ask", "give its URL, or its command after --")
     named = load_command_line(values_of(url, command_of(ctx), None, None))
     reach = read_reach(header, token_env, timeout)
-    upstream = reached(build_upstream(named, os.environ), reach)
+    upstream = add_headers(build_upstream(named, os.environ), reach)
     headers = as_configured(header, token_env)
     return add_server(Addition(name, upstream, config, name_existing, headers, reach.timeout), as_json=as_json)

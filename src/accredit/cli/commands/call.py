@@ -66,9 +66,9 @@ def call(
     accredit call search --arg word=number --config accredit.toml --server mail --key agent.key --delegation
     delegation.json
     """
-    from accredit.cli.actions.call import Request, call_tool
+    from accredit.cli.actions.call import CallOptions, call_tool
 
-    request = Request(
+    request = CallOptions(
         tool=tool,
         args=tuple(arg or ()),
         json_args=json_args,

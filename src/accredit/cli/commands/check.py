@@ -12,7 +12,7 @@ from accredit.base.standard import STDIN
 from accredit.cli.candidates import server_names
 from accredit.cli.dashes import command_of
 from accredit.cli.options import CheckedConfigOption, HeaderOption, JsonOption, TimeoutOption, TokenEnvOption
-from accredit.cli.reaching import reached, read_reach
+from accredit.cli.reaching import add_headers, read_reach
 from accredit.errors import ConfigurationError
 
 _PYTHON = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -76,5 +76,5 @@ def check(
     if target is not None and command is None and _PYTHON.fullmatch(target):
         return check_offer(ask_object(target), None, as_json=as_json)
     named = load_command_line(values_of(target, command, None, None))
-    offer, _ = ask_upstream(reached(build_upstream(named, os.environ), reach), seconds=reach.timeout)
+    offer, _ = ask_upstream(add_headers(build_upstream(named, os.environ), reach), seconds=reach.timeout)
     return check_offer(offer, None, as_json=as_json)

@@ -24,7 +24,7 @@ from accredit.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from accredit.config import Loaded, Shown
+    from accredit.config import Loaded, SettingRow
 
 config_app = typer.Typer(help="Checks and prints the configuration.", epilog="Example:  accredit config show")
 
@@ -45,7 +45,7 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
         raise ConfigurationError(
             "no configuration: there is no accredit.toml here", "name a file with --config or ACCREDIT_CONFIG"
         )
-    parts = _examined(loaded)  # only now something is printed: nothing that raises comes after it
+    parts = _check_everything(loaded)  # only now something is printed: nothing that raises comes after it
     if as_json:
         print_json(parts)
         return
@@ -79,7 +79,7 @@ def _notes(parts: dict[str, object], loaded: "Loaded") -> "Iterator[str]":
         yield f"store.url is memory:; a restart forgets {what}"
 
 
-def _examined(loaded: "Loaded") -> dict[str, object]:
+def _check_everything(loaded: "Loaded") -> dict[str, object]:
     """Check all that `serve` would check before it starts, and return the findings. Raises `ConfigurationError`."""
     from accredit.app import assemble
     from accredit.config import (
@@ -144,10 +144,10 @@ def show(
     """
     from accredit.cli.actions.output import print_json, say
     from accredit.cli.command_line import values_of
-    from accredit.config import load, shown
+    from accredit.config import list_settings, load
 
     loaded = load(config, os.environ, values_of(url, command_of(ctx), host, port))
-    rows = [_identified(row, loaded) for row in shown(loaded)]
+    rows = [_fill_in_id(row, loaded) for row in list_settings(loaded)]
     if as_json:
         tables: dict[str, dict[str, object]] = {}
         for row in rows:
@@ -160,7 +160,7 @@ def show(
             say(f"{key} = {json.dumps(value)}  # {origin}")
 
 
-def _lines(row: "Shown") -> "Iterator[tuple[str, object, str]]":
+def _lines(row: "SettingRow") -> "Iterator[tuple[str, object, str]]":
     """Yield a row's name, value and origin; for a server, one for each key and each catalog entry."""
     from accredit.config.schema import SECTIONS, Server
 
@@ -178,7 +178,7 @@ def _lines(row: "Shown") -> "Iterator[tuple[str, object, str]]":
             yield f"{place}.{key}", value, here
 
 
-def _identified(row: "Shown", loaded: "Loaded") -> "Shown":
+def _fill_in_id(row: "SettingRow", loaded: "Loaded") -> "SettingRow":
     """Fill in the gateway's id from its key, if it has one: proofs are made for that id."""
     from accredit.config import gateway_id, own_key_file
 

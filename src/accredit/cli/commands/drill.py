@@ -57,10 +57,10 @@ def drill(
 
     accredit drill --issuer owner.key --config accredit.toml --token-key issuer.key --json
     """
-    from accredit.cli.actions.drill import Request
+    from accredit.cli.actions.drill import DrillOptions
     from accredit.cli.actions.drill import drill as run
 
-    request = Request(
+    request = DrillOptions(
         issuer=issuer,
         config=config,
         url=url,

@@ -114,13 +114,13 @@ def grant(
     accredit grant --issuer agent.key --agent sub.key.pub --parent delegation.json --scope email:send --out sub.json
     --rate 10/1h --between 09:00-17:00@Europe/Berlin
     """
-    from accredit.cli.actions.grant import Request, grant_delegation
-    from accredit.cli.actions.grant_lookup import Place, Wanted, look_up
+    from accredit.cli.actions.grant import GrantOptions, grant_delegation
+    from accredit.cli.actions.grant_lookup import ScopeSelection, ScopeSource, look_up
 
     constraints = _constraints(max_amount, between, resource, rate, constraint)
-    wanted = Wanted(tuple(dict.fromkeys(scope or ())), tuple(tool or ()), all_read_only, force)
-    lookup = look_up(wanted, constraints, Place(config, url, server, read_reach(header, token_env, timeout)))
-    request = Request(
+    wanted = ScopeSelection(tuple(dict.fromkeys(scope or ())), tuple(tool or ()), all_read_only, force)
+    lookup = look_up(wanted, constraints, ScopeSource(config, url, server, read_reach(header, token_env, timeout)))
+    request = GrantOptions(
         issuer=issuer,
         agent=agent,
         scope=lookup.scopes,

@@ -10,7 +10,7 @@ import typer
 
 from accredit.cli.dashes import command_of
 from accredit.cli.options import HeaderOption, JsonOption, TimeoutOption, TokenEnvOption
-from accredit.cli.reaching import as_configured, reached, read_reach
+from accredit.cli.reaching import add_headers, as_configured, read_reach
 from accredit.cli.standard import only_file
 
 
@@ -45,7 +45,7 @@ def init(
 
     accredit init --dir /etc/accredit -- python server.py
     """
-    from accredit.cli.actions.init import Plan, set_up
+    from accredit.cli.actions.init import InitPlan, set_up
     from accredit.cli.command_line import values_of
     from accredit.config import build_upstream, load_command_line
     from accredit.config.servers import check_server_name
@@ -57,6 +57,6 @@ def init(
         check_server_name(server, "--server")
     named = load_command_line(values_of(url, command_of(ctx), None, None))
     reach = read_reach(header, token_env, timeout)
-    upstream = reached(build_upstream(named, os.environ), reach)
-    plan = Plan(upstream, folder, as_configured(header, token_env), reach.timeout, server)
+    upstream = add_headers(build_upstream(named, os.environ), reach)
+    plan = InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout, server)
     return set_up(plan, as_json=as_json)

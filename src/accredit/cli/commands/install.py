@@ -14,7 +14,7 @@ from accredit.cli.standard import only_file
 from accredit.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from accredit.cli.actions.install_wish import Wish
+    from accredit.cli.actions.install_wish import InstallOptions
 
 _Host = Annotated[
     str | None, typer.Argument(metavar="HOST", autocompletion=host_names, help="Such as cursor; --list names all.")
@@ -75,13 +75,13 @@ def install(
     accredit install cursor --adopt --config ~/gateway/accredit.toml
     """
     from accredit.cli.actions.install import install_entry, list_hosts
-    from accredit.cli.actions.install_wish import Wish
+    from accredit.cli.actions.install_wish import InstallOptions
 
     if list_all:
         if host is not None:
             raise ConfigurationError("--list is of all hosts", f"leave {host} out")
         return list_hosts(as_json=as_json)
-    wish = Wish(_named(host), name, project=project, dry_run=dry_run, yes=yes, as_json=as_json)
+    wish = InstallOptions(_require_host(host), name, project=project, dry_run=dry_run, yes=yes, as_json=as_json)
     if url is not None and config is not None:
         raise ConfigurationError("--url and --config are given", "keep the one that names your gateway")
     if adopt:
@@ -91,7 +91,9 @@ def install(
     return install_entry(wish, url, config, server)
 
 
-def _adopt(wish: "Wish", url: str | None, config: Path | None, server: str | None, passphrase_file: Path | None) -> int:
+def _adopt(
+    wish: "InstallOptions", url: str | None, config: Path | None, server: str | None, passphrase_file: Path | None
+) -> int:
     if url is not None or server is not None:
         raise ConfigurationError("--adopt puts servers into a configuration", "name that alone: --config FILE")
     if config is None:
@@ -129,13 +131,13 @@ def uninstall(
     accredit uninstall vscode --name mail --project --yes
     """
     from accredit.cli.actions.install import uninstall_entry
-    from accredit.cli.actions.install_wish import Wish
+    from accredit.cli.actions.install_wish import InstallOptions
 
-    wish = Wish(_named(host), name, project=project, dry_run=dry_run, yes=yes, as_json=as_json)
+    wish = InstallOptions(_require_host(host), name, project=project, dry_run=dry_run, yes=yes, as_json=as_json)
     return uninstall_entry(wish, restore=restore)
 
 
-def _named(host: str | None) -> str:
+def _require_host(host: str | None) -> str:
     if host is None:
         raise ConfigurationError("no host is named", "accredit install --list shows which there are")
     return host

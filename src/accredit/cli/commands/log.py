@@ -214,12 +214,12 @@ def verify(
     accredit log verify call.json --key gateway.key.pub --root owner.key.pub
     """
     from accredit.cli.actions.log_place import names_in
-    from accredit.cli.actions.log_verify import Wanted, verify_file, verify_store
+    from accredit.cli.actions.log_verify import ProofRequirements, verify_file, verify_store
     from accredit.errors import ConfigurationError
 
     if no_proofs and (require_proofs or root):
         raise ConfigurationError("--no-proofs leaves out what --root and --require-proofs ask for", "say one of them")
-    wanted = Wanted(root or (), require_proofs, no_proofs)
+    wanted = ProofRequirements(root or (), require_proofs, no_proofs)
     if file is not None:
         names = names_in(known or ())
         return verify_file(file, key or (), since or (), wanted, names=names, config=config, as_json=as_json)

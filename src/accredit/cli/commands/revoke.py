@@ -63,13 +63,13 @@ def revoke(
 
     accredit revoke --list revoked.json --empty --issuer owner.key
     """
-    from accredit.cli.actions.revoke import Place, begin_list, revoke_certificate
+    from accredit.cli.actions.revoke import ListLocation, begin_list, revoke_certificate
 
     if empty and cert_id is not None:
         raise ConfigurationError("CERT_ID and --empty are given", "name a certificate, or make a list without entries")
     if not empty and cert_id is None:
         raise ConfigurationError("CERT_ID is missing", "name a certificate; --empty makes a list without entries")
-    ask, place = passphrase_source(passphrase_file), Place(list_file, store)
+    ask, place = passphrase_source(passphrase_file), ListLocation(list_file, store)
     if cert_id is None:
         return begin_list(issuer, place, ask=ask, as_json=as_json)
     return revoke_certificate(cert_id, issuer, place, ask=ask, agreed=yes, as_json=as_json)

@@ -82,9 +82,9 @@ def issue(
     accredit token issue --key tokens.key --agent 92cb0a15572d7a71ed72bbc8dcdfb6b6 --audience mail-gateway --ttl 1h
     --allow list_inbox --allow send_email --policy accredit.toml --out session.token
     """
-    from accredit.cli.actions.token_issue import Request, issue_token
+    from accredit.cli.actions.token_issue import TokenOptions, issue_token
 
-    request = Request(
+    request = TokenOptions(
         key=key,
         agent=agent,
         audience=audience,
@@ -131,6 +131,6 @@ def verify(
 
     accredit token verify --key jwks.json --issuer https://issuer.example --audience mail-gateway --tool send_email
     """
-    from accredit.cli.actions.token_verify import Question, verify_token
+    from accredit.cli.actions.token_verify import TokenVerifyOptions, verify_token
 
-    return verify_token(Question(file, key, issuer, audience, policy, session, tool), as_json=as_json)
+    return verify_token(TokenVerifyOptions(file, key, issuer, audience, policy, session, tool), as_json=as_json)

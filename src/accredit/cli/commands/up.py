@@ -11,7 +11,7 @@ import typer
 from accredit.cli.dashes import command_of
 from accredit.cli.options import HeaderOption, JsonOption, TimeoutOption, TokenEnvOption
 from accredit.cli.passphrases import PassphraseFileOption
-from accredit.cli.reaching import Reach, as_configured, reached, read_reach
+from accredit.cli.reaching import Reach, add_headers, as_configured, read_reach
 from accredit.cli.standard import only_file
 from accredit.errors import ConfigurationError
 
@@ -76,28 +76,28 @@ def up(
     accredit up --config accredit.toml
     """
     from accredit.cli.actions.own_keys import Passphrases
-    from accredit.cli.actions.up import UpWish, bring_up
+    from accredit.cli.actions.up import UpOptions, bring_up
     from accredit.cli.actions.up_plan import print_plan
 
     reach = read_reach(header, token_env, timeout)
     passphrases = Passphrases(passphrase_file, declined=no_passphrase)
     server = (url, command_of(ctx))
     if server == (None, None):
-        place = _named(config)
+        place = _place_of_file(config)
     elif config is not None:
         raise ConfigurationError("--config and a server are given", "name one: a configuration has its own")
     else:
-        place = _found(server, folder, port, reach, as_configured(header, token_env))
+        place = _place_in_folder(server, folder, port, reach, as_configured(header, token_env))
     if port is not None and place.is_there:
         raise ConfigurationError(
             f"--port is for a configuration that is made, and {place.file} is there", "change it there"
         )
     if dry_run:
         return print_plan(place, as_json=as_json)
-    return bring_up(UpWish(place, reach, passphrases, not no_browser, yes, as_json))
+    return bring_up(UpOptions(place, reach, passphrases, not no_browser, yes, as_json))
 
 
-def _named(config: Path | None) -> "UpPlace":
+def _place_of_file(config: Path | None) -> "UpPlace":
     from accredit.cli.actions.up_place import named_place
 
     named = config if config is not None else Path(os.environ.get("ACCREDIT_CONFIG") or "")
@@ -108,18 +108,18 @@ def _named(config: Path | None) -> "UpPlace":
     return named_place(named)
 
 
-def _found(
+def _place_in_folder(
     server: tuple[str | None, list[str] | None],
     folder: Path,
     port: int | None,
     reach: Reach,
     headers: dict[str, str | dict[str, str]],
 ) -> "UpPlace":
-    from accredit.cli.actions.init import Plan
+    from accredit.cli.actions.init import InitPlan
     from accredit.cli.actions.up_place import found_place
     from accredit.cli.command_line import values_of
     from accredit.config import build_upstream, load_command_line
 
-    upstream = reached(build_upstream(load_command_line(values_of(*server, None, None)), os.environ), reach)
-    plan = Plan(upstream, folder, headers, reach.timeout)
+    upstream = add_headers(build_upstream(load_command_line(values_of(*server, None, None)), os.environ), reach)
+    plan = InitPlan(upstream, folder, headers, reach.timeout)
     return found_place(plan if port is None else plan._replace(port=port))

@@ -67,9 +67,9 @@ def verify(
     from msgspec.structs import replace
 
     from accredit.cli.actions import arguments as terms
-    from accredit.cli.actions.verify import Question, verify_file
+    from accredit.cli.actions.verify import VerifyOptions, verify_file
 
-    question = Question(
+    question = VerifyOptions(
         bundle=bundle,
         roots=tuple(root),
         required_scope=scope,

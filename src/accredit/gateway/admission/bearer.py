@@ -30,15 +30,15 @@ from accredit.policy.drill import DRILLS
 from accredit.policy.merging import merged_name
 from accredit.ports import KeySets
 from accredit.tokens import (
-    Carried,
+    FoundTokens,
     TokenVerifier,
     VerifiedToken,
-    carried,
     check_policy,
     check_present,
     check_session,
     check_tool,
     exchangeable,
+    find_tokens,
     subject_key,
     without_tokens,
 )
@@ -78,7 +78,7 @@ class Bearer:
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
-        text = carried(credentials, {}).deciding(self._settings.sources)
+        text = find_tokens(credentials, {}).deciding(self._settings.sources)
         if text is None and set(self._settings.sources) == {"header"}:
             self.require(None)  # no message could bring one
         return await self._verified(text, session) if text is not None else None
@@ -95,7 +95,7 @@ class Bearer:
 
         `ask` asks the upstream for its tools, where that is possible. Raises `TokenError` and `KeysUnavailable`.
         """
-        brought = _carried(frame)
+        brought = _find_tokens(frame)
         tool = frame.target if isinstance(frame, Request) and frame.method == _CALL else None
         may_take = tool if brought.argument is not None and tool not in DRILLS else None  # those take none
         if may_take is not None and ask is not None and isinstance(frame, Request):
@@ -186,7 +186,7 @@ def bearer_for(
     return Bearer(settings.tokens, keys, tools, environment, exchanges=settings.exchanges)
 
 
-def _carried(frame: Frame) -> Carried:
+def _find_tokens(frame: Frame) -> FoundTokens:
     if not isinstance(frame, Request | Notification):
-        return Carried()
-    return carried((), {**frame.members, "_meta": frame.meta if frame.has_meta else {}})
+        return FoundTokens()
+    return find_tokens((), {**frame.members, "_meta": frame.meta if frame.has_meta else {}})

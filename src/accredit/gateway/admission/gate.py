@@ -42,19 +42,19 @@ from accredit.errors import (
     TokenError,
 )
 from accredit.gateway.admission.bearer import Bearer, Caller
-from accredit.gateway.admission.judge import Case, Judge
+from accredit.gateway.admission.judge import Judge, Judgement
 from accredit.gateway.admission.list_edits import ListEdits
-from accredit.gateway.admission.pinned_tools import PinnedTools, Way
-from accredit.gateway.admission.request_state import Leg, RequestStateSealer, brings_state
+from accredit.gateway.admission.pinned_tools import PinnedTools, UpstreamAccess
+from accredit.gateway.admission.request_state import CallRound, RequestStateSealer, brings_state
 from accredit.gateway.admission.tasks import Hears, Tasks, of_resumed
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
-from accredit.gateway.recording.early_refusals import EarlyRefusals, Strangers
+from accredit.gateway.recording.early_refusals import AnonymousRecordBudget, EarlyRefusals
 from accredit.gateway.recording.open_calls import OpenCall, OpenCalls, outcome_of
-from accredit.gateway.recording.recorder import Client, Part, Recorder
+from accredit.gateway.recording.recorder import Client, FlowRound, Recorder
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.trace import traced
+from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import turn
 from accredit.gateway.upstream.stdio.pending_calls import member_id
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
@@ -67,7 +67,7 @@ from accredit.policy import LISTS, GuardedCall, is_guarded, looks_guarded, refus
 from accredit.policy.drill import DRILLS, drill_answer, is_drill
 from accredit.policy.lists import KINDS
 from accredit.policy.merging import member_of_name
-from accredit.policy.passing import Speaker, for_upstream, speaker_of
+from accredit.policy.passing import CallerIdentity, for_upstream, speaker_of
 from accredit.ports import ProofStore, Revocations, TaskStore
 from accredit.telemetry import Meter
 from accredit.tokens import VerifiedToken
@@ -93,7 +93,7 @@ class Admission(Struct, frozen=True):
     calls: OpenCalls = field(default_factory=OpenCalls)
     proved: bool = False
     tasks: tuple[str, ...] = ()
-    speaker: Speaker | None = None
+    speaker: CallerIdentity | None = None
 
     @property
     def answer(self) -> bytes:
@@ -124,7 +124,7 @@ class Gate:
         tasks: TaskStore | None = None,
         before: "Gate | None" = None,
         pinned: PinnedTools | None = None,
-        strangers: Strangers | None = None,
+        strangers: AnonymousRecordBudget | None = None,
         meter: Meter | None = None,
     ) -> None:
         """`before` is that of the same server until now: what it knows of sessions, tasks and definitions counts.
@@ -155,7 +155,11 @@ class Gate:
         """Records requests that are refused before they reach `admit`."""
 
     async def admit(
-        self, message: Frame | Batch, client: Client, callers: Sequence[Caller] | None = None, way: Way | None = None
+        self,
+        message: Frame | Batch,
+        client: Client,
+        callers: Sequence[Caller] | None = None,
+        way: UpstreamAccess | None = None,
     ) -> Admission:
         """Decide a message. Raises `RequestError` for one that can't be decided.
 
@@ -181,7 +185,7 @@ class Gate:
                 raise
             return Admission(None, (self._refused(message, error),))
         if _log.isEnabledFor(logging.DEBUG):
-            log_event(_log, logging.DEBUG, "request_passed", method=message.method, **traced())
+            log_event(_log, logging.DEBUG, "request_passed", method=message.method, **trace_field())
         return admission
 
     @property
@@ -283,7 +287,7 @@ class Gate:
         return for_upstream(notification, judged=self._judge.of_proofs)
 
     async def _batch(
-        self, batch: Batch, client: Client, callers: Sequence[Caller] | None, way: Way | None
+        self, batch: Batch, client: Client, callers: Sequence[Caller] | None, way: UpstreamAccess | None
     ) -> Admission:
         kept: list[Frame] = []
         replies: list[bytes] = []
@@ -328,9 +332,9 @@ class Gate:
         goes_on = for_upstream(leg.request, judged=False, tell=False)
         return Admission(goes_on) if edit is None else Admission(goes_on, edits={request.id: edit})
 
-    async def _request(self, request: Request, client: Client, caller: Caller, way: Way | None) -> Admission:
+    async def _request(self, request: Request, client: Client, caller: Caller, way: UpstreamAccess | None) -> Admission:
         """Decide a request (3 to 6). Raises `ProofRefused`, `RequestError`, and the caller's own error, if any."""
-        case, leg = Case(caller.token), Leg(request)
+        case, leg = Judgement(caller.token), CallRound(request)
         edit: Edit | None = None
         refused: AccreditError | None = None
         await turn(request.size)
@@ -355,7 +359,7 @@ class Gate:
             raise refused
         if is_drill(request.method, request.target):
             self._count_observed(request, case)
-            return Admission(None, (await _drilled(request, leg, call),))
+            return Admission(None, (await _answer_drill(request, leg, call),))
         if request.method == "tools/call":
             place = self._tasks.place(client)
             task_of = partial(case.task_of, request, leg.flow, place)
@@ -379,7 +383,7 @@ class Gate:
             speaker=speaker_of(request, case.authority, case.token, _id_on_record(call)),
         )
 
-    def _count_observed(self, request: Request, case: Case) -> None:
+    def _count_observed(self, request: Request, case: Judgement) -> None:
         if case.observed is not None:
             self._counters.refused(case.observed, method=request.method, observed=True)
 
@@ -406,15 +410,15 @@ class Gate:
             self._bearer.require(None)
 
     async def _recorded(
-        self, request: Request, client: Client, case: Case, leg: Leg, refused: AccreditError | None
+        self, request: Request, client: Client, case: Judgement, leg: CallRound, refused: AccreditError | None
     ) -> OpenCall | None:
         """Record the decision and return the call, if it must be settled. Raises `ProofRefused` where a call that was
         allowed could not be recorded. A call that was refused keeps its refusal, recorded or not."""
         if self._recorder is None or not is_guarded(request):
             return None
-        part = Part(leg.flow, leg.round + 1) if leg.flow else None
+        part = FlowRound(leg.flow, leg.round + 1) if leg.flow else None
         if case.task is not None:
-            part = Part(case.task.flow)
+            part = FlowRound(case.task.flow)
         await turn(request.size)
         try:
             return await self._recorder.begin(request, case.decision, client, refused, token=case.token, part=part)
@@ -424,7 +428,9 @@ class Gate:
             self._counters.unrecorded(logged=True)
             return None
 
-    async def _edit(self, request: Request, client: Client, case: Case, leg: Leg, way: Way | None) -> Edit | None:
+    async def _edit(
+        self, request: Request, client: Client, case: Judgement, leg: CallRound, way: UpstreamAccess | None
+    ) -> Edit | None:
         """Return the edit for the response. Raises `ProofRefused` where the store can't tell whose a task is."""
         pinned = self._pinned
         if request.method in KINDS:
@@ -439,7 +445,7 @@ class Gate:
             owner = case.owner(self._tasks.place(client))
             return await self._tasks.edit(request, case.call, owner, client, leg.edit)
         except StoreUnavailable:
-            raise refusals.undecided(case.call, None) from None
+            raise refusals.no_decision(case.call, None) from None
 
     def _refused(self, request: Request, error: AccreditError) -> bytes:
         self._counters.refused(error, method=request.method)
@@ -448,7 +454,7 @@ class Gate:
         return refusal(error).frame(request.id)
 
 
-async def _drilled(request: Request, leg: Leg, call: OpenCall | None) -> bytes:
+async def _answer_drill(request: Request, leg: CallRound, call: OpenCall | None) -> bytes:
     """Return the answer to a call of one of the gateway's own tools, once its outcome is on record."""
     answer = drill_answer(request, leg.round)
     text = at_one_go(leg.edit(answer)) if leg.edit is not None else answer.text

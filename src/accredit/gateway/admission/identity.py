@@ -3,8 +3,8 @@
 So it need not trust the network between: whoever reaches it around the gateway has no such token. Reads the clock and
 randomness.
 
-1. A request has one where it comes on somebody's authority (`policy.passing.Speaker`), and only then: not where the
-   gateway asks for itself, where a stream is opened or resumed, nor with a notification.
+1. A request has one where it comes on somebody's authority (`policy.passing.CallerIdentity`), and only then: not where
+   the gateway asks for itself, where a stream is opened or resumed, nor with a notification.
 2. It is made when the request goes out, for this one server (`aud`: the URL without its query, which may hold a key),
    and is good for `IDENTITY_SECONDS`.
 3. `call_id` is that of the call's records; where there are none it is drawn.
@@ -23,7 +23,7 @@ from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
-from accredit.policy.passing import Speaker
+from accredit.policy.passing import CallerIdentity
 from accredit.tokens import IdentityGrant, issue_identity_token, public_jwk
 
 IDENTITY_SECONDS = 60
@@ -44,7 +44,7 @@ class Identity:
         self._audience = settings.audience or upstream.partition("?")[0]
         self._keys = to_json({"keys": [public_jwk(settings.key.public_key())]})
 
-    def fields(self, speaker: Speaker | None) -> RawHeaders:
+    def fields(self, speaker: CallerIdentity | None) -> RawHeaders:
         """Return the header fields of a request on this speaker's authority. Raises `RequestError` if none can be
         made."""
         if speaker is None:

@@ -27,7 +27,7 @@ from accredit.errors import (
     TokenError,
 )
 from accredit.gateway.admission.bearer import Bearer
-from accredit.gateway.admission.pinned_tools import PinnedTools, Way
+from accredit.gateway.admission.pinned_tools import PinnedTools, UpstreamAccess
 from accredit.gateway.admission.request_state import (
     RequestStateSealer,
     brings_state,
@@ -38,7 +38,7 @@ from accredit.gateway.admission.request_state import (
 from accredit.gateway.admission.tasks import Tasks
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.trace import traced
+from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
@@ -59,7 +59,7 @@ from accredit.policy import (
 from accredit.policy.decision import FlowOf
 from accredit.policy.drill import DRILLS
 from accredit.policy.quotas import QuotaCaller, QuotaReached
-from accredit.policy.tasks import Owner, Place, made_by
+from accredit.policy.tasks import Owner, TaskScope, encode_task_facts
 from accredit.policy.uses import take
 from accredit.ports import ProofStore, Revocations, Task
 from accredit.tokens import VerifiedToken
@@ -67,7 +67,7 @@ from accredit.tokens import VerifiedToken
 _log = logging.getLogger("accredit.gateway.gate")
 
 
-class Case(Struct, frozen=True):
+class Judgement(Struct, frozen=True):
     """What is known of a request once it is judged. `token` has been verified; `decision` is set where proofs are
     judged, `token_task` where a token decides. `stopped` is what an observed request is refused for all the same, and
     one whose state does not open."""
@@ -105,7 +105,7 @@ class Case(Struct, frozen=True):
         """The ids of the tasks that the request names."""
         return self.call.tasks if self.call is not None else ()
 
-    def owner(self, place: Place) -> Owner:
+    def owner(self, place: TaskScope) -> Owner:
         """Return the owner of the tasks that answers to the request announce."""
         if self.authority is None:
             return Owner(token=self.token)
@@ -118,14 +118,14 @@ class Case(Struct, frozen=True):
         is_enforced = self.decision is not None and self.decision.enforced
         return principal_of(self.authority if is_enforced else None, _subject(self.token))
 
-    def task_of(self, request: Request, flow: str, place: Place) -> Task:
+    def task_of(self, request: Request, flow: str, place: TaskScope) -> Task:
         """Return the task to remember, should the request be answered with one."""
         target = request.target or ""
-        remembered = made_by({}, b"", None, ())
+        remembered = encode_task_facts({}, b"", None, ())
         if self.call is not None and self.decision is not None and self.authority is not None:
             entry = self.decision.entry
             facts = entry.facts.of(self.call.arguments) if entry is not None else {}
-            remembered = made_by(facts, self.call.call_digest(), self.call.arguments, self.authority.chain)
+            remembered = encode_task_facts(facts, self.call.call_digest(), self.call.arguments, self.authority.chain)
         return Task(self.owner(place).at(place.server_of(target)), request.method, target, remembered, flow)
 
 
@@ -163,7 +163,9 @@ class Judge:
         """Whether proofs are judged here."""
         return self._policy is not None
 
-    async def case(self, request: Request, client: Client, token: VerifiedToken | None, way: Way | None = None) -> Case:
+    async def case(
+        self, request: Request, client: Client, token: VerifiedToken | None, way: UpstreamAccess | None = None
+    ) -> Judgement:
         """Judge a request. A proof that is refused is in the case, as its refusal. Definitions are looked at by `way`.
 
         Raises `RequestError`; where no proofs are judged, `ProofRefused` and `TokenError` as well.
@@ -172,7 +174,7 @@ class Judge:
             return await self._without_proofs(request, client, token, way)
         call = await _call_of(request, client)
         if call is None:
-            return Case(token)
+            return Judgement(token)
         await turn(request.size)
         now, place = unix_seconds(), self._tasks.place(client)
         flow_of = self._flow_of(request, token) if brings_state(request) else None
@@ -184,7 +186,7 @@ class Judge:
         if isinstance(decision.fault, FrameError):  # the call has no digest
             detail = f"Invalid params: {decision.fault.detail}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
-        case = Case(token, call, decision)
+        case = Judgement(token, call, decision)
         if isinstance(decision.fault, SealError):
             return replace(case, stopped=state_refused(request, decision.fault))
         if decision.fault is not None:
@@ -198,31 +200,31 @@ class Judge:
         return case
 
     async def _without_proofs(
-        self, request: Request, client: Client, token: VerifiedToken | None, way: Way | None
-    ) -> Case:
+        self, request: Request, client: Client, token: VerifiedToken | None, way: UpstreamAccess | None
+    ) -> Judgement:
         """Judge a request by what holds with proofs off. Raises `RequestError`, `ProofRefused` and `TokenError`."""
         if request.method == "tools/call" and request.target not in DRILLS:
             if self._pinned is not None:
                 await self._pinned.check(request, way, token)
             if self._quotas.entries:
                 await self._take_quotas(request, client, token)
-        return await self._by_token(request, client, token) if self._guards else Case(token)
+        return await self._by_token(request, client, token) if self._guards else Judgement(token)
 
-    async def _by_token(self, request: Request, client: Client, token: VerifiedToken | None) -> Case:
+    async def _by_token(self, request: Request, client: Client, token: VerifiedToken | None) -> Judgement:
         """Judge a request about tasks by its token. Raises `ProofRefused` and `TokenError`."""
         asks = request.method in TASKS or request.method == LISTEN
         call = await _call_of(request, client) if asks else None
         if call is None:
-            return Case(token)
+            return Judgement(token)
         try:
             task = await self._tasks.of(call, Owner(token=token), client)
         except StoreUnavailable as error:
-            refusal = refusals.undecided(call, None)
+            refusal = refusals.no_decision(call, None)
             _report(Decision(call, None, None, refusal, error), error)
             raise refusal from None
         if task is not None and request.method in TASK_CHANGES and self._bearer is not None:
             self._bearer.check_tool(task.target, token)
-        return Case(token, call, None, task)
+        return Judgement(token, call, None, task)
 
     async def _take_quotas(self, request: Request, client: Client, token: VerifiedToken | None) -> None:
         """Take the quotas of a call that no proof decides. Raises `ProofRefused`, and `RequestError` for a state that
@@ -244,7 +246,7 @@ class Judge:
         except QuotaReached as reached:
             raise refusals.quota_reached(call, None, reached) from None
         except Exception as error:  # fail closed: a store that does not answer
-            refusal = refusals.undecided(call, None)
+            refusal = refusals.no_decision(call, None)
             _report(Decision(call, None, None, refusal, error), error)
             raise refusal from None
 
@@ -268,4 +270,4 @@ def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:
 
 def _report(decision: Decision, fault: Exception) -> None:
     detail = excerpt(f"{fault!r}")
-    log_event(_log, logging.ERROR, "decision_failed", method=decision.call.method, detail=detail, **traced())
+    log_event(_log, logging.ERROR, "decision_failed", method=decision.call.method, detail=detail, **trace_field())

@@ -8,7 +8,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.responses import Edit
 from accredit.policy import Authority, Catalog
-from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, listed
+from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, rewrite_list
 from accredit.tokens import VerifiedToken
 
 _TOOLS = KINDS["tools/list"]
@@ -57,7 +57,7 @@ class ListEdits:
         if _TOOLS in kinds:
             yield from self._tools.learn(response.result)
         edited = [kind for kind in kinds if view.edits(kind)]
-        return (yield from listed(response, view, *edited)) if edited else response.text
+        return (yield from rewrite_list(response, view, *edited)) if edited else response.text
 
     def _view(
         self, authority: Authority | None, token: VerifiedToken | None, on_other: Callable[[], object]

@@ -34,7 +34,7 @@ from accredit.errors import FrameError, ProofRefused
 from accredit.gateway.admission.tool_directory import CARRIED, MAX_KNOWN_TOOL_NAME_CHARS, Ask, ask_for_list
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import LAST_EVENT_HEADER, RawHeaders
-from accredit.gateway.trace import traced
+from accredit.gateway.trace import trace_field
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.objects import as_string
@@ -43,7 +43,7 @@ from accredit.limits import MAX_DEFINITIONS
 from accredit.pins import Definition, ListReader, Pins, digest_of_text
 from accredit.policy import Authority, GuardedCall, refusals
 from accredit.policy.needs import FindDefinition, Look
-from accredit.policy.passing import Speaker
+from accredit.policy.passing import CallerIdentity
 from accredit.tokens import VerifiedToken
 
 MAX_PINNED_CALLERS = 4_096
@@ -70,7 +70,7 @@ _OF_ONE_REQUEST = frozenset(
 )
 
 
-class Way(NamedTuple):
+class UpstreamAccess(NamedTuple):
     """How the gateway asks the server on behalf of the caller at hand, and what of its request goes there: headers, and
     the query of its URL.
 
@@ -80,7 +80,7 @@ class Way(NamedTuple):
     ask: Ask
     headers: RawHeaders
     query: bytes = b""
-    speak: Callable[[Speaker], None] | None = None
+    speak: Callable[[CallerIdentity], None] | None = None
 
 
 class _View:
@@ -112,14 +112,16 @@ class PinnedTools:
         self._logged = RecentlyUsed[bytes, bool](MAX_DEFINITIONS)
         self._looks = asyncio.Semaphore(MAX_LOOKS)
 
-    async def check(self, call: Request, way: Way | None, token: VerifiedToken | None = None) -> None:
+    async def check(self, call: Request, way: UpstreamAccess | None, token: VerifiedToken | None = None) -> None:
         """Refuse a call where nobody else decides on it. Raises `ProofRefused`."""
         name = call.target or ""
         found = await self.find(call, way, name, _speaker(None, token))
         if self.pins.enforced and (found is None or found != self.pins.tools.get(name)):
-            raise _refused(call, name, self.pins.tools.get(name), found)
+            raise _definition_refusal(call, name, self.pins.tools.get(name), found)
 
-    async def find(self, call: Request, way: Way | None, name: str, speaker: Speaker | None = None) -> str | None:
+    async def find(
+        self, call: Request, way: UpstreamAccess | None, name: str, speaker: CallerIdentity | None = None
+    ) -> str | None:
         """Return the digest of the definition that this caller is shown under a tool's name, or None (rules 1 to 5)."""
         if way is None:
             return None
@@ -137,7 +139,7 @@ class PinnedTools:
             return None
         return view.differing[name] if name in view.differing else self.pins.tools.get(name)
 
-    def look(self, call: Request, way: Way | None, token: VerifiedToken | None) -> Look:
+    def look(self, call: Request, way: UpstreamAccess | None, token: VerifiedToken | None) -> Look:
         """Return how a decision asks for one call. Nothing is granted yet to whom it names."""
 
         async def find(need: FindDefinition) -> str | None:
@@ -154,7 +156,7 @@ class PinnedTools:
         return find
 
     def on_other(
-        self, request: Request, way: Way | None, authority: Authority | None, token: VerifiedToken | None
+        self, request: Request, way: UpstreamAccess | None, authority: Authority | None, token: VerifiedToken | None
     ) -> Callable[[], None]:
         """Return what to call if a list for this caller shows what is not pinned (rule 3)."""
 
@@ -184,7 +186,7 @@ class PinnedTools:
         known = view.differing is not None and view.changes == self._counters.tool_list_changes
         return known and age < self.pins.fresh_seconds
 
-    async def _look(self, view: _View, call: Request, way: Way) -> None:
+    async def _look(self, view: _View, call: Request, way: UpstreamAccess) -> None:
         failures, came = view.failures, asyncio.get_running_loop().time()
         async with view.lock:
             looked_since = view.at >= came and view.changes == self._counters.tool_list_changes
@@ -196,11 +198,11 @@ class PinnedTools:
             tools = await self._tools(call, way)
             if tools is None:
                 view.failures += 1
-                log_event(_log, logging.WARNING, "definitions_unknown", **traced())
+                log_event(_log, logging.WARNING, "definitions_unknown", **trace_field())
                 return
             view.differing, view.at, view.changes = self._differing(tools), now, changes
 
-    async def _tools(self, call: Request, way: Way) -> Mapping[str, Definition] | None:
+    async def _tools(self, call: Request, way: UpstreamAccess) -> Mapping[str, Definition] | None:
         reader = ListReader()
         try:
             async with asyncio.timeout(LOOK_SECONDS), self._looks:
@@ -232,11 +234,11 @@ class PinnedTools:
             log_event(_log, logging.WARNING, "definition_changed", tool=excerpt(name), expected=expected, found=found)
 
 
-def _speaker(authority: Authority | None, token: VerifiedToken | None) -> Speaker | None:
-    return Speaker(authority, token) if authority is not None or token is not None else None
+def _speaker(authority: Authority | None, token: VerifiedToken | None) -> CallerIdentity | None:
+    return CallerIdentity(authority, token) if authority is not None or token is not None else None
 
 
-def _key(call: Request, way: Way, speaker: Speaker | None) -> bytes:
+def _key(call: Request, way: UpstreamAccess, speaker: CallerIdentity | None) -> bytes:
     """Return what stands for all calls whose looks are the same (rule 2)."""
     parts = [way.query, *(bytes(call.in_meta(name) or b"") for name in CARRIED)]
     if way.speak is not None and speaker is not None:
@@ -249,5 +251,5 @@ def _key(call: Request, way: Way, speaker: Speaker | None) -> bytes:
     return hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
 
 
-def _refused(call: Request, name: str, expected: str | None, found: str | None) -> ProofRefused:
+def _definition_refusal(call: Request, name: str, expected: str | None, found: str | None) -> ProofRefused:
     return refusals.definition_changed(GuardedCall(call.method, name, "", b"", None, None), None, expected, found)

@@ -34,7 +34,7 @@ from accredit.base.random_ids import RandomIds
 from accredit.base.steps import Steps
 from accredit.errors import FrameError, RequestError, SealError
 from accredit.gateway.settings import RoundsSettings
-from accredit.gateway.trace import traced
+from accredit.gateway.trace import trace_field
 from accredit.jsonrpc.encode import INVALID_PARAMS, to_json
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.long_text import may_hold_any
@@ -54,7 +54,7 @@ _INPUT_REQUIRED, _TASK = INPUT_REQUIRED.encode("ascii"), TASK.encode("ascii")
 _log = logging.getLogger("accredit.gateway.sealing")
 
 
-class Leg(Struct, frozen=True):
+class CallRound(Struct, frozen=True):
     """One leg of a call, which may be its only one. `request` is what goes on; `edit` changes its response.
 
     `flow` names the call over all its legs, "" if there can be but one; `round` counts them from 0.
@@ -68,7 +68,7 @@ class Leg(Struct, frozen=True):
 
 def state_refused(request: Request, error: SealError) -> RequestError:
     """Return the refusal of a request whose state does not open, and log why."""
-    log_event(_log, logging.WARNING, "state_refused", reason=error.reason, method=request.method, **traced())
+    log_event(_log, logging.WARNING, "state_refused", reason=error.reason, method=request.method, **trace_field())
     return RequestError(INVALID_PARAMS, str(error), id=request.id, status=200, word="invalid_request_state")
 
 
@@ -81,7 +81,7 @@ class RequestStateSealer:
         self._server = ("server", server) if server else ()
         self._flows = RandomIds()
 
-    def leg(self, request: Request, principal: Sequence[str] = ()) -> Leg:
+    def leg(self, request: Request, principal: Sequence[str] = ()) -> CallRound:
         """Return a client's request as it goes on (rule 1), on behalf of `principal` (`principal_of`).
 
         Raises `RequestError` (-32602) for a state that does not open.
@@ -95,11 +95,11 @@ class RequestStateSealer:
         elif request.method in INPUT_REQUIRED_METHODS and (request.era is Era.MODERN or may_announce(request)):
             flow, round = self._flows.draw(), 0
         else:
-            return Leg(request)
+            return CallRound(request)
         if request.era is not Era.MODERN:
-            return Leg(request, None, flow, round)
+            return CallRound(request, None, flow, round)
         edit = partial(self._sealed, request=request, principal=principal, flow=flow, round=round + 1)
-        return Leg(request, edit, flow, round)
+        return CallRound(request, edit, flow, round)
 
     def place(self, request: Request, principal: Sequence[str]) -> Flow:
         """Return which leg of which call a request is that brings a state. Raises `SealError` if that does not open."""

@@ -36,17 +36,17 @@ from accredit.jsonrpc.methods import TASK_METHODS, Era
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import (
     Announced,
-    announced,
+    announced_task,
     check_about,
+    filter_tasks,
     holds_tasks,
-    listed,
     may_announce,
     subject_of,
     without_state,
 )
 from accredit.limits import MAX_TOLD_TASKS, TASK_SECONDS
 from accredit.policy import TASK_LIST, GuardedCall, refusals
-from accredit.policy.tasks import Owner, Place, same_call, task_key
+from accredit.policy.tasks import Owner, TaskScope, same_call, task_key
 from accredit.ports import Task, TaskStore
 
 TASK_GRACE_SECONDS = 60
@@ -131,11 +131,11 @@ class Tasks:
         self._guards = settings.guards
         self._by_token = settings.observes and settings.guards
 
-    def place(self, client: Client) -> Place:
+    def place(self, client: Client) -> TaskScope:
         """Return the part of a task's key that rule 3 asks for, and whose ids they are."""
         server = f"{self._server}|" if self._server else ""
         name = server + (f"{self._apart}/{client.session_id}" if self._apart else "")
-        return Place(name, self._server, self._merged, self._by_token)
+        return TaskScope(name, self._server, self._merged, self._by_token)
 
     def opened(
         self,
@@ -157,7 +157,7 @@ class Tasks:
             call = self.unrecorded.begin(id, client.session_id)
 
         def edit(response: Success) -> Steps[bytes]:
-            announcement = yield from announced(response.result, era, allowed=task is not None)
+            announcement = yield from announced_task(response.result, era, allowed=task is not None)
             if announcement is not None and call is not None and task is not None:
                 call.on_settled = partial(self._keep, id, announcement, task, client)
             return (yield from inner(response)) if inner is not None else response.text
@@ -183,7 +183,7 @@ class Tasks:
             if self.store is not None:
                 for server in self._servers:
                     own |= await self.store.owned(owner.at(server), now=unix_seconds())
-            return lambda response: listed(response, lambda id: task_key(place, id) in own)
+            return lambda response: filter_tasks(response, lambda id: task_key(place, id) in own)
 
         def about(response: Success) -> Steps[bytes]:
             if request.method in TASK_METHODS:
@@ -254,11 +254,13 @@ def of_resumed(response: Success, text: bytes) -> Steps[bytes]:
 
     Nobody can tell whose tasks are in it: a task that it announces is refused, and a list of tasks is emptied.
     """
-    if (yield from announced(response.result, Era.LEGACY, allowed=True)) is not None:
+    if (yield from announced_task(response.result, Era.LEGACY, allowed=True)) is not None:
         return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)
     yield
     if not (yield from holds_tasks(response)):
         return text
     yield
     message = yield from replace(response, text=text).message()
-    return (yield from listed(replace(response, result=message["result"], text=text, listed=None), lambda _: False))
+    return (
+        yield from filter_tasks(replace(response, result=message["result"], text=text, listed=None), lambda _: False)
+    )

@@ -26,7 +26,7 @@ from accredit.gateway.room import until_read
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.arrays import check_count
 from accredit.jsonrpc.encode import to_json
-from accredit.jsonrpc.frames import Request, Success, opened_frame
+from accredit.jsonrpc.frames import Request, Success, decode_frame_in_steps
 from accredit.jsonrpc.header_values import Headers
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION
 from accredit.jsonrpc.objects import as_string, members
@@ -139,7 +139,7 @@ async def ask_for_list(call: Request, ask: Ask, read: Callable[[Raw], Steps[None
         # Another one each time: several looks may be open in one session, and a server need not know them by it.
         with until_read():
             answer = await ask(_list_request(call, secrets.token_hex(8), cursor))
-            frame = await in_turns(opened_frame(answer)) if answer is not None else None
+            frame = await in_turns(decode_frame_in_steps(answer)) if answer is not None else None
             if not isinstance(frame, Success):
                 return False
             await in_turns(read(frame.result))

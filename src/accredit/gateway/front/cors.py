@@ -47,7 +47,7 @@ def preflight(headers: Mapping[bytes, bytes], added: tuple[str, ...]) -> RawHead
     ]
 
 
-def answered(raw: RawHeaders, origin: bytes | None, allowed: tuple[str, ...]) -> RawHeaders:
+def add_cors_headers(raw: RawHeaders, origin: bytes | None, allowed: tuple[str, ...]) -> RawHeaders:
     """Return an answer's headers together with those that the page of `origin` needs to read it."""
     if not allowed:
         return raw

@@ -10,7 +10,7 @@ from typing import Any
 
 from accredit.errors import RequestError
 from accredit.gateway.admission.gate import Admission, Gate
-from accredit.gateway.admission.pinned_tools import Way
+from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
@@ -31,7 +31,7 @@ from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.backend import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, unmirrored
+from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, unmirrored_headers
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.jsonrpc.requests import Batch
@@ -69,7 +69,7 @@ class Endpoint(Intake[Exchange]):
             head = exchange.head = head.in_era
         if head.method != "POST":
             check_once(head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
-            exchange.head = head.without(unmirrored(None, Era.LEGACY, head.headers))
+            exchange.head = head.without(unmirrored_headers(None, Era.LEGACY, head.headers))
         if len(head.session) > self._sessions.max_bytes:
             detail = f"Invalid Request: Mcp-Session-Id has more than {self._sessions.max_bytes} bytes"
             raise RequestError(INVALID_REQUEST, detail)
@@ -131,7 +131,7 @@ class Endpoint(Intake[Exchange]):
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, head.headers)
         if head.routing:
-            client.head = head.without(unmirrored(message, era, head.headers, head.routing))
+            client.head = head.without(unmirrored_headers(message, era, head.headers, head.routing))
         if head.repeats:
             check_once(head.headers, VERSION_HEADER)
         inbound.session = head.session if era is Era.LEGACY else ""
@@ -145,13 +145,13 @@ class Endpoint(Intake[Exchange]):
     def _traceparent(self, client: Exchange) -> bytes | None:
         return client.head.headers.get(b"traceparent")
 
-    def _way(self, client: Exchange, inbound: InboundRequest) -> Way:
+    def _way(self, client: Exchange, inbound: InboundRequest) -> UpstreamAccess:
         headers = self._forwarding.to_upstream(client.head.raw_headers, body=False)
         if client.carried is not None:  # what the server shows depends on whose token is exchanged
             headers = [*headers, (b"authorization", client.carried.key)]
         query = b"" if self._forwarding.listed_only else client.head.query
         speak = partial(setattr, client, "speaker") if self._settings.signs_identity else None
-        return Way(partial(self._backend.ask, client, inbound.era), headers, query, speak)
+        return UpstreamAccess(partial(self._backend.ask, client, inbound.era), headers, query, speak)
 
     async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:
         if admission.proved:

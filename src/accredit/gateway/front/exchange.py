@@ -11,15 +11,15 @@ from io import BytesIO
 
 from accredit.base.addresses import peer_of
 from accredit.errors import AnswerError, MessageId, RequestError
-from accredit.gateway.front.cors import answered
+from accredit.gateway.front.cors import add_cors_headers
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
-from accredit.gateway.room import Place, Rooms
+from accredit.gateway.room import Rooms, Slot
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Notification
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import BODY_ROOM_SECONDS
-from accredit.policy.passing import Speaker
+from accredit.policy.passing import CallerIdentity
 from accredit.tokens import SubjectToken
 
 BODY_GRACE_SECONDS = 10.0
@@ -76,7 +76,7 @@ class Exchange(ABC):
         self.session_shown: Callable[[bytes, str], bytes | None] | None = None
         self.learn_revision: Callable[[bytes, str, str], None] | None = None
         self.replica = ""
-        self.speaker: Speaker | None = None
+        self.speaker: CallerIdentity | None = None
         self.carried: SubjectToken | None = None
         self.started = False
         self.resumable = False
@@ -87,7 +87,7 @@ class Exchange(ABC):
         self._refused: tuple[bytes, ...] = ()
         self._session = head.in_era.headers.get(SESSION_HEADER)  # as the client knows it
         self.vouched = False
-        self._body: Place | None = None
+        self._body: Slot | None = None
 
     @property
     def proved(self) -> bool:
@@ -184,7 +184,7 @@ class Exchange(ABC):
                 for name, value in headers
                 if (seen := shown(value, self.replica) if name == SESSION_HEADER else value) is not None
             ]
-        return answered(headers, self.head.headers.get(b"origin"), self._origins) if self._origins else headers
+        return add_cors_headers(headers, self.head.headers.get(b"origin"), self._origins) if self._origins else headers
 
     @abstractmethod
     async def _piece(self) -> tuple[bytes, bool]:

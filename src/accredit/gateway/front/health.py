@@ -42,7 +42,7 @@ _ASKED_LIST = re.compile(rb"list=([0-9a-f]{64})")
 _UPSTREAM = "upstream"
 
 
-class Part(Protocol):
+class HealthTarget(Protocol):
     """What is asked of a server: its name in `[servers]` ("" for the only one)."""
 
     @property
@@ -77,7 +77,7 @@ class Health:
 
     def __init__(
         self,
-        servers: Sequence[Part],
+        servers: Sequence[HealthTarget],
         counters: Counters,
         authenticator: HttpAuthenticator | None,
         *,

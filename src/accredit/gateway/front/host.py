@@ -17,7 +17,7 @@ from accredit.limits import PIPE_BUFFER_BYTES
 _CHUNK = 65_536
 
 
-class Host:
+class StdioHost:
     """Chunks in, lines out. `gone` is set when nobody reads our stdout any more."""
 
     def __init__(self, stdin: int = 0, stdout: int = 1) -> None:

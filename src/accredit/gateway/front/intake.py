@@ -27,7 +27,7 @@ from accredit.errors import AccreditError, RequestError
 from accredit.gateway.admission.bearer import Caller
 from accredit.gateway.admission.gate import Admission, Gate
 from accredit.gateway.admission.identity import check_single
-from accredit.gateway.admission.pinned_tools import Way
+from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.recording.early_refusals import REFUSALS, InboundRequest, Unread
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings
@@ -136,7 +136,7 @@ class Intake(ABC, Generic[_C]):
         """Return the context of the trace that the HTTP request belongs to, if it says one."""
         return None
 
-    def _way(self, client: _C, inbound: InboundRequest) -> Way | None:
+    def _way(self, client: _C, inbound: InboundRequest) -> UpstreamAccess | None:
         """Return how the gateway asks the server on behalf of this caller, or None where there is no way."""
         return None
 

@@ -35,7 +35,7 @@ from accredit.gateway.upstream.http.sse_relay import EventRelay
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.gateway.upstream.stdio.pending_calls import member_id
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import VERSION_HEADER, unmirrored
+from accredit.jsonrpc.era import VERSION_HEADER, unmirrored_headers
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
@@ -267,7 +267,7 @@ def _target(stream: str, data: bytes) -> bytes:
 def _check_headers(exchange: Exchange) -> None:
     """Refuse repeated headers, and drop those that route messages of the other era. Raises `RequestError` (400)."""
     check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
-    exchange.head = exchange.head.without(unmirrored(None, Era.LEGACY, exchange.head.headers))
+    exchange.head = exchange.head.without(unmirrored_headers(None, Era.LEGACY, exchange.head.headers))
 
 
 def _target_of(url: str) -> bytes:

@@ -19,7 +19,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 """Those of resources (RFC 9110 section 9.3, RFC 5789)."""
 
 
-def named(path: str, patterns: tuple[str, ...]) -> bool:
+def matches_pattern(path: str, patterns: tuple[str, ...]) -> bool:
     """Return whether a decoded path is one of `patterns`: exact, or below one that ends with `/*`.
 
     A path with dot segments is not: the upstream would resolve it to another path. Some servers also do so with

@@ -22,7 +22,7 @@ from collections.abc import Collection
 import msgspec
 from msgspec import Struct
 
-from accredit.base.caching import Once
+from accredit.base.caching import CachedProperty
 from accredit.errors import SealError
 from accredit.limits import MAX_SESSION_ID_BYTES, SESSION_ID_SECONDS
 from accredit.rounds.sealing import KeyRing
@@ -60,7 +60,7 @@ class SessionIds:
         self.node = node
         self._version = f"{_VERSION}{node}." if node else _VERSION
 
-    @Once
+    @CachedProperty
     def _ring(self) -> KeyRing:
         return self._shared_ring.derived(_LABEL)
 

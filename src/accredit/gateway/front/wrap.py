@@ -28,10 +28,10 @@ from accredit.errors import (
 )
 from accredit.gateway.admission.bearer import Bearer, bearer_for
 from accredit.gateway.admission.gate import Admission, Gate
-from accredit.gateway.admission.pinned_tools import Way
+from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.host import Host
+from accredit.gateway.front.host import StdioHost
 from accredit.gateway.front.intake import Intake
 from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.recording.recorder import recorder_of
@@ -90,14 +90,14 @@ async def run(
         tasks=tasks,
         meter=meter,
     )
-    stopping, guard = _told_to_stop(), OrphanGuard()
+    stopping, guard = _stop_event(), OrphanGuard()
     try:
         await _check_environment(bearer)
         if recorder is not None:
             await recorder.ready()  # calls that a dead process left open are closed now
         child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
         try:
-            host = Host()
+            host = StdioHost()
             code = await Wrap(settings, gate, child, host, counters, bearer, meter).serve(stopping)
             if recorder is not None:
                 await recorder.drain()
@@ -116,7 +116,7 @@ async def run(
                 await held.aclose()
 
 
-def _told_to_stop() -> asyncio.Event:
+def _stop_event() -> asyncio.Event:
     """Return what is set when a signal comes."""
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -147,7 +147,7 @@ class Wrap(Intake[bytes]):
         settings: GatewaySettings,
         gate: Gate,
         child: Child,
-        host: Host,
+        host: StdioHost,
         counters: Counters,
         bearer: Bearer | None = None,
         meter: Meter | None = None,
@@ -222,8 +222,8 @@ class Wrap(Intake[bytes]):
             inbound.callers = [await self._bearer.of_line(frame, self._backend.ask) for frame in frames]  # 6
         return message
 
-    def _way(self, client: bytes, inbound: InboundRequest) -> Way:
-        return Way(self._backend.ask, [])
+    def _way(self, client: bytes, inbound: InboundRequest) -> UpstreamAccess:
+        return UpstreamAccess(self._backend.ask, [])
 
     async def _go_on(self, client: bytes, inbound: InboundRequest, admission: Admission) -> None:
         if admission.replies:

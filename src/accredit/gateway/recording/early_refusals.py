@@ -81,7 +81,7 @@ class Unread(Protocol):
         ...
 
 
-class Strangers:
+class AnonymousRecordBudget:
     """What strangers may make a process's log hold (rule 3), at all servers together."""
 
     def __init__(self) -> None:
@@ -106,13 +106,17 @@ class EarlyRefusals:
     """Records what is refused before the gate. One per server; without a `recorder` it does nothing."""
 
     def __init__(
-        self, recorder: Recorder | None, bearer: Bearer | None, counters: Counters, strangers: Strangers | None = None
+        self,
+        recorder: Recorder | None,
+        bearer: Bearer | None,
+        counters: Counters,
+        strangers: AnonymousRecordBudget | None = None,
     ) -> None:
         """`strangers` is the process's, by default of this one alone."""
         self._recorder = recorder
         self._bearer = bearer
         self._counters = counters
-        self._strangers = strangers or Strangers()
+        self._strangers = strangers or AnonymousRecordBudget()
 
     async def of_request(self, unread: Unread | None, inbound: InboundRequest, error: AccreditError) -> None:
         """Record the calls of a refused request. `unread` holds its body, if nobody has read that yet."""

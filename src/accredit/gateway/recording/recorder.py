@@ -71,7 +71,7 @@ from accredit.limits import (
     SHORT_MESSAGE_BYTES,
 )
 from accredit.pins import Pins
-from accredit.policy import CONSTRAINT_REFUSALS, Authority, Decision, digested, refusals
+from accredit.policy import CONSTRAINT_REFUSALS, Authority, Decision, digest_in_steps, refusals
 from accredit.policy.merging import member_of_target
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
@@ -92,7 +92,7 @@ class Client(Struct, frozen=True):
     revision: str | None = None
 
 
-class Part(Struct, frozen=True):
+class FlowRound(Struct, frozen=True):
     """Which multi-round-trip request a call is part of, and in which round, from 1.
 
     A request about a task is part of the call that made the task, in no round.
@@ -144,7 +144,7 @@ class Recorder:
         refused: AccreditError | None = None,
         *,
         token: VerifiedToken | None = None,
-        part: Part | None = None,
+        part: FlowRound | None = None,
         reason: str | None = None,
         omit_arguments: bool = False,
     ) -> OpenCall | None:
@@ -276,7 +276,7 @@ class Recorder:
             self._chains.put(name, recorded)
         return recorded
 
-    def _call(self, method: str, target: str, client: Client, part: Part | None, trace: str | None) -> Call:
+    def _call(self, method: str, target: str, client: Client, part: FlowRound | None, trace: str | None) -> Call:
         return Call(
             id=self._ids.draw(),
             method=method,
@@ -378,7 +378,7 @@ async def _params(request: Request, decision: Decision | None, *, full: bool) ->
 
 def _recording(request: Request, decision: Decision | None, *, full: bool) -> Steps[RecordedParams]:
     # Both digests are over the same form; the decision's is there already where a proof was looked at.
-    digest = (yield from digested(decision.call)) if decision is not None and not full else b""
+    digest = (yield from digest_in_steps(decision.call)) if decision is not None and not full else b""
     if digest:
         return RecordedParams(digest.hex())
     return (yield from record_params(request.members, token_argument=False, full=full))

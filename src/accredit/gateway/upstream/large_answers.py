@@ -14,7 +14,7 @@
 """
 
 from accredit.errors import AnswerError, RequestError
-from accredit.gateway.room import RESERVED_SHARE, Holder, Parts, Place, Room
+from accredit.gateway.room import RESERVED_SHARE, Holder, Parts, Room, Slot
 from accredit.gateway.settings import GatewaySettings
 from accredit.limits import BODY_ROOM_SECONDS, LARGE_ANSWER_BYTES
 
@@ -65,7 +65,7 @@ class Held:
         self._largest = largest
         self._room = room
         self._holder = holder
-        self._places: list[Place] = []
+        self._places: list[Slot] = []
         self._size = LARGE_ANSWER_BYTES
 
     async def grow(self, size: int, beside: int = 0) -> None:

@@ -28,7 +28,7 @@ from accredit.errors import ClientGone
 from accredit.gateway.headers import RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.jsonrpc.frames import Notification
-from accredit.policy.passing import Speaker
+from accredit.policy.passing import CallerIdentity
 from accredit.tokens import SubjectToken
 
 
@@ -43,7 +43,7 @@ class Reply(Protocol):
     """
 
     head: RequestHead
-    speaker: Speaker | None
+    speaker: CallerIdentity | None
     carried: SubjectToken | None
     calls: OpenCalls
     hears: Callable[[Notification], Notification | None] | None

@@ -16,7 +16,7 @@ class Outcome(NamedTuple):
     detail: str
 
 
-def denied(detail: str) -> Outcome:
+def denial(detail: str) -> Outcome:
     """Return the outcome of a constraint that forbids the call."""
     return Outcome(IdentityStatus.CONSTRAINT_DENIED, detail)
 

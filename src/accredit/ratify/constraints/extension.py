@@ -10,7 +10,7 @@ from typing import cast
 from msgspec import UNSET, Struct, UnsetType
 
 from accredit.limits import MAX_SAFE_INTEGER
-from accredit.ratify.constraints.base import Constraint, Outcome, denied, unverifiable
+from accredit.ratify.constraints.base import Constraint, Outcome, denial, unverifiable
 from accredit.ratify.facts import VerifierContext
 
 MAX_JSON_NESTING_DEPTH = 16
@@ -59,12 +59,12 @@ def evaluate(
     try:
         answer = evaluator(constraint, cert_id, facts, now)
     except Exception as error:  # a deployment's own code: whatever it raises refuses the call
-        return denied(f"evaluator failed: {error}")
+        return denial(f"evaluator failed: {error}")
     if answer is None or answer is True:
         return None
     if isinstance(answer, str) and answer.startswith("constraint_unverifiable"):
         return unverifiable(answer.removeprefix("constraint_unverifiable").lstrip(": "))
-    return denied(answer if isinstance(answer, str) else "denied by the evaluator")
+    return denial(answer if isinstance(answer, str) else "denied by the evaluator")
 
 
 def _value_fault(value: object, level: int) -> str | None:

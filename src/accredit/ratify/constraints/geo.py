@@ -7,7 +7,7 @@ number refuses.
 import math
 
 from accredit.ratify.canonical import number
-from accredit.ratify.constraints.base import BuiltIn, Outcome, denied, unverifiable
+from accredit.ratify.constraints.base import BuiltIn, Outcome, denial, unverifiable
 from accredit.ratify.facts import VerifierContext, finite
 
 _EARTH_RADIUS_M = 6_371_000
@@ -34,7 +34,7 @@ class GeoCircle(BuiltIn, frozen=True, tag="geo_circle"):
             return _NO_LOCATION
         distance = _haversine(*here, self.lat, self.lon)
         if not distance <= self.radius_m:
-            return denied(f"outside allowed radius: {distance:.1f}m > {self.radius_m:.1f}m")
+            return denial(f"outside allowed radius: {distance:.1f}m > {self.radius_m:.1f}m")
         return None
 
 
@@ -59,14 +59,14 @@ class GeoPolygon(BuiltIn, frozen=True, tag="geo_polygon"):
         if here is None:
             return _NO_LOCATION
         if len(self.points) < 3:
-            return denied("polygon has fewer than 3 points")
+            return denial("polygon has fewer than 3 points")
         longitudes = [lon for _, lon in self.points]
         if not max(longitudes) - min(longitudes) <= 180:
-            return denied(
+            return denial(
                 "geo_polygon spans >180° longitude — v1 semantics are undefined for"
                 " anti-meridian-crossing polygons (see SPEC §5.7.2)"
             )
-        return None if _inside(*here, self.points) else denied("outside allowed polygon")
+        return None if _inside(*here, self.points) else denial("outside allowed polygon")
 
 
 def _inside(lat: float, lon: float, points: tuple[tuple[float, float], ...]) -> bool:
@@ -105,11 +105,11 @@ class GeoBox(BuiltIn, frozen=True, tag="geo_bbox"):
             return _NO_LOCATION
         lat, lon = here
         if not self.min_lat <= lat <= self.max_lat:
-            return denied(f"latitude {lat:.6f} outside [{self.min_lat:.6f}, {self.max_lat:.6f}]")
+            return denial(f"latitude {lat:.6f} outside [{self.min_lat:.6f}, {self.max_lat:.6f}]")
         wraps = self.min_lon > self.max_lon
         if not (lon >= self.min_lon or lon <= self.max_lon if wraps else self.min_lon <= lon <= self.max_lon):
             wrapped = "wrapped " if wraps else ""
-            return denied(f"longitude {lon:.6f} outside {wrapped}[{self.min_lon:.6f}, {self.max_lon:.6f}]")
+            return denial(f"longitude {lon:.6f} outside {wrapped}[{self.min_lon:.6f}, {self.max_lon:.6f}]")
         return self._judge_altitude(finite(facts.current_alt_m))
 
     def _judge_altitude(self, altitude: float | None) -> Outcome | None:
@@ -118,5 +118,5 @@ class GeoBox(BuiltIn, frozen=True, tag="geo_bbox"):
         if altitude is None:
             return unverifiable("no altitude in context but bbox has altitude bounds")
         if not self.min_alt_m <= altitude <= self.max_alt_m:
-            return denied(f"altitude {altitude:.1f}m outside [{self.min_alt_m:.1f}m, {self.max_alt_m:.1f}m]")
+            return denial(f"altitude {altitude:.1f}m outside [{self.min_alt_m:.1f}m, {self.max_alt_m:.1f}m]")
         return None

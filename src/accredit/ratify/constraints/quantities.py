@@ -1,6 +1,6 @@
 """Constraints on how much: speed, amount of money, number of uses (Ratify section 7). No I/O."""
 
-from accredit.ratify.constraints.base import BuiltIn, Outcome, denied, unverifiable
+from accredit.ratify.constraints.base import BuiltIn, Outcome, denial, unverifiable
 from accredit.ratify.facts import VerifierContext, finite
 
 
@@ -15,7 +15,7 @@ class MaxSpeed(BuiltIn, frozen=True, tag="max_speed_mps"):
         if speed is None:
             return unverifiable("no current speed in context")
         if not speed <= self.max_mps:
-            return denied(f"speed {speed:.2f}mps exceeds max {self.max_mps:.2f}mps")
+            return denial(f"speed {speed:.2f}mps exceeds max {self.max_mps:.2f}mps")
         return None
 
 
@@ -31,9 +31,9 @@ class MaxAmount(BuiltIn, frozen=True, tag="max_amount"):
         if amount is None or currency is None:
             return unverifiable("no requested amount in context")
         if currency != self.currency:
-            return denied(f'currency mismatch: requested "{currency}", constraint "{self.currency}"')
+            return denial(f'currency mismatch: requested "{currency}", constraint "{self.currency}"')
         if not amount <= self.max_amount:
-            return denied(f"amount {amount:.2f} {currency} exceeds max {self.max_amount:.2f} {currency}")
+            return denial(f"amount {amount:.2f} {currency} exceeds max {self.max_amount:.2f} {currency}")
         return None
 
 
@@ -48,7 +48,7 @@ class MaxRate(BuiltIn, frozen=True, tag="max_rate"):
         if facts.invocations_in_window is None:
             return unverifiable("no rate counter in context")
         if self.count <= 0 or self.window_s <= 0:
-            return denied("malformed max_rate: count and window_s must be positive")
+            return denial("malformed max_rate: count and window_s must be positive")
         try:
             used = finite(facts.invocations_in_window(cert_id, self.window_s))
         except Exception:  # a counter that fails does not know
@@ -56,5 +56,5 @@ class MaxRate(BuiltIn, frozen=True, tag="max_rate"):
         if used is None:
             return unverifiable("the rate counter failed")
         if not used < self.count:
-            return denied(f"rate limit exceeded: {used} invocations in last {self.window_s}s (max {self.count})")
+            return denial(f"rate limit exceeded: {used} invocations in last {self.window_s}s (max {self.count})")
         return None

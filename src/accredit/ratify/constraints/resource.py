@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES
-from accredit.ratify.constraints.base import BuiltIn, Outcome, denied, unverifiable
+from accredit.ratify.constraints.base import BuiltIn, Outcome, denial, unverifiable
 from accredit.ratify.facts import VerifierContext
 
 _DOTS = frozenset({".", ".."})
@@ -60,22 +60,22 @@ class ResourcePath(BuiltIn, frozen=True, tag="resource_path"):
         if not (facts.has_resource and facts.requested_resource_id):
             return unverifiable("no requested resource in context")
         if not self.resource_id:
-            return denied("malformed resource_path: resource_id is required")
+            return denial("malformed resource_path: resource_id is required")
         if len(self.resource_id.encode()) > MAX_IDENTIFIER_LENGTH_BYTES:
-            return denied("malformed resource_path: resource_id exceeds MAX_IDENTIFIER_LENGTH_BYTES")
+            return denial("malformed resource_path: resource_id exceeds MAX_IDENTIFIER_LENGTH_BYTES")
         if facts.requested_resource_id != self.resource_id:
-            return denied("requested resource does not match the authorized resource")
+            return denial("requested resource does not match the authorized resource")
         return self._judge_path(facts.requested_path) if self.path_prefix else None
 
     def _judge_path(self, path: str) -> Outcome | None:
         fault = path_fault(self.path_prefix)
         if fault:
-            return denied(f"malformed path_prefix: {fault}")
+            return denial(f"malformed path_prefix: {fault}")
         if not path:
             return unverifiable("no requested path in context")
         fault = path_fault(path)
         if fault:
-            return denied(f"invalid requested path: {fault}")
+            return denial(f"invalid requested path: {fault}")
         if not path_is_below(path, self.path_prefix):
-            return denied(f'requested path "{path}" is outside the authorized prefix "{self.path_prefix}"')
+            return denial(f'requested path "{path}" is outside the authorized prefix "{self.path_prefix}"')
         return None

@@ -10,7 +10,7 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 from accredit.errors import ConfigurationError
-from accredit.ratify.constraints.base import BuiltIn, Outcome, denied
+from accredit.ratify.constraints.base import BuiltIn, Outcome, denial
 from accredit.ratify.facts import VerifierContext
 
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
@@ -41,21 +41,21 @@ class TimeWindow(BuiltIn, frozen=True, tag="time_window"):
     def judge(self, facts: VerifierContext, _cert_id: str, now: int, /) -> Outcome | None:
         """Check the form, start, end and zone, then the time, in whole minutes."""
         if not (self.tz and self.start and self.end):
-            return denied("malformed time_window: tz/start/end required")
+            return denial("malformed time_window: tz/start/end required")
         start, end = _minutes(self.start), _minutes(self.end)
         if start is None:
-            return denied(f"bad start time: {self.start}")
+            return denial(f"bad start time: {self.start}")
         if end is None:
-            return denied(f"bad end time: {self.end}")
+            return denial(f"bad end time: {self.end}")
         if self.tz not in zone_names():
-            return denied(f'unknown timezone "{self.tz}"')
+            return denial(f'unknown timezone "{self.tz}"')
         local = datetime.fromtimestamp(now, ZoneInfo(self.tz))
         current = local.hour * 60 + local.minute
         wraps = end < start
         if (current >= start or current <= end) if wraps else (start <= current <= end):
             return None
         wrapped = "wrapped " if wraps else ""
-        return denied(f"current {local:%H:%M} outside {wrapped}[{self.start}, {self.end}] {self.tz}")
+        return denial(f"current {local:%H:%M} outside {wrapped}[{self.start}, {self.end}] {self.tz}")
 
 
 def _minutes(clock: str) -> int | None:

@@ -23,8 +23,8 @@ from accredit.ratify.checks import (
     check_stream,
 )
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
-from accredit.ratify.needs import ConsumeChallenge, Steps, ValidateChallenge, ask_store, run, settled
-from accredit.ratify.results import IdentityStatus, VerifyResult, invalid, refused
+from accredit.ratify.needs import ConsumeChallenge, Steps, ValidateChallenge, ask_store, run, run_to_result
+from accredit.ratify.results import IdentityStatus, VerifyResult, build_refusal, invalid
 from accredit.ratify.signable import chain_hash
 from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle, StreamContext
 from accredit.ratify.verify import context_of, moment_of, scope_of
@@ -147,7 +147,7 @@ def verify_streamed_turn(
     """
     moment, scope, context = moment_of(now), scope_of(required_scope), context_of(session_context)
     terms = _TurnTerms(moment, scope, context, stream, challenge_store is not None)
-    return run(settled(_steps(token, secret, turn, terms)), moment, store=challenge_store)
+    return run(run_to_result(_steps(token, secret, turn, terms)), moment, store=challenge_store)
 
 
 class _TurnTerms(NamedTuple):
@@ -176,7 +176,7 @@ def _steps(token: SessionToken, secret: bytes, turn: StreamedTurn, terms: _TurnT
     granted = sorted(token.granted_scope)
     if terms.required_scope and terms.required_scope not in granted:
         text = f'required scope "{terms.required_scope}" not in session token granted scope'
-        raise refused(IdentityStatus.SCOPE_DENIED, text)
+        raise build_refusal(IdentityStatus.SCOPE_DENIED, text)
     return VerifyResult(
         valid=True,
         identity_status=IdentityStatus.VALID,

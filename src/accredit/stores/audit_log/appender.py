@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from accredit.attest import LogSigner, Place, checkpoint_payload, sha256_hex
 from accredit.stores.audit_log.author import Proved
-from accredit.stores.audit_log.tables import CHECKPOINT, RECORD, Change, NewEntry
+from accredit.stores.audit_log.tables import CHECKPOINT, RECORD, ChainChange, NewEntry
 
 CHECKPOINT_RECORDS = 1_000
 """Records of a writer after which it signs a checkpoint (0.7 ms for ML-DSA-65), whatever the time."""
 
 
-class Tail:
+class ChainAppender:
     """A chain, from where it is proved to end."""
 
     def __init__(self, proved: Proved, signer: LogSigner) -> None:
@@ -51,7 +51,7 @@ class Tail:
         closed: Sequence[str] = (),
         closed_of: str = "",
         certificates: Mapping[str, bytes] | None = None,
-    ) -> Change:
+    ) -> ChainChange:
         """Return what is to be written; `turn` is the turn of the queue that was appended, if it was one."""
         after = self._before._replace(
             records=self._records,
@@ -59,7 +59,7 @@ class Tail:
             checkpointed=self._checkpointed,
             turn=self._before.turn if turn is None else turn,
         )
-        return Change(
+        return ChainChange(
             self._before,
             after,
             self._entries,

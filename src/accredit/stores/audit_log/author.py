@@ -167,7 +167,7 @@ def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
     return Proved(end, covered)
 
 
-def said_in(payloads: Iterable[bytes]) -> set[Said]:
+def read_phases(payloads: Iterable[bytes]) -> set[Said]:
     """Return what these are about, whoever has signed them: in doubt nothing is closed (rule 3), and the id of a call
     that was never written nobody knows (rule 4)."""
     found: set[Said] = set()

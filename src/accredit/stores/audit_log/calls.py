@@ -10,7 +10,7 @@ STATUSES: tuple[str, ...] = (*get_args(OutcomeStatus), "open")
 """The possible states of a call that went on."""
 
 
-class Told(NamedTuple):
+class FiledRecord(NamedTuple):
     """A record, and the entry that it is in."""
 
     record: CallRecord
@@ -61,18 +61,18 @@ class CallRow(NamedTuple):
         }
 
 
-def told_in(entries: Iterable[Numbered]) -> Iterator[Told]:
+def read_call_records(entries: Iterable[Numbered]) -> Iterator[FiledRecord]:
     """Yield the records of calls that are in entries, unverified. Raises `AttestationError`."""
     for entry in entries:
         record = entry.record()
         if record is not None:
-            yield Told(record, entry)
+            yield FiledRecord(record, entry)
 
 
-def joined_newest_first(records: Iterable[Told]) -> Iterator[CallRow]:
+def join_newest_first(records: Iterable[FiledRecord]) -> Iterator[CallRow]:
     """Yield the calls of records that come in reverse order, each at its decision. Outcomes of pruned decisions are
     skipped."""
-    outcomes: dict[str, Told] = {}
+    outcomes: dict[str, FiledRecord] = {}
     for told in records:
         if told.record.phase == "outcome":
             outcomes[told.record.call.id] = told
@@ -80,7 +80,7 @@ def joined_newest_first(records: Iterable[Told]) -> Iterator[CallRow]:
             yield _row(told, outcomes.pop(told.record.call.id, None))
 
 
-def joined_as_they_end(records: Iterable[Told], open_calls: dict[str, Told]) -> Iterator[CallRow]:
+def join_as_they_end(records: Iterable[FiledRecord], open_calls: dict[str, FiledRecord]) -> Iterator[CallRow]:
     """Yield the calls of records that come in order, as they end. `open_calls`, by id, are those that have not ended
     yet."""
     for told in records:
@@ -95,7 +95,7 @@ def joined_as_they_end(records: Iterable[Told], open_calls: dict[str, Told]) -> 
             yield _row(told, None)
 
 
-def _row(decision: Told, outcome: Told | None) -> CallRow:
+def _row(decision: FiledRecord, outcome: FiledRecord | None) -> CallRow:
     if outcome is None:
         return CallRow(decision.record, None, (decision.entry,))
     return CallRow(decision.record, outcome.record, (decision.entry, outcome.entry))

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accredit.stores.audit_log.requests import AnyRequest, LogPlace, Request
+from accredit.stores.audit_log.requests import AnyRequest, LogPlace, WriterRequest
 from accredit.stores.audit_log.tables import ChainEnded, ChainTaken
 
 OK, NOT_OK, ENDED, TAKEN = b"\0", b"\1", b"\2", b"\3"
@@ -42,14 +42,14 @@ class Opening(Struct, frozen=True):
         return f"<Opening {self.key_id}>"
 
 
-def framed(body: bytes) -> bytes:
+def encode_frame(body: bytes) -> bytes:
     """Return a frame."""
     return LENGTH.pack(len(body)) + body
 
 
 def encode_opening(opening: Opening) -> bytes:
     """Return the first frame."""
-    return framed(msgspec.msgpack.encode(opening, enc_hook=_path_bytes))
+    return encode_frame(msgspec.msgpack.encode(opening, enc_hook=_path_bytes))
 
 
 def decode_opening(body: bytes) -> Opening:
@@ -57,9 +57,9 @@ def decode_opening(body: bytes) -> Opening:
     return msgspec.msgpack.decode(body, type=Opening, dec_hook=_path)
 
 
-def encode_request(request: Request[Any], deadline: float) -> bytes:
+def encode_request(request: WriterRequest[Any], deadline: float) -> bytes:
     """Return the frame of a request."""
-    return framed(_DEADLINE.pack(deadline) + _encode(request))
+    return encode_frame(_DEADLINE.pack(deadline) + _encode(request))
 
 
 def decode_request(body: bytes) -> tuple[AnyRequest, float]:
@@ -69,17 +69,17 @@ def decode_request(body: bytes) -> tuple[AnyRequest, float]:
 
 def encode_answer(answer: object) -> bytes:
     """Return the frame of an answer."""
-    return framed(OK + _encode(answer))
+    return encode_frame(OK + _encode(answer))
 
 
 def encode_failure(text: str) -> bytes:
     """Return the frame of a failure."""
-    return framed(NOT_OK + text.encode("utf-8", "replace"))
+    return encode_frame(NOT_OK + text.encode("utf-8", "replace"))
 
 
 def encode_ended(ended: ChainEnded) -> bytes:
     """Return the frame that says that a writer's chain has ended, or is not where it was left."""
-    return framed((TAKEN if isinstance(ended, ChainTaken) else ENDED) + ended.writer.encode())
+    return encode_frame((TAKEN if isinstance(ended, ChainTaken) else ENDED) + ended.writer.encode())
 
 
 def _path_bytes(path: Any) -> bytes:

@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 
 from accredit.attest import Head
 from accredit.limits import MAX_LEFT_WRITERS
-from accredit.stores.audit_log.requests import CloseCalls, End, FileLog, LogPlace, Look, Request, Sign
-from accredit.stores.audit_log.writer_locks import hold_in_time
+from accredit.stores.audit_log.requests import CloseCalls, End, FileLog, LogPlace, Look, Sign, WriterRequest
+from accredit.stores.audit_log.writer_locks import acquire_in_thread
 
 MAX_UNVERIFIED_CALLS = 1_000
 """Open calls of one writer that do not verify, after which its others are left unseen: each costs a signature's
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Run(Protocol):
     """Runs a request. Raises `StoreUnavailable`."""
 
-    async def __call__(self, request: Request[T], /) -> T:
+    async def __call__(self, request: WriterRequest[T], /) -> T:
         """Return its answer."""
         ...
 
@@ -83,7 +83,7 @@ class Closing:
         if not isinstance(self._place, FileLog):
             await self.end(other, writer)
             return
-        life = await hold_in_time(self._place.path, other)
+        life = await acquire_in_thread(self._place.path, other)
         if life is not None:
             with contextlib.closing(life):
                 if await self.end(other, writer):

@@ -13,7 +13,7 @@ from accredit.errors import AttestationError
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.reading import LogAway
 from accredit.stores.audit_log.shipping import Batch, Filling, Sink, is_followed, readable
-from accredit.stores.audit_log.writer_locks import Life, hold
+from accredit.stores.audit_log.writer_locks import WriterLock, acquire
 from accredit.stores.sqlite.database import Database
 
 
@@ -32,13 +32,13 @@ class FileSink(Sink):
         self._log = LogFile(path)
         self._database = Database(path)
         self._file: tuple[int, int] | None = None
-        self._life: Life | None = None
+        self._life: WriterLock | None = None
 
     def open(self) -> None:
         """Begin."""
         self._log.renew()  # what is no log is refused, not made into one
         self._log.release()
-        self._life = hold(self._path, self._name, "sinks")
+        self._life = acquire(self._path, self._name, "sinks")
         if self._life is None:
             raise is_followed(self._name)
 

@@ -16,18 +16,18 @@ from accredit.attest import Stored
 from accredit.attest.statements import GENESIS, WRITTEN
 from accredit.errors import AttestationError
 from accredit.limits import MAX_LEFT_WRITERS
-from accredit.stores.audit_log.members import kept
-from accredit.stores.audit_log.reading import damaged, key_range, numbered
+from accredit.stores.audit_log.members import encode_members
+from accredit.stores.audit_log.reading import damage_error, key_range, read_entry
 from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL, short
 from accredit.stores.audit_log.tables import (
     RECORD,
     WRITER_ID,
+    ChainChange,
     ChainEnd,
-    Change,
     NewEntry,
     OpenCall,
     Others,
-    bounded,
+    limit_payloads,
 )
 
 LOG_TAIL_ENTRIES = 200_000
@@ -109,7 +109,7 @@ class FileTables:
         """The entries of a file are in order, and its lock is held."""
         end = await self.end_of(name)
         row = self._connection.execute(_NEWEST, (end.writer,)).fetchone()
-        return end, _stored(row) if row is not None else None
+        return end, _parse_row(row) if row is not None else None
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
         """Return those of these calls that are open, and this writer's."""
@@ -123,7 +123,7 @@ class FileTables:
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
         """Return them by the index."""
         rows = self._connection.execute(_OF_CALL, (key_range(call)[0], most))
-        return bounded((payload for (payload,) in rows if isinstance(payload, bytes)), most)
+        return limit_payloads((payload for (payload,) in rows if isinstance(payload, bytes)), most)
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
         """Return some of them."""
@@ -136,7 +136,7 @@ class FileTables:
             (name, open_call.call),
         )
 
-    async def write(self, change: Change) -> None:
+    async def write(self, change: ChainChange) -> None:
         """Nobody else has written since it was read, as one transaction holds the file's lock."""
         after = change.after
         (last,) = self._connection.execute(_LAST_ENTRY).fetchone()
@@ -174,7 +174,17 @@ class FileTables:
         if key is None:
             key = self._keys[first.key_id] = key_number(self._connection, first.key_id)
         second = rest[0].data if rest else None
-        return (entry, writer, each.number, key, each.envelope.payload, first.data, second, kept(first), each.proof)
+        return (
+            entry,
+            writer,
+            each.number,
+            key,
+            each.envelope.payload,
+            first.data,
+            second,
+            encode_members(first),
+            each.proof,
+        )
 
 
 def key_number(connection: sqlite3.Connection, key_id: str) -> int:
@@ -186,25 +196,25 @@ def key_number(connection: sqlite3.Connection, key_id: str) -> int:
     return row[0]
 
 
-def stored_at(connection: sqlite3.Connection, entry: int) -> Stored:
+def read_stored(connection: sqlite3.Connection, entry: int) -> Stored:
     """Return an entry by its number. Raises `AttestationError` for one that is damaged."""
-    return _stored(connection.execute(_AT, (entry,)).fetchone())
+    return _parse_row(connection.execute(_AT, (entry,)).fetchone())
 
 
 def _open(row: tuple[Any, ...]) -> OpenCall:
     call, *entry = row
     try:
-        decision = _stored(tuple(entry))
+        decision = _parse_row(tuple(entry))
     except AttestationError:
         decision = None
     return OpenCall(call if isinstance(call, str) else "", decision)
 
 
-def _stored(row: tuple[Any, ...]) -> Stored:
+def _parse_row(row: tuple[Any, ...]) -> Stored:
     """Return the entry that a row has. Raises `AttestationError`."""
-    entry = numbered(row[0] or 0, *row[1:]).entry
+    entry = read_entry(row[0] or 0, *row[1:]).entry
     if not isinstance(entry, Stored):
-        raise damaged(f"{row[1]}/{row[2]}")
+        raise damage_error(f"{row[1]}/{row[2]}")
     return entry
 
 

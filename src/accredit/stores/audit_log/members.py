@@ -11,12 +11,12 @@ from accredit.attest import Signature
 _DIGEST_BYTES = 32
 
 
-def kept(signature: Signature) -> bytes | None:
+def encode_members(signature: Signature) -> bytes | None:
     """Return what an entry holds of a signature beside its bytes."""
     return _digest(signature) + signature.members if signature.members else None
 
 
-def restored(signature: Signature, members: object) -> Signature | None:
+def restore_members(signature: Signature, members: object) -> Signature | None:
     """Return the signature with what its entry holds beside its bytes, or None if either is damaged."""
     if members is None:
         return signature

@@ -29,7 +29,7 @@ from accredit.stores.audit_log.channel import (
     encode_opening,
     encode_request,
 )
-from accredit.stores.audit_log.requests import LogPlace, Request
+from accredit.stores.audit_log.requests import LogPlace, WriterRequest
 from accredit.stores.audit_log.tables import ChainEnded, ChainTaken
 
 LOG_PROCESS_SECONDS = 30.0
@@ -66,7 +66,7 @@ class LogProcess:
         self._not_before = 0.0
         self._closed = False
 
-    async def run(self, request: Request[T]) -> T:
+    async def run(self, request: WriterRequest[T]) -> T:
         """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
         link = self._link
         if link is None or link.ended:

@@ -38,7 +38,7 @@ class Proven(NamedTuple):
     sha256: str
 
 
-class Left(NamedTuple):
+class UnverifiedEntries(NamedTuple):
     """How many entries were left out, as they do not verify; where the first of them is, and why."""
 
     entries: int = 0
@@ -46,7 +46,7 @@ class Left(NamedTuple):
     reason: str = ""
 
 
-NOTHING_LEFT = Left()
+NOTHING_LEFT = UnverifiedEntries()
 
 
 class Prover:
@@ -70,13 +70,15 @@ class Prover:
         by what that says of itself: the rest is passed over. What reading the entries raises comes after all that was
         read before."""
         waiting = deque[Numbered]()
-        for found in self._examiner(_passed(entries, wanted, waiting)):
+        for found in self._examiner(_select_wanted(entries, wanted, waiting)):
             each = waiting.popleft()
             if isinstance(found, Digest):
                 continue
             fault = found.fault or misplaced(found)
             if fault is not None:
-                self.left = Left(self.left.entries + 1, self.left.place or found.place, self.left.reason or fault)
+                self.left = UnverifiedEntries(
+                    self.left.entries + 1, self.left.place or found.place, self.left.reason or fault
+                )
                 continue
             statement = each.statement()
             if statement is not None and isinstance(statement.predicate, CallRecord):
@@ -93,7 +95,7 @@ class Prover:
         return (examine(entry, self._keys) for entry in entries)
 
 
-def _passed(
+def _select_wanted(
     entries: Iterable[Numbered], wanted: Callable[[CallRecord], bool], waiting: deque[Numbered]
 ) -> Iterator[Entry]:
     """Yield what is to be examined, and keep it until its result is there."""

@@ -37,8 +37,8 @@ from accredit.attest import (
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
 from accredit.limits import RECORDS_OF_A_CALL
-from accredit.stores.audit_log.author import Keys, check_pruned, said_in
-from accredit.stores.audit_log.file_tables import FileTables, key_number, stored_at
+from accredit.stores.audit_log.author import Keys, check_pruned, read_phases
+from accredit.stores.audit_log.file_tables import FileTables, key_number, read_stored
 from accredit.stores.audit_log.tables import at_once
 from accredit.stores.sqlite.database import STORE_RETRY_SECONDS, Database
 
@@ -98,10 +98,10 @@ def prune(
             on_progress(pruner.count)
     finally:
         database.close()
-    return PruneReport(pruner.count, _emptied(path))
+    return PruneReport(pruner.count, _truncate_wal(path))
 
 
-def _emptied(path: Path) -> bool:
+def _truncate_wal(path: Path) -> bool:
     """Truncate the write-ahead log; return False if others are still reading it."""
     deadline = time.monotonic() + EMPTY_LOG_SECONDS
     try:
@@ -143,7 +143,7 @@ class _Pruner:
         old: dict[int, list[_Old]] = {}
         for entry, writer in rows:
             if writer not in following._ended:
-                following._look(connection, old, stored_at(connection, entry), entry, writer)
+                following._look(connection, old, read_stored(connection, entry), entry, writer)
         for writer, records in old.items():
             following._replace(connection, writer, records)
         following.count = self.count + sum(map(len, old.values()))
@@ -163,7 +163,7 @@ class _Pruner:
                     return
                 last, head = self._end(old, writer)
                 if (number, record.log.sequence, record.log.previous) != (last + 1, last + 1, head):
-                    raise _damaged(record.log.writer, number)
+                    raise _damage_error(record.log.writer, number)
                 old.setdefault(writer, []).append(_Old(entry, number, hashlib.sha256(payload).hexdigest()))
             case Checkpoint():
                 if number <= self._end(old, writer)[0]:
@@ -177,7 +177,7 @@ class _Pruner:
         if not comes_alone(record, self._going):
             return False
         payloads = at_once(FileTables(connection).payloads_of(record.call.id, RECORDS_OF_A_CALL))
-        return (record.call.id, "decision") in said_in(payloads)
+        return (record.call.id, "decision") in read_phases(payloads)
 
     def _end(self, old: dict[int, list[_Old]], writer: int) -> tuple[int, str]:
         """Return the number and the digest of the last record that is pruned of a chain so far."""
@@ -191,7 +191,7 @@ class _Pruner:
         digests = hashlib.sha256() if pruned is None else pruned.digests.copy()
         gone = [] if pruned is None else [_Old(pruned.note, pruned.last, pruned.head)]
         *gone, last = [*gone, *records]
-        check_pruned(stored_at(connection, last.entry), self._keys)
+        check_pruned(read_stored(connection, last.entry), self._keys)
         for record in gone:
             digest = bytes.fromhex(record.sha256)
             digests.update(digest)
@@ -250,11 +250,11 @@ def _earlier(connection: sqlite3.Connection, writer: int, entry: int, note: Prun
     whole = digests.copy()
     whole.update(bytes.fromhex(head))
     if whole.hexdigest() != note.digests_sha256:
-        raise _damaged(note.writer, note.last)
+        raise _damage_error(note.writer, note.last)
     return _Pruned(digests, note.last, head, entry)
 
 
-def _damaged(writer: str, number: int) -> AttestationError:
+def _damage_error(writer: str, number: int) -> AttestationError:
     place = f"{writer}/{number}"
     return AttestationError(f"{place} is damaged, or is not what follows there", place)
 

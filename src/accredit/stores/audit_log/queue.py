@@ -36,14 +36,14 @@ from accredit.stores.audit_log.requests import (
     Claim,
     FileLog,
     LogExecutor,
-    Request,
     Touch,
     Turn,
-    encoded,
+    WriterRequest,
+    encode_for_turn,
 )
 from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.audit_log.transactions import Event
-from accredit.stores.audit_log.writer_locks import Life, hold_in_time
+from accredit.stores.audit_log.writer_locks import WriterLock, acquire_in_thread
 
 CHECKPOINT_SECONDS = 10.0
 """The maximum time from a record to the checkpoint that covers it: if records within it are cut off, nobody notices."""
@@ -75,7 +75,7 @@ class _Waiting(NamedTuple):
 NOT_FORWARDED = Outcome(status="error", detail="the log had not answered in time: it was not forwarded")
 
 
-def _untimed(seconds: float) -> None: ...
+def _ignore_time(seconds: float) -> None: ...
 
 
 class QueuedRecords:
@@ -109,7 +109,7 @@ class QueuedRecords:
         self._closing = Closing(executor.place, self._run, policy_digest, clock, on_checkpoint, on_unverified)
         self._clock = clock
         self._starting = asyncio.Lock()
-        self._life: Life | None = None
+        self._life: WriterLock | None = None
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
         self._refused: deque[CallDecision] = deque(maxlen=executor.turn_records)
@@ -125,7 +125,7 @@ class QueuedRecords:
         self._problem: str | None = None
         self._unready_until = 0.0
         self._closed = False
-        self.on_turn: Callable[[float], None] = _untimed
+        self.on_turn: Callable[[float], None] = _ignore_time
         """Is told how many seconds each turn took that was written."""
 
     @property
@@ -235,7 +235,7 @@ class QueuedRecords:
         writer = secrets.token_hex(16)
         life = None
         if isinstance(self._executor.place, FileLog):
-            life = await hold_in_time(self._executor.place.path, writer)
+            life = await acquire_in_thread(self._executor.place.path, writer)
             if life is None:
                 raise StoreUnavailable(f"another process has locked writer {writer}")
         try:
@@ -261,7 +261,7 @@ class QueuedRecords:
             with contextlib.suppress(StoreUnavailable):
                 await self._closing.look(await self._begun())
 
-    async def _as_writer(self, request_of: Callable[[str], Request[T]]) -> T:
+    async def _as_writer(self, request_of: Callable[[str], WriterRequest[T]]) -> T:
         """Return a request's answer; where this writer was taken for dead, that of the next one. Raises
         `StoreUnavailable`."""
         try:
@@ -285,7 +285,7 @@ class QueuedRecords:
         try:
             if self._closed:
                 raise StoreUnavailable("the log is closed")
-            record = encoded(event)
+            record = encode_for_turn(event)
         except AccreditError as error:
             written.set_exception(error)
             return written
@@ -318,7 +318,7 @@ class QueuedRecords:
         """Write the next turn and return True; if that fails, refuse all who wait, keep what is known, and return
         False."""
         self._turn += 1
-        refused = [encoded(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
+        refused = [encode_for_turn(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
         room = self._executor.turn_records - len(refused)
         kept = self._kept.first(room // 2)  # the other half is for calls that are waiting now
         turn = list(islice(self._queue, room - len(kept)))
@@ -391,7 +391,7 @@ class QueuedRecords:
         except StoreUnavailable:
             self._checkpoint_later()
 
-    async def _run(self, request: Request[T]) -> T:
+    async def _run(self, request: WriterRequest[T]) -> T:
         try:
             return await self._executor.run(request)
         except ChainEnded as error:

@@ -25,11 +25,11 @@ from accredit.stores.audit_log.reading import (
     LogReader,
     Numbered,
     certificates_in,
-    damaged,
+    damage_error,
     head_in,
     key_range,
-    numbered,
     open_call,
+    read_entry,
     windows,
 )
 from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL, SHORT_CERTIFICATES, SHORT_PROOF, short
@@ -188,28 +188,28 @@ class LogFile(LogReader):
     def entries(self, *, proofs: bool = False) -> Iterator[Numbered]:
         """Yield all entries, in order: each row that there is."""
         for row in self._rows(f"{self._read_all if proofs else self._read} ORDER BY entry"):
-            yield _numbered(row)
+            yield _read_row(row)
 
     def entries_after(self, number: int) -> Iterator[Numbered]:
         """Yield the entries after a number, in order."""
         for row in self._rows(f"{self._read} WHERE entry > ? ORDER BY entry", number):
-            yield _numbered(row)
+            yield _read_row(row)
 
     def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
         """Yield all entries in reverse order, or those with a smaller number than `before`."""
         condition, values = ("", ()) if before is None else ("WHERE entry < ?", (before,))
         for row in self._rows(f"{self._read} {condition} ORDER BY entry DESC", *values):
-            yield _numbered(row)
+            yield _read_row(row)
 
     def open_calls(self) -> Iterator[Numbered]:
         """Yield the decisions on calls that have no outcome yet."""
         for row in self._rows(f"{self._read} {_IS_OPEN} ORDER BY entry"):
-            yield _numbered(row)
+            yield _read_row(row)
 
     def open_rows(self, most: int) -> Iterator[OpenCall]:
         """Yield what the list of open calls says."""
         for call, writer, *row in self._rows(self._open_rows, most):
-            yield open_call(call, writer, partial(_numbered, tuple(row)))
+            yield open_call(call, writer, partial(_read_row, tuple(row)))
 
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
         """Yield the entries that hold a text, the newest first; with `since`, those from there on, in order."""
@@ -221,7 +221,7 @@ class LogFile(LogReader):
         query = f"{self._read} WHERE instr(payload, ?) AND entry BETWEEN ? AND ? ORDER BY entry"
         for first, last, order in found:
             for row in self._rows(f"{query} {order}", part, first, last):
-                yield _numbered(row)
+                yield _read_row(row)
 
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
         """Yield the records of calls whose ids begin so: with one look into the index for each run. A file of an older
@@ -230,12 +230,12 @@ class LogFile(LogReader):
             yield from self.holding(prefix)
             return
         for row in self._rows(f"{self._read_all} {OF_CALLS}", *key_range(prefix)):
-            yield _numbered(row)
+            yield _read_row(row)
 
     def summaries(self) -> Iterator[Numbered]:
         """Yield checkpoints and notes of pruning, in order."""
         for row in self._rows(f"{self._read} WHERE ml_dsa_65 IS NOT NULL ORDER BY entry"):
-            yield _numbered(row)
+            yield _read_row(row)
 
     def latest_checkpoints(self) -> Iterator[Numbered]:
         """Yield the latest checkpoint of each chain that has one: they are looked for from the newest entry on."""
@@ -243,7 +243,7 @@ class LogFile(LogReader):
         query = f"{self._read} WHERE ml_dsa_65 IS NOT NULL AND entry BETWEEN ? AND ? ORDER BY entry DESC"
         for first, last in self._backwards() if missing else ():
             for row in self._rows(query, first, last):
-                entry = _numbered(row)
+                entry = _read_row(row)
                 said = entry.statement()
                 if said and isinstance(said.predicate, Checkpoint) and said.predicate.writer in missing:
                     missing.discard(said.predicate.writer)
@@ -286,16 +286,16 @@ class LogFile(LogReader):
             raise AttestationError(f"the file is damaged: {error}") from None
 
 
-def _numbered(row: tuple[Any, ...]) -> Numbered:
+def _read_row(row: tuple[Any, ...]) -> Numbered:
     entry, writer, number, key_id, payload, ed25519, ml_dsa_65, digest, members, *proof = row
     if not isinstance(entry, int):
         raise AttestationError(_NO_NUMBER)
     if payload is not None:
         if digest is not None:
             members = ""  # of a kind that no entry has
-        return numbered(entry, writer, number, key_id, payload, ed25519, ml_dsa_65, members, *proof)
+        return read_entry(entry, writer, number, key_id, payload, ed25519, ml_dsa_65, members, *proof)
     if not isinstance(writer, str) or not isinstance(number, int):
         raise AttestationError(NO_PLACE)
     if not isinstance(digest, bytes) or len(digest) != 32 or (key_id, ed25519, ml_dsa_65, members) != (None,) * 4:
-        raise damaged(f"{writer}/{number}")
+        raise damage_error(f"{writer}/{number}")
     return Numbered(entry, Digest(writer, number, digest))

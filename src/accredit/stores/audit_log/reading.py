@@ -32,7 +32,7 @@ from accredit.attest.calls import MarksInMemory
 from accredit.attest.proofs import is_held, kept_proof
 from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.stores.audit_log.members import restored
+from accredit.stores.audit_log.members import restore_members
 from accredit.stores.audit_log.open_rows import OpenRows
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS
 from accredit.stores.audit_log.tables import WRITER_ID, OpenCall
@@ -241,10 +241,12 @@ class LogReader(ABC):
         trusted = tuple(keys)
         rows = OpenRows(MarksInMemory() if marks is None else marks, self.open_rows, trusted)
         report = verify_log(entries, trusted, [*kept, *heads], examiner=examiner, has_digests=True, marks=rows)
-        return report if report.fault is not None else report._replace(fault=_uncounted(report, heads) or rows.fault)
+        return (
+            report if report.fault is not None else report._replace(fault=_find_uncounted(report, heads) or rows.fault)
+        )
 
 
-def _uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
+def _find_uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
     """Return the first record that its writer's row does not count, though both were written at once; or None. That the
     chain comes as far as the row says was verified with its entries."""
     counted: dict[str, int] = {}
@@ -286,7 +288,7 @@ def certificates_in(value: object) -> bytes:
     return value
 
 
-def numbered(
+def read_entry(
     order: int, writer: object, number: object, key_id: object, payload: object, ed25519: object, ml_dsa_65: object,
     members: object, proof: object = None, kind: str = "",
 ) -> Numbered:  # fmt: skip
@@ -295,10 +297,10 @@ def numbered(
         raise AttestationError(NO_PLACE)
     place = f"{writer}/{number}"
     if not (isinstance(payload, bytes) and isinstance(ed25519, bytes) and isinstance(key_id, str | None)):
-        raise damaged(place)
-    first = restored(Signature(key_id or "", ed25519), members)
+        raise damage_error(place)
+    first = restore_members(Signature(key_id or "", ed25519), members)
     if first is None or not isinstance(ml_dsa_65, bytes | None):
-        raise damaged(place)
+        raise damage_error(place)
     second = () if ml_dsa_65 is None else (Signature((key_id or "") + ML_DSA_65_SUFFIX, ml_dsa_65),)
     kept = proof if isinstance(proof, bytes | None) else b""
     return Numbered(order, Stored(Envelope(payload, (first, *second)), place, kind), kept)
@@ -315,6 +317,6 @@ def open_call(call: object, writer: object, read: Callable[[], Numbered]) -> Ope
     return OpenCall(call if isinstance(call, str) else "", entry if isinstance(entry, Stored) else None, is_left)
 
 
-def damaged(place: str) -> AttestationError:
+def damage_error(place: str) -> AttestationError:
     """Return the error for a row that is no entry."""
     return AttestationError(f"{place} is damaged", place)

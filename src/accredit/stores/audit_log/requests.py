@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from accredit.attest import LogKey
-from accredit.attest.statements import clipped
+from accredit.attest.statements import clip_text
 from accredit.errors import AttestationError
 from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.tables import LogTables, Others
@@ -70,7 +70,7 @@ LogPlace = FileLog | DatabaseLog
 """Where a log is."""
 
 
-class Request(Protocol[T_co]):
+class WriterRequest(Protocol[T_co]):
     """One transaction of the writer `writer`. `ANSWER` is the type of its result."""
 
     ANSWER: ClassVar[Any]
@@ -92,7 +92,7 @@ class LogExecutor(Protocol):
     turn_records: int
     """The maximum number of records written in one request."""
 
-    async def run(self, request: Request[T]) -> T:
+    async def run(self, request: WriterRequest[T]) -> T:
         """Return a request's answer once it is committed. Raises `StoreUnavailable`; the request may still be run later
         then."""
         ...
@@ -139,8 +139,8 @@ class Touch(_OfWriter, frozen=True):
 
 
 class Turn(_OfWriter, frozen=True):
-    """Append events, each from `encoded`. Turns are numbered from 1; one that was written before is skipped, in the
-    chain of another writer, if one was asked for it (`elsewhere`), as well."""
+    """Append events, each from `encode_for_turn`. Turns are numbered from 1; one that was written before is skipped, in
+    the chain of another writer, if one was asked for it (`elsewhere`), as well."""
 
     ANSWER: ClassVar[Any] = list[str | None]
 
@@ -211,14 +211,14 @@ class End(_OfWriter, frozen=True):
 AnyRequest = Begin | Look | Touch | Turn | Claim | CloseCalls | Sign | End
 
 
-def encoded(event: Event) -> Raw:
+def encode_for_turn(event: Event) -> Raw:
     """Return an event for `Turn`. Raises `AttestationError` for a text that no record can hold (a lone surrogate), and
     for more than `MAX_RECORD_BYTES`."""
     try:
         record = _encode_event(event)
     except UnicodeEncodeError:
         try:  # texts for people can always be written, once they are clipped
-            record = _encode_event(_clipped(event))
+            record = _encode_event(_clip_event(event))
         except UnicodeEncodeError:
             raise AttestationError("a lone surrogate in a record") from None
     if len(record) > MAX_RECORD_BYTES:
@@ -226,9 +226,9 @@ def encoded(event: Event) -> Raw:
     return Raw(record)
 
 
-def _clipped(event: Event) -> Event:
+def _clip_event(event: Event) -> Event:
     decided, now_ms, outcome = event
     if outcome is not None:
-        return Event(decided, now_ms, replace(outcome, detail=clipped(outcome.detail or "")))
-    decision = replace(decided.decision, reason=clipped(decided.decision.reason or ""))
+        return Event(decided, now_ms, replace(outcome, detail=clip_text(outcome.detail or "")))
+    decision = replace(decided.decision, reason=clip_text(decided.decision.reason or ""))
     return Event(replace(decided, decision=decision), now_ms)

@@ -72,7 +72,7 @@ class NewEntry(NamedTuple):
     proof: bytes | None = None
 
 
-class Change(NamedTuple):
+class ChainChange(NamedTuple):
     """What is written together: a chain that was at `before` goes on to `after`.
 
     `opened` are calls by the numbers of the records of their decisions, `resumes` what some of them can be claimed by.
@@ -157,7 +157,7 @@ class LogTables(Protocol):
         more."""
         ...
 
-    async def write(self, change: Change) -> None:
+    async def write(self, change: ChainChange) -> None:
         """Write all of a change, or nothing. Raises `ChainMoved`."""
         ...
 
@@ -170,7 +170,7 @@ class LogTables(Protocol):
         ...
 
 
-def bounded(payloads: Iterable[bytes | None], most: int) -> list[bytes]:
+def limit_payloads(payloads: Iterable[bytes | None], most: int) -> list[bytes]:
     """Return payloads as `LogTables.payloads_of` does; None is one that was not read."""
     read: list[bytes] = []
     size = 0

@@ -12,7 +12,7 @@ from accredit.errors import StoreUnavailable
 from accredit.limits import STORE_WAIT_SECONDS
 from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.file_tables import FileTables
-from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogPlace, Request
+from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogPlace, WriterRequest
 from accredit.stores.audit_log.tables import ChainEnd, at_once
 from accredit.stores.postgres.log_writer import DatabaseWriter
 from accredit.stores.sqlite.worker import Worker
@@ -29,7 +29,7 @@ class FileThread:
         self.turn_records = self._author.turn_records
         self._worker = Worker(place.path, place.synchronous, awaited=place.synchronous == "FULL")
 
-    async def run(self, request: Request[T]) -> T:
+    async def run(self, request: WriterRequest[T]) -> T:
         """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
 
         author = self._author
@@ -57,7 +57,7 @@ class DatabaseThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
 
-    async def run(self, request: Request[T]) -> T:
+    async def run(self, request: WriterRequest[T]) -> T:
         """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
         return await self._done(self._loop or self._start(), self._writer.run(request))
 

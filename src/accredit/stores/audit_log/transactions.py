@@ -21,9 +21,9 @@ from accredit.attest import (
 from accredit.attest.statements import WRITTEN
 from accredit.errors import AttestationError
 from accredit.limits import RECORDS_OF_A_CALL
-from accredit.stores.audit_log.appender import Tail
-from accredit.stores.audit_log.author import Author, Proved, check_end, said_in
-from accredit.stores.audit_log.tables import ChainEnded, ChainTaken, Change, LogTables, OpenCall
+from accredit.stores.audit_log.appender import ChainAppender
+from accredit.stores.audit_log.author import Author, Proved, check_end, read_phases
+from accredit.stores.audit_log.tables import ChainChange, ChainEnded, ChainTaken, LogTables, OpenCall
 
 CLOSED_AT_ONCE = 16
 """Open calls of a dead writer that are closed at a time: in a log of ten million records it takes 40 ms to see that one
@@ -90,7 +90,7 @@ class Chain(NamedTuple):
             return [None] * len(events)
         outcomes = [each.decided.call.id for each in events if each.outcome is not None]
         is_open = await tables.open_among(self.name, outcomes) if outcomes else set[str]()
-        turn = _Turn(Tail(proved, self.author.signer), is_open, tables.version)
+        turn = _Turn(ChainAppender(proved, self.author.signer), is_open, tables.version)
         errors = [turn.append(event) for event in events]
         await self._write(tables, turn.change(number, events))
         return errors
@@ -101,7 +101,7 @@ class Chain(NamedTuple):
 
         `policy_digest` is for calls whose decisions don't name one.
         """
-        tail = Tail(await self._end(tables), self.author.signer)
+        tail = ChainAppender(await self._end(tables), self.author.signer)
         found = await tables.open_calls(name, after, CLOSED_AT_ONCE)
         closed, faults = list[str](), list[str]()
         for call, decided in (await self._judged(tables, found)).items():
@@ -147,12 +147,12 @@ class Chain(NamedTuple):
             return Signed(None)
         is_covered = proved.covered == end.records
         if not is_covered and not end.over:
-            tail = Tail(proved, self.author.signer)
+            tail = ChainAppender(proved, self.author.signer)
             tail.checkpoint(now_ms)
             await self._write(tables, tail.change())
             is_covered = True
         elif is_covered and end.checkpointed != end.records and not end.over:
-            await self._write(tables, Change(end, end._replace(checkpointed=end.records), []))
+            await self._write(tables, ChainChange(end, end._replace(checkpointed=end.records), []))
         return Signed(Head(name, end.records, end.head) if is_covered else None)
 
     async def _judged(
@@ -167,7 +167,7 @@ class Chain(NamedTuple):
                 judged[each.call] = str(error)
         for call in [call for call, decided in judged.items() if not isinstance(decided, str)]:
             payloads = await tables.payloads_of(call, RECORDS_OF_A_CALL)
-            if (call, "outcome") in said_in(payloads):
+            if (call, "outcome") in read_phases(payloads):
                 judged[call] = "what came of it is on record already"
             elif len(payloads) >= RECORDS_OF_A_CALL:
                 judged[call] = "more records name it than a call has"
@@ -190,9 +190,11 @@ class Chain(NamedTuple):
     async def _is_on_record(self, tables: LogTables, events: Sequence[Event]) -> bool:
         """Return whether a turn is, which is there as a whole or not at all, by its first decision."""
         first = next((each.decided.call.id for each in events if each.outcome is None), None)
-        return first is not None and (first, "decision") in said_in(await tables.payloads_of(first, RECORDS_OF_A_CALL))
+        return first is not None and (first, "decision") in read_phases(
+            await tables.payloads_of(first, RECORDS_OF_A_CALL)
+        )
 
-    async def _write(self, tables: LogTables, change: Change) -> None:
+    async def _write(self, tables: LogTables, change: ChainChange) -> None:
         await tables.write(change)
         if change.after.name == self.name:
             self.author.wrote(change.after)
@@ -202,7 +204,7 @@ class _Turn:
     """Records that are appended together. A call that goes on is open from its decision to its outcome; an outcome of a
     call that is not open is not recorded."""
 
-    def __init__(self, tail: Tail, is_open: set[str], version: int) -> None:
+    def __init__(self, tail: ChainAppender, is_open: set[str], version: int) -> None:
         self._tail = tail
         self._version = version
         self._is_open = is_open
@@ -235,7 +237,7 @@ class _Turn:
             self._closed.append(call)
         return None
 
-    def change(self, number: int, events: Sequence[Event]) -> Change:
+    def change(self, number: int, events: Sequence[Event]) -> ChainChange:
         """Return what the turn writes."""
         certificates = {
             decided.authority.chain_sha256: decided.certificates

@@ -71,7 +71,7 @@ class Verifiers:
         try:
             for some in _batches(entries):
                 if not idle:
-                    yield from _received(busy[0])
+                    yield from _receive(busy[0])
                     idle.append(busy.popleft())
                 _send(idle[0], some)
                 busy.append(idle.popleft())
@@ -119,22 +119,22 @@ def _send(link: Connection, some: list[_Entry]) -> None:
     try:
         link.send(some)
     except OSError:
-        raise _ended() from None
+        raise _ended_error() from None
 
 
-def _received(link: Connection) -> Sequence[Examined | Digest]:
+def _receive(link: Connection) -> Sequence[Examined | Digest]:
     try:
         return link.recv()
     except (EOFError, OSError):
-        raise _ended() from None
+        raise _ended_error() from None
 
 
 def _all_received(busy: Iterable[Connection]) -> Iterator[Examined | Digest]:
     for link in busy:
-        yield from _received(link)
+        yield from _receive(link)
 
 
-def _ended() -> StoreUnavailable:
+def _ended_error() -> StoreUnavailable:
     return StoreUnavailable("a process that verifies the log has ended, as if it was killed")
 
 

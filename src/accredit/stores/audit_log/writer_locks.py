@@ -15,7 +15,7 @@ from accredit.errors import StoreUnavailable
 from accredit.limits import STORE_WAIT_SECONDS
 
 
-class Life:
+class WriterLock:
     """The lock of one writer: its own, held while it lives, or a dead one's, held while its calls are closed."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -32,7 +32,7 @@ class Life:
             self._path.unlink()
 
 
-def hold(log_file: Path, writer: str, of: str = "writers") -> Life | None:
+def acquire(log_file: Path, writer: str, of: str = "writers") -> WriterLock | None:
     """Take the lock of a writer (or of one `of` others beside the log), or return None if the writer is alive. Raises
     `StoreUnavailable`."""
     folder = log_file.with_name(f"{log_file.name}-{of}")
@@ -50,12 +50,12 @@ def hold(log_file: Path, writer: str, of: str = "writers") -> Life | None:
             raise
     except OSError as error:
         raise StoreUnavailable(f"can't lock a file in {folder}: {error.strerror}") from None
-    return Life(path, descriptor)
+    return WriterLock(path, descriptor)
 
 
-async def hold_in_time(log_file: Path, writer: str) -> Life | None:
+async def acquire_in_thread(log_file: Path, writer: str) -> WriterLock | None:
     """Do the same in a thread. A lock that comes after the caller gave up is released. Raises `StoreUnavailable`."""
-    holding = asyncio.ensure_future(asyncio.to_thread(hold, log_file, writer))
+    holding = asyncio.ensure_future(asyncio.to_thread(acquire, log_file, writer))
     try:
         async with asyncio.timeout(STORE_WAIT_SECONDS):
             return await asyncio.shield(holding)
@@ -66,7 +66,7 @@ async def hold_in_time(log_file: Path, writer: str) -> Life | None:
         raise
 
 
-def _give_up(holding: "asyncio.Future[Life | None]") -> None:
+def _give_up(holding: "asyncio.Future[WriterLock | None]") -> None:
     if not holding.cancelled() and holding.exception() is None and (life := holding.result()) is not None:
         life.end()
         life.close()

@@ -34,7 +34,7 @@ _MAX_PORT = 65_535
 _REMEDY = "write postgresql://USER@HOST:5432/DATABASE, with more hosts after commas"
 
 
-class Host(NamedTuple):
+class DatabaseHost(NamedTuple):
     """Where a server listens: a name or an address, or the folder of its Unix socket."""
 
     name: str
@@ -48,7 +48,7 @@ class PostgresDatabase(Struct, frozen=True):
     the password; without it, it comes as libpq's does (`PGPASSWORD`, `PGPASSFILE`).
     """
 
-    hosts: tuple[Host, ...]
+    hosts: tuple[DatabaseHost, ...]
     database: str
     user: str | None = None
     tls: tuple[tuple[str, str], ...] = ()
@@ -79,15 +79,17 @@ def parse_address(url: str) -> PostgresDatabase:
     folder = parameters.pop("host", None)
     found = _hosts(hosts) if hosts else ()
     if folder is not None and not hosts and folder.startswith("/"):
-        found = (Host(folder, PORT),)
+        found = (DatabaseHost(folder, PORT),)
     elif folder is not None or not found:
         raise ConfigurationError("store.url names no host", _REMEDY + ", or ?host=/FOLDER of a Unix socket")
     return PostgresDatabase(found, database, user or None, tuple(sorted(parameters.items())))
 
 
-def _hosts(text: str) -> tuple[Host, ...]:
+def _hosts(text: str) -> tuple[DatabaseHost, ...]:
     matches = [_HOST.fullmatch(each) for each in text.split(",")]
-    found = [Host(each["v6"] or each["name"], int(each["port"] or PORT)) for each in matches if each is not None]
+    found = [
+        DatabaseHost(each["v6"] or each["name"], int(each["port"] or PORT)) for each in matches if each is not None
+    ]
     if len(found) < len(matches) or not all(0 < host.port <= _MAX_PORT for host in found):
         raise ConfigurationError("store.url: a host or a port of it is none", _REMEDY)
     if len(set(found)) < len(found) or len(found) > MAX_DATABASE_HOSTS:

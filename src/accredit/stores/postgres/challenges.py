@@ -16,7 +16,7 @@ from accredit.errors import AccreditError, ChallengesFull, ClockSetBack
 from accredit.ports import Spending
 from accredit.stores.minted import Issued
 from accredit.stores.postgres.driver import Connection
-from accredit.stores.postgres.forgetting import Room, bound
+from accredit.stores.postgres.forgetting import RowCount, bound
 from accredit.stores.rules import judge
 
 Verdict = Spending | AccreditError
@@ -64,7 +64,7 @@ async def known(connection: Connection, challenges: Sequence[bytes]) -> set[byte
 
 
 async def spend(
-    connection: Connection, statement: str, presented: Sequence[Presented], room: Room
+    connection: Connection, statement: str, presented: Sequence[Presented], room: RowCount
 ) -> Sequence[Verdict]:
     """Spend what is good, and return the verdicts."""
     spenders: dict[bytes, int] = {}
@@ -98,11 +98,11 @@ def _verdict(each: Presented, found: _Found, place: int, spender: int | None, wi
         return each.verdict(spent=found.known and not found.written)
     if spender not in within:
         return Spending.SPENT if found.known else ChallengesFull("too many challenges were spent of late")
-    if not found.written and not found.known and presented_late(each, found):
+    if not found.written and not found.known and is_presented_late(each, found):
         return ClockSetBack(found.bound)
     return Spending.FIRST if found.written and place == spender else Spending.SPENT
 
 
-def presented_late(each: Presented, found: _Found) -> bool:
+def is_presented_late(each: Presented, found: _Found) -> bool:
     """Return whether a challenge ends too early to be certain that it was not spent."""
     return each.keep_until <= found.bound

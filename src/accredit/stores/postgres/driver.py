@@ -25,7 +25,7 @@ from accredit.base.files import open_file
 from accredit.base.text import excerpt
 from accredit.errors import AccreditError, StoreUnavailable
 from accredit.limits import MAX_PASSWORD_BYTES, STORE_WAIT_SECONDS
-from accredit.stores.postgres.address import SCHEME, Host, PostgresDatabase
+from accredit.stores.postgres.address import SCHEME, DatabaseHost, PostgresDatabase
 
 STORE_CONNECT_SECONDS = 1.0
 """The time for a connection to one host of a database. Across a network one takes some milliseconds, of which a
@@ -73,7 +73,7 @@ class Connection:
         `DatabaseFailed`."""
         asking = asyncio.ensure_future(self._raw.fetch(statement, *values))
         try:
-            with _translated(self.name):
+            with _as_database_errors(self.name):
                 rows = await asyncio.shield(asking)
         except asyncio.CancelledError:
             self.terminate()
@@ -117,10 +117,10 @@ class Connection:
             raise DatabaseFailed(f"{self.name}: it is not certain that this was kept: {text}")
 
 
-async def connect(database: PostgresDatabase, host: Host) -> Connection:
+async def connect(database: PostgresDatabase, host: DatabaseHost) -> Connection:
     """Return a connection to one of a database's hosts. Raises `DatabaseFailed`."""
     connect_raw: Any = import_module("asyncpg").connect  # an optional extra
-    with _translated(f"{database.name} at {host.name}:{host.port}"):
+    with _as_database_errors(f"{database.name} at {host.name}:{host.port}"):
         raw = await connect_raw(
             f"{SCHEME}/?{urlencode(database.tls)}",
             host=host.name,
@@ -172,7 +172,7 @@ def _password(database: PostgresDatabase) -> str | None:
 
 
 @contextlib.contextmanager
-def _translated(name: str) -> Generator[None]:
+def _as_database_errors(name: str) -> Generator[None]:
     try:
         yield
     except AccreditError:

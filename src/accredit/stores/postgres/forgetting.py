@@ -44,17 +44,17 @@ noted AS (
 SELECT count(*) FROM gone"""  # noqa: S608 - of constants
 
 
-def forgotten(kind: str) -> str:
+def forgotten_end(kind: str) -> str:
     """Return an expression for the latest end of what was deleted as `kind`."""
     return f"coalesce((SELECT until FROM forgotten WHERE kind = '{kind}'), {NEVER})"  # noqa: S608 - of constants
 
 
 def bound(kind: str, clock: str) -> str:
     """Return an expression for the end which a new row has to be later than."""
-    return f"greatest({forgotten(kind)}, {clock} - {DATABASE_LATE_SECONDS})"
+    return f"greatest({forgotten_end(kind)}, {clock} - {DATABASE_LATE_SECONDS})"
 
 
-class Room:
+class RowCount:
     """How many rows a table has: counted when it is opened and every `STORE_CHECK_SECONDS`, and what this process adds
     and deletes meanwhile. Over `_FEW` rows the count is the database's estimate."""
 

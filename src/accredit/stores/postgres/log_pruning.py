@@ -27,12 +27,12 @@ from accredit.attest import CallRecord, LogSigner, Pruning, decode_statement, pr
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import RECORDS_OF_A_CALL
-from accredit.stores.audit_log.author import Keys, check_pruned, said_in
+from accredit.stores.audit_log.author import Keys, check_pruned, read_phases
 from accredit.stores.audit_log.pruning import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, PruneReport, comes_alone, is_newer
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
 from accredit.stores.postgres.log_reader import DAYS, DIGESTS, LOG_ROW_BYTES, NOTE, RECORD
-from accredit.stores.postgres.log_tables import payloads_of, stored_at
+from accredit.stores.postgres.log_tables import payloads_of, read_stored
 from accredit.stores.postgres.snapshot import Blocking
 
 LOG_LOCK_SECONDS = 0.2
@@ -113,7 +113,7 @@ def prune(
                 held += [writer] if chain.is_held else []
             writers = held if records > begun else []  # what held them may have gone meanwhile
         deadline = time.monotonic() + EMPTY_LOG_SECONDS
-        cleared = [_cleared(link, day, deadline) for day in sorted(days.union(link.run(_unclean)))]
+        cleared = [_clear_day(link, day, deadline) for day in sorted(days.union(link.run(_unclean)))]
     finally:
         link.close()
     return PruneReport(records, all(cleared))
@@ -136,7 +136,7 @@ async def _unclean(connection: Connection) -> list[datetime.date]:
     return [day for (day,) in await connection.fetch(_UNCLEAN)]
 
 
-def _cleared(link: Blocking, day: datetime.date, deadline: float) -> bool:
+def _clear_day(link: Blocking, day: datetime.date, deadline: float) -> bool:
     """Return whether nothing that was removed from a day's table is left in it. After the deadline it is tried once."""
 
     async def clear(connection: Connection) -> bool | None:
@@ -198,7 +198,7 @@ class _Chain:
         ((number,),) = await connection.fetch(_NOTE, self._writer.number)
         if number is None:
             return _Pruned(digests, 0, GENESIS)
-        stored = await stored_at(connection, self._writer.number, NOTE, number)
+        stored = await read_stored(connection, self._writer.number, NOTE, number)
         statement = decode_statement(stored.envelope.payload)
         note, fed = statement.predicate, 0
         if not isinstance(note, Pruning) or note.last != number:
@@ -220,7 +220,7 @@ class _Chain:
         """Return the next record, or None if it is not old. Raises `AttestationError` if it is not the next one."""
         number, day, payload = row
         if payload is None:
-            payload = (await stored_at(connection, self._writer.number, RECORD, number)).envelope.payload
+            payload = (await read_stored(connection, self._writer.number, RECORD, number)).envelope.payload
         record = decode_statement(payload).predicate
         if number != expected or not isinstance(record, CallRecord):
             raise self._damaged(number)
@@ -235,12 +235,12 @@ class _Chain:
         call = record.call.id
         if comes_alone(record, self._going):
             payloads = await payloads_of(connection, call, RECORDS_OF_A_CALL)
-            self.is_held = (call, "decision") in said_in(payloads)
+            self.is_held = (call, "decision") in read_phases(payloads)
         return self.is_held
 
     async def _replace(self, connection: Connection, pruned: _Pruned, old: Sequence[_Old]) -> _Pruned:
         writer, last = self._writer.number, old[-1]
-        check_pruned(await stored_at(connection, writer, RECORD, last.number), self._keys)
+        check_pruned(await read_stored(connection, writer, RECORD, last.number), self._keys)
         gone = b"".join(bytes.fromhex(each.sha256) for each in old[:-1])
         if pruned.last:
             gone = bytes.fromhex(pruned.head) + gone

@@ -26,11 +26,11 @@ from accredit.stores.audit_log.reading import (
     LogReader,
     Numbered,
     certificates_in,
-    damaged,
+    damage_error,
     head_in,
     key_range,
-    numbered,
     open_call,
+    read_entry,
     windows,
 )
 from accredit.stores.audit_log.tables import OpenCall
@@ -322,7 +322,7 @@ class LogDatabase(LogReader):
                 raise AttestationError(NO_PLACE)
             name = self._names.get(writer)
             if not isinstance(name, str) or not isinstance(digests, bytes):
-                error = damaged(f"{name}/{first}") if isinstance(name, str) else AttestationError(NO_PLACE)
+                error = damage_error(f"{name}/{first}") if isinstance(name, str) else AttestationError(NO_PLACE)
                 yield _Ordered((writer, first, 0), error)
                 continue
             for place in range(len(digests) // 32):
@@ -341,15 +341,15 @@ class LogDatabase(LogReader):
         if payload is None:
             payload, ed25519, ml_dsa_65, members = self._alone(writer, kind, number, day)
         if kind not in _KINDS:
-            raise damaged(f"{self._names.get(writer)}/{number}")
+            raise damage_error(f"{self._names.get(writer)}/{number}")
         name, key_id = self._names.get(writer), self._keys.get(key)
         row = entry, name, number, key_id, payload, ed25519, ml_dsa_65, members, *proof
-        return numbered(*row, kind=_KINDS[kind])
+        return read_entry(*row, kind=_KINDS[kind])
 
     def _alone(self, writer: int, kind: int, number: int, day: datetime.date) -> Row:
         for row in self._snapshot.fetch(_READ_ONE, writer, kind, number, day):
             return row
-        raise damaged(f"{self._names.get(writer)}/{number}")
+        raise damage_error(f"{self._names.get(writer)}/{number}")
 
 
 def _in_order(*sorted_entries: Iterator[_Ordered]) -> Iterator[Numbered]:

@@ -20,19 +20,19 @@ from accredit.attest.statements import GENESIS, WRITTEN
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_RECORDED_CHAINS
-from accredit.stores.audit_log.members import kept
-from accredit.stores.audit_log.reading import damaged, key_range, numbered
+from accredit.stores.audit_log.members import encode_members
+from accredit.stores.audit_log.reading import damage_error, key_range, read_entry
 from accredit.stores.audit_log.requests import DatabaseLog
 from accredit.stores.audit_log.tables import (
     MAX_RECORDS_OF_A_CALL_BYTES,
+    ChainChange,
     ChainEnd,
     ChainEnded,
     ChainMoved,
-    Change,
     NewEntry,
     OpenCall,
     Others,
-    bounded,
+    limit_payloads,
 )
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
 from accredit.stores.postgres.schema import CALL_KEY, short
@@ -200,7 +200,7 @@ class DatabaseTables:
         (row,) = await self.connection.fetch(_NEWEST, name)
         end, (writer, number, *entry) = ChainEnd(*row[:7]), row[7:]
         self._ends[name] = end
-        return end, None if number is None else _stored((writer, number, *entry))
+        return end, None if number is None else _parse_row((writer, number, *entry))
 
     async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
         """Return some of a writer's open calls."""
@@ -219,7 +219,7 @@ class DatabaseTables:
         if not await self.connection.fetch(_CLAIM, name, open_call.call, resume):
             raise ChainMoved(f"{self._place.name}: a call is not open any more")
 
-    async def write(self, change: Change) -> None:
+    async def write(self, change: ChainChange) -> None:
         """Write all of a change, or nothing (rules 1 and 2)."""
         chains = {sha256: text for sha256, text in change.certificates.items() if self._chains.get(sha256) is None}
         values = [*await self._values(change), [*chains], [*chains.values()]]
@@ -262,7 +262,7 @@ class DatabaseTables:
         """Have tables for the entries of the days to come."""
         await self.connection.fetch("SELECT log_make_days()")
 
-    async def _values(self, change: Change) -> list[object]:
+    async def _values(self, change: ChainChange) -> list[object]:
         before, after = change.before, change.after
         keys = [await self._key(each) for each in change.entries]
         return [
@@ -270,7 +270,7 @@ class DatabaseTables:
             *(before.records, before.head, before.checkpointed, before.turn),
             *(change.closed, change.closed_of),
             *([each.kind for each in change.entries], [each.number for each in change.entries], keys),
-            *map(list, _signed(change.entries)),
+            *map(list, _entry_columns(change.entries)),
             *([*change.opened], [*change.opened.values()], [change.resumes.get(call) for call in change.opened]),
         ]
 
@@ -296,33 +296,33 @@ class DatabaseTables:
 async def payloads_of(connection: Connection, call: str, most: int) -> list[bytes]:
     """Return what is recorded of a call, as `LogTables.payloads_of` does."""
     rows = await connection.fetch(_OF_CALL, key_range(call)[0], most, MAX_RECORDS_OF_A_CALL_BYTES)
-    return bounded((row[0] for row in rows), most)
+    return limit_payloads((row[0] for row in rows), most)
 
 
-async def stored_at(connection: Connection, writer: int, kind: int, number: int) -> Stored:
+async def read_stored(connection: Connection, writer: int, kind: int, number: int) -> Stored:
     """Return an entry by its place. Raises `AttestationError` for one that is damaged."""
     rows = await connection.fetch(_AT, writer, kind, number)
-    return _stored(tuple(rows[0])) if rows else _stored((None, number, *(None,) * 5))
+    return _parse_row(tuple(rows[0])) if rows else _parse_row((None, number, *(None,) * 5))
 
 
 def _open(row: Row) -> OpenCall:
     call, *entry = row
     try:
-        decision = _stored(tuple(entry)) if entry[0] is not None else None
+        decision = _parse_row(tuple(entry)) if entry[0] is not None else None
     except AttestationError:
         decision = None
     return OpenCall(call, decision)
 
 
-def _stored(row: tuple[Any, ...]) -> Stored:
+def _parse_row(row: tuple[Any, ...]) -> Stored:
     """Return the entry that a row has. Raises `AttestationError`."""
-    entry = numbered(0, *row).entry
+    entry = read_entry(0, *row).entry
     if not isinstance(entry, Stored):
-        raise damaged(f"{row[0]}/{row[1]}")
+        raise damage_error(f"{row[0]}/{row[1]}")
     return entry
 
 
-def _signed(entries: Sequence[NewEntry]) -> tuple[list[object], ...]:
+def _entry_columns(entries: Sequence[NewEntry]) -> tuple[list[object], ...]:
     """Return the payloads of entries, their signatures of both kinds, and the members of the first."""
     payloads, first, second, members = list[object](), list[object](), list[object](), list[object]()
     for each in entries:
@@ -330,5 +330,5 @@ def _signed(entries: Sequence[NewEntry]) -> tuple[list[object], ...]:
         payloads.append(each.envelope.payload)
         first.append(one.data)
         second.append(rest[0].data if rest else None)
-        members.append(kept(one))
+        members.append(encode_members(one))
     return payloads, first, second, members

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from accredit.attest import LogSigner
 from accredit.errors import AccreditError
 from accredit.stores.audit_log.author import Author
-from accredit.stores.audit_log.requests import DatabaseLog, LogPlace, Request
+from accredit.stores.audit_log.requests import DatabaseLog, LogPlace, WriterRequest
 from accredit.stores.audit_log.tables import ChainMoved
 from accredit.stores.postgres.driver import Connection, DatabaseFailed
 from accredit.stores.postgres.log_tables import DatabaseTables
@@ -43,7 +43,7 @@ class DatabaseWriter:
         self._writer: str | None = None
         self._days_made = float("-inf")
 
-    async def run(self, request: Request[T]) -> T:
+    async def run(self, request: WriterRequest[T]) -> T:
         """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
         return await self._worker.run(self._requests, request)
 
@@ -63,10 +63,10 @@ class DatabaseWriter:
                 self._days_made = monotonic()
         return False
 
-    async def _run_each(self, connection: Connection, asked: Sequence[Request[Any]]) -> Sequence[Any]:
+    async def _run_each(self, connection: Connection, asked: Sequence[WriterRequest[Any]]) -> Sequence[Any]:
         return [await self._run(each) for each in asked]
 
-    async def _run(self, request: Request[Any]) -> Any:
+    async def _run(self, request: WriterRequest[Any]) -> Any:
         """Return an answer, or an error of ours in its place."""
         assert self._tables is not None  # noqa: S101 - `_tend` has made them
         if self._writer != request.writer:

@@ -68,9 +68,9 @@ def status(database: PostgresDatabase) -> Status:
     return run_once(database, _status)
 
 
-def restored(database: PostgresDatabase) -> int:
+def hold_after_restore(database: PostgresDatabase) -> int:
     """Have nothing answered for some minutes; return until when, in unix seconds. Raises `StoreUnavailable`."""
-    return run_once(database, _restored)
+    return run_once(database, _hold_after_restore)
 
 
 async def _migrate(connection: Connection) -> Migrated:
@@ -132,7 +132,7 @@ async def _status(connection: Connection) -> Status:
     return Status(await schema_version(connection), VERSION)
 
 
-async def _restored(connection: Connection) -> int:
+async def _hold_after_restore(connection: Connection) -> int:
     await check_schema(connection)
     ((until,),) = await connection.fetch(_NOT_BEFORE, RESTORED_SECONDS)
     return until

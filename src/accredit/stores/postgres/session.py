@@ -24,7 +24,7 @@ from accredit.base.clock import unix_ms
 from accredit.base.log_events import log_event
 from accredit.errors import StoreUnavailable
 from accredit.limits import CLOCK_SKEW_WARN_SECONDS
-from accredit.stores.postgres.address import Host, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
 from accredit.stores.postgres.driver import STORE_CONNECT_SECONDS, UNDEFINED_TABLE, Connection, DatabaseFailed, connect
 from accredit.stores.postgres.schema import OLDEST, VERSION
 
@@ -82,10 +82,10 @@ async def open_session(database: PostgresDatabase, latest_timeline: int = 0) -> 
             if not found and any(each.exception() is None for each in done):
                 found, give_up = True, clock() + STORE_SECOND_PRIMARY_SECONDS
     except asyncio.CancelledError:
-        for each in (await _settled(attempts))[0]:
+        for each in (await _cancel_attempts(attempts))[0]:
             each.connection.terminate()
         raise
-    sessions, problems = await _settled(attempts)
+    sessions, problems = await _cancel_attempts(attempts)
     latest = max(sessions, key=lambda each: each.timeline, default=None)
     for each in sessions:
         if each is not latest or each.timeline < latest_timeline:
@@ -182,7 +182,7 @@ def _check_clock(database: PostgresDatabase, off: float) -> None:
         log_event(_logger, logging.WARNING, "the database's clock and this machine's differ", seconds=round(off, 1))
 
 
-async def _primary(database: PostgresDatabase, host: Host) -> Session:
+async def _primary(database: PostgresDatabase, host: DatabaseHost) -> Session:
     connection = await connect(database, host)
     try:
         ((no_primary, timeline),) = await connection.fetch(_ROLE)
@@ -194,7 +194,7 @@ async def _primary(database: PostgresDatabase, host: Host) -> Session:
     return Session(connection, int(timeline, 16))
 
 
-async def _settled(attempts: Set[asyncio.Task[Session]]) -> tuple[list[Session], list[str]]:
+async def _cancel_attempts(attempts: Set[asyncio.Task[Session]]) -> tuple[list[Session], list[str]]:
     """Cancel what is still going on; return what came of the others."""
     for each in attempts:
         each.cancel()

@@ -12,12 +12,12 @@ from accredit.errors import AccreditError, StoreUnavailable
 from accredit.limits import MAX_USE_MARKS, STORE_SWEEP_ROWS
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
-from accredit.stores.minted import RANDOM_BYTES, minted, read
+from accredit.stores.minted import RANDOM_BYTES, mint_challenge, read
 from accredit.stores.postgres import challenges, uses
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.challenges import Presented
 from accredit.stores.postgres.driver import Connection
-from accredit.stores.postgres.forgetting import CLOCK, Room, sweeping
+from accredit.stores.postgres.forgetting import CLOCK, RowCount, sweeping
 from accredit.stores.postgres.schema import behind
 from accredit.stores.postgres.uses import Counted, RoomAsked, Use
 from accredit.stores.postgres.worker import Batch, Worker
@@ -57,7 +57,7 @@ class PostgresStore:
         self._draw = draw
         self._key = b""
         self._spending = challenges.spending(clock)
-        self._spent, self._marks = Room("spent", database.max_spent), Room("uses", MAX_USE_MARKS)
+        self._spent, self._marks = RowCount("spent", database.max_spent), RowCount("uses", MAX_USE_MARKS)
         self._sweeps = (
             (sweeping("spent", "spent", clock), self._spent),
             (sweeping("uses", "uses", clock), self._marks),
@@ -72,7 +72,7 @@ class PostgresStore:
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
         """Issue a fresh challenge for one request. Asks the database for the key each time: no store, no challenge."""
         key = await self.worker.run(self._keys, None)
-        return IssuedChallenge(minted(key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
+        return IssuedChallenge(mint_challenge(key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
         """Return what `spend` would return now. Changes nothing."""

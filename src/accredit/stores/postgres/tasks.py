@@ -13,7 +13,7 @@ from accredit.limits import MAX_TASK_BYTES, MAX_TASKS, MAX_TASKS_PER_OWNER, STOR
 from accredit.ports import Task
 from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, Row
-from accredit.stores.postgres.forgetting import CLOCK, Room, forgotten, sweeping
+from accredit.stores.postgres.forgetting import CLOCK, RowCount, forgotten_end, sweeping
 from accredit.stores.postgres.worker import Batch, Worker
 
 _COLUMNS = "owner, method, target, facts, flow"
@@ -25,7 +25,7 @@ _THIS = (
 _FIND = f"SELECT {_COLUMNS} FROM tasks WHERE {_THIS}"
 _OWNED = f"""
 SELECT key FROM tasks WHERE owner = $1 AND keep_until >= $2 AND octet_length(key) = 32 LIMIT {MAX_TASKS_PER_OWNER}"""
-_FORGOTTEN = f"SELECT {forgotten('tasks')}"
+_FORGOTTEN = f"SELECT {forgotten_end('tasks')}"
 _REWRITE = f"UPDATE tasks SET flow = flow WHERE {_THIS} RETURNING {_COLUMNS}"
 _WRITE = f"""
 INSERT INTO tasks VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -50,11 +50,11 @@ class PostgresTasks:
         *,
         clock: str = CLOCK,
     ) -> None:
-        self._room = Room("tasks", MAX_TASKS)
+        self._room = RowCount("tasks", MAX_TASKS)
         self._sweep = sweeping("tasks", "tasks", clock)
         self.worker = Worker(database, self._tend)
         self._keep = Batch(self._keep_each, False)
-        self._find, self._list = Batch(_find_each, True), Batch(_owned_each, True)
+        self._find, self._list = Batch(_find_each, True), Batch(_fetch_owned, True)
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
         """Remember a task and return it, or return the known one. Raises `StoreUnavailable`."""
@@ -107,7 +107,7 @@ async def _find_each(connection: Connection, asked: Sequence[tuple[bytes, int]])
     return [_task(rows[0]) if rows else None for rows in found]
 
 
-async def _owned_each(connection: Connection, asked: Sequence[tuple[bytes, int]]) -> Sequence[frozenset[bytes]]:
+async def _fetch_owned(connection: Connection, asked: Sequence[tuple[bytes, int]]) -> Sequence[frozenset[bytes]]:
     return [frozenset(row[0] for row in await connection.fetch(_OWNED, *each)) for each in asked]
 
 

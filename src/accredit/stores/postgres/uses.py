@@ -15,7 +15,7 @@ from accredit.limits import USE_TOTAL_TURN
 from accredit.ports import RateLimit
 from accredit.stores import rules
 from accredit.stores.postgres.driver import Connection
-from accredit.stores.postgres.forgetting import Room, forgotten
+from accredit.stores.postgres.forgetting import RowCount, forgotten_end
 from accredit.stores.rules import Series, Taking, UseMark, mark, strictest
 
 _LOCK = """
@@ -24,7 +24,7 @@ ORDER BY 1, 2
 ON CONFLICT (cert, window_s) DO UPDATE SET total = use_series.total RETURNING cert, window_s, total, latest"""
 _BEFORE = f"""
 SELECT place, (SELECT before FROM uses WHERE uses.cert = asked.cert AND uses.window_s = asked.window_s
-  AND mark > after ORDER BY mark LIMIT 1), {forgotten("uses")}
+  AND mark > after ORDER BY mark LIMIT 1), {forgotten_end("uses")}
 FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS asked (cert, window_s, after, place)
 ORDER BY place"""  # noqa: S608 - of constants
 _WRITE = """
@@ -38,11 +38,11 @@ WHERE use_series.cert = now.cert AND use_series.window_s = now.window_s"""
 _COUNT = f"""
 SELECT coalesce((SELECT total FROM use_series WHERE cert = $1 AND window_s = $2)
   - (SELECT before FROM uses WHERE cert = $1 AND window_s = $2 AND mark > $3 ORDER BY mark LIMIT 1), 0),
-  {forgotten("uses")}"""  # noqa: S608 - of constants
+  {forgotten_end("uses")}"""  # noqa: S608 - of constants
 _MARKS = f"""
 SELECT mark, before, 0::bigint FROM uses WHERE cert = $1 AND window_s = $2 AND mark > $3
 UNION ALL
-SELECT NULL, coalesce((SELECT total FROM use_series WHERE cert = $1 AND window_s = $2), 0), {forgotten("uses")}
+SELECT NULL, coalesce((SELECT total FROM use_series WHERE cert = $1 AND window_s = $2), 0), {forgotten_end("uses")}
 ORDER BY mark NULLS LAST"""  # noqa: S608 - of constants
 _BEGIN_ANEW = """
 WITH began AS (SELECT cert, window_s, min(before) AS at FROM uses
@@ -129,7 +129,7 @@ async def room_at(connection: Connection, asked: Sequence[RoomAsked]) -> Sequenc
     return answers
 
 
-async def use(connection: Connection, asked: Sequence[Use], room: Room) -> Sequence[bool | AccreditError]:
+async def use(connection: Connection, asked: Sequence[Use], room: RowCount) -> Sequence[bool | AccreditError]:
     """Record uses, and return whether each was within all its limits."""
     takings = [{_key(series): taking for series, taking in strictest(each.limits).items()} for each in asked]
     keys = sorted({key for each in takings for key in each})
@@ -145,19 +145,19 @@ async def use(connection: Connection, asked: Sequence[Use], room: Room) -> Seque
         first = {window: before for window, (_, before, _) in zip(windows, rows, strict=True)}
         until = rows[0][2]
         answers = [
-            _judged(each, one.now, tallies, first, until, room) for each, one in zip(takings, asked, strict=True)
+            _judge_takings(each, one.now, tallies, first, until, room) for each, one in zip(takings, asked, strict=True)
         ]
         await _write(connection, tallies, room)
     return answers
 
 
-def _judged(
+def _judge_takings(
     takings: dict[_Key, Taking],
     now: int,
     tallies: dict[_Key, _Tally],
     first: dict[_Window, int | None],
     until: int,
-    room: Room,
+    room: RowCount,
 ) -> bool | AccreditError:
     if takings and now + 1 <= until:
         return ClockSetBack(until)
@@ -172,7 +172,7 @@ def _judged(
     return True
 
 
-async def _write(connection: Connection, tallies: dict[_Key, _Tally], room: Room) -> None:
+async def _write(connection: Connection, tallies: dict[_Key, _Tally], room: RowCount) -> None:
     added = [
         (*key, at, before, at + key.window_s) for key, tally in tallies.items() for at, before in tally.marks.items()
     ]

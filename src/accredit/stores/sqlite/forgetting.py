@@ -26,7 +26,7 @@ def sweep(connection: sqlite3.Connection, table: Table, before: int, most: int) 
         connection.execute(_DELETE[table], (before, most))
 
 
-def forgotten(connection: sqlite3.Connection, table: Table) -> int:
+def read_forgotten_end(connection: sqlite3.Connection, table: Table) -> int:
     """Return the latest end of the rows that were ever deleted from a table by `sweep`."""
     row = connection.execute("SELECT until FROM forgotten WHERE kind = ?", (table,)).fetchone()
     return row[0] if row else NEVER

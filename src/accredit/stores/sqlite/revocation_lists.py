@@ -50,7 +50,7 @@ def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], byt
 def known_lists(path: Path) -> list[bytes]:
     """Return the newest list of each issuer that was in force, as far as that is remembered. Raises
     `StoreUnavailable`."""
-    return _once(path, _known, writes=False)
+    return _once(path, _read_known, writes=False)
 
 
 def remember_list(path: Path, issuer_id: str, text: bytes, replaces: Callable[[bytes | None], bool]) -> None:
@@ -79,5 +79,5 @@ def _lists(connection: sqlite3.Connection) -> list[bytes]:
     return [data for (data,) in connection.execute(f"SELECT {_LIST} FROM revocations ORDER BY issuer_id")]
 
 
-def _known(connection: sqlite3.Connection) -> list[bytes]:
+def _read_known(connection: sqlite3.Connection) -> list[bytes]:
     return [data for (data,) in connection.execute(f"SELECT {_LIST} FROM known_lists ORDER BY issuer_id")]

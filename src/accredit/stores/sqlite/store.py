@@ -15,7 +15,7 @@ from pathlib import Path
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
-from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, minted
+from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, mint_challenge
 from accredit.stores.rules import NEVER, Series
 from accredit.stores.sqlite.tables import Tables
 from accredit.stores.sqlite.worker import Worker
@@ -36,7 +36,7 @@ class SqliteStore:
         key = await self._worker.run(self._tables.key, writes=False)
         if key is None:
             key = await self._worker.run(partial(self._tables.first_key, drawn=self._draw(KEY_BYTES)))
-        return IssuedChallenge(minted(key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
+        return IssuedChallenge(mint_challenge(key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
 
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
         """Return what `spend` would return now. Changes nothing."""

@@ -12,7 +12,7 @@ from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MA
 from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued, read
 from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, made_before, mark, room_at, strictest
-from accredit.stores.sqlite.forgetting import Table, forgotten, sweep
+from accredit.stores.sqlite.forgetting import Table, read_forgotten_end, sweep
 
 _KEPT_LONGER: dict[Table, int] = {"spent": 0, "uses": CLOCK_BACK_SECONDS}
 _KNOWN = (
@@ -58,7 +58,7 @@ class Tables:
         self, connection: sqlite3.Connection, challenge: bytes, request_hash: bytes, *, issued: bool, now: int
     ) -> Spending:
         """Return what `spend` would return."""
-        spent, ours, _, _ = _known(connection, challenge, request_hash)
+        spent, ours, _, _ = _look_up(connection, challenge, request_hash)
         return judge(spent=spent, ours=ours, issued=issued, now=now)
 
     def spend(
@@ -72,7 +72,7 @@ class Tables:
         now: int,
     ) -> Spending | None:
         """Spend a challenge if it is good, and return the verdict."""
-        spent, ours, forgotten_until, since = _known(connection, challenge, request_hash)
+        spent, ours, forgotten_until, since = _look_up(connection, challenge, request_hash)
         if since is None:
             since = self._since
             connection.execute("INSERT INTO forgotten VALUES ('since', ?)", (since,))
@@ -90,15 +90,15 @@ class Tables:
 
     def count(self, connection: sqlite3.Connection, series: Series, now: int) -> int:
         """Return the number of uses in a series' window."""
-        certain(now + 1, forgotten(connection, "uses"))
-        return _counted(connection, series, now).used
+        certain(now + 1, read_forgotten_end(connection, "uses"))
+        return _count(connection, series, now).used
 
     def use(self, connection: sqlite3.Connection, limits: Sequence[RateLimit], now: int) -> bool | None:
         """Record a use for each limit, unless that exceeds one."""
         takings = strictest(limits)
         if takings:
-            certain(now + 1, forgotten(connection, "uses"))
-        found = [(series, taking, _counted(connection, series, now)) for series, taking in takings.items()]
+            certain(now + 1, read_forgotten_end(connection, "uses"))
+        found = [(series, taking, _count(connection, series, now)) for series, taking in takings.items()]
         if any(counted.used + taking.amount > taking.most for _, taking, counted in found):
             return False
         if not self._has_room(connection, "uses", MAX_USE_MARKS, now, more=len(takings)):
@@ -115,13 +115,13 @@ class Tables:
 
     def room_at(self, connection: sqlite3.Connection, limit: RateLimit, now: int) -> int | None:
         """Return from when on there is room for one more use; None if never."""
-        certain(now + 1, forgotten(connection, "uses"))
+        certain(now + 1, read_forgotten_end(connection, "uses"))
         series = Series(limit.cert_id, limit.window_s)
         rows = connection.execute(
             "SELECT mark, before FROM uses WHERE cert_id = ? AND window_s = ? AND mark > ? ORDER BY mark",
             (*_key(series), now - series.window_s),
         )
-        return room_at([UseMark(*row) for row in rows], _counted(connection, series, now).total, limit, now)
+        return room_at([UseMark(*row) for row in rows], _count(connection, series, now).total, limit, now)
 
     def _has_room(self, connection: sqlite3.Connection, table: Table, most: int, now: int, *, more: int = 1) -> bool:
         if now != self._swept_at:
@@ -133,11 +133,11 @@ class Tables:
         return self._rows[table] <= most
 
 
-def _known(
+def _look_up(
     connection: sqlite3.Connection, challenge: bytes, request_hash: bytes
 ) -> tuple[bool, Issued | None, int, int | None]:
-    """Return whether a challenge is spent, what it says if it was issued here, what `forgotten` returns of those that
-    were spent, and since when they are known. One statement: each call asks twice."""
+    """Return whether a challenge is spent, what it says if it was issued here, what `read_forgotten_end` returns of
+    those that were spent, and since when they are known. One statement: each call asks twice."""
     spent, key, until, since = connection.execute(_KNOWN, (challenge,)).fetchone()
     ours = read(key, challenge, request_hash) if key is not None else None
     return bool(spent), ours, NEVER if until is None else until, since
@@ -148,7 +148,7 @@ def _key(series: Series) -> tuple[bytes, int]:
     return series.cert_id.encode("utf-8", "surrogatepass"), series.window_s
 
 
-def _counted(connection: sqlite3.Connection, series: Series, now: int) -> _Counted:
+def _count(connection: sqlite3.Connection, series: Series, now: int) -> _Counted:
     row = connection.execute(_SERIES, (*_key(series), now - series.window_s)).fetchone()
     return _Counted(*row) if row else _Counted(0, -1, 0)
 

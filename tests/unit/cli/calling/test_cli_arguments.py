@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accredit.cli.actions.tool_arguments import json_object, typed
+from accredit.cli.actions.tool_arguments import json_object, parse_arguments
 from accredit.errors import ConfigurationError
 
 pytestmark = pytest.mark.holds("cli/actions/tool_arguments")
@@ -36,7 +36,7 @@ SCHEMA = {
 
 
 def said(*words: str) -> dict[str, object]:
-    return typed("paint", words, {}, SCHEMA)
+    return parse_arguments("paint", words, {}, SCHEMA)
 
 
 @pytest.mark.holds("cli/actions/tool_arguments", 1, 2, 3)
@@ -103,16 +103,18 @@ def test_a_word_that_can_not_be_meant_is_wrong_use_and_says_why(word: str, says:
 def test_what_is_said_twice_or_missing_is_wrong_use() -> None:
     for words, in_json in ((["text=a", "text=b"], {}), (["text=a"], {"text": "b"})):
         with pytest.raises(ConfigurationError):
-            typed("paint", words, in_json, SCHEMA)
+            parse_arguments("paint", words, in_json, SCHEMA)
     with pytest.raises(ConfigurationError, match="paint needs text, count"):
-        typed("paint", ["sure=true"], {}, {**SCHEMA, "required": ["text", "sure", "count"]})
+        parse_arguments("paint", ["sure=true"], {}, {**SCHEMA, "required": ["text", "sure", "count"]})
 
 
 def test_a_tool_that_takes_anything_gets_texts__and_other_members_what_their_schema_says() -> None:
-    assert typed("paint", ["x=5"], {}, {"type": "object"}) == {"x": "5"}
-    assert typed("paint", ["x=5"], {}, {"type": "object", "additionalProperties": {"type": "integer"}}) == {"x": 5}
+    assert parse_arguments("paint", ["x=5"], {}, {"type": "object"}) == {"x": "5"}
+    assert parse_arguments("paint", ["x=5"], {}, {"type": "object", "additionalProperties": {"type": "integer"}}) == {
+        "x": 5
+    }
     with pytest.raises(ConfigurationError):
-        typed("paint", ["x=5"], {}, {"type": "object", "additionalProperties": False})
+        parse_arguments("paint", ["x=5"], {}, {"type": "object", "additionalProperties": False})
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"5", b"{", b'{"a": NaN}', b'{"a": 1, "a": 2}', b"\xff", b"[" * 100_000])
@@ -149,7 +151,7 @@ def test_no_schema_and_no_words_do_more_than_fail(
     schema: dict[str, Any], inner: dict[str, Any], words: list[str]
 ) -> None:
     try:
-        found = typed("paint", words, {}, {**schema, "properties": {"a": inner}})
+        found = parse_arguments("paint", words, {}, {**schema, "properties": {"a": inner}})
     except ConfigurationError:
         return
     assert json.loads(json.dumps(found)) == found

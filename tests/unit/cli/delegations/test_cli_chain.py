@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 from tests.world.delegations import DAY, NOW, World, prove, tampered
 
-from accredit.cli.actions.chain import challenge_fault, judged
+from accredit.cli.actions.chain import challenge_fault, judge_chain
 from accredit.ratify.verify import certificate_fault
 
 WORLD = World()
@@ -12,13 +12,13 @@ LEAF, PARENT = WORLD.chain()
 
 def test_a_good_chain_has_no_faults_whatever_the_time() -> None:
     assert [certificate_fault((LEAF, PARENT), index) for index in (0, 1)] == [None, None]
-    assert judged((LEAF, PARENT), NOW).granted_scope == ["comms:email:send"]
-    assert judged((LEAF, PARENT), NOW + DAY + 1).error_reason == "delegation certificate has expired"
+    assert judge_chain((LEAF, PARENT), NOW).granted_scope == ["comms:email:send"]
+    assert judge_chain((LEAF, PARENT), NOW + DAY + 1).error_reason == "delegation certificate has expired"
 
 
 def test_scopes_that_a_catalog_may_name_count() -> None:
-    assert judged((WORLD.grant("email:send"),), NOW).granted_scope == ["email:send"]
-    assert not judged((tampered(LEAF, scope=("nonsense",)),), NOW).valid
+    assert judge_chain((WORLD.grant("email:send"),), NOW).granted_scope == ["email:send"]
+    assert not judge_chain((tampered(LEAF, scope=("nonsense",)),), NOW).valid
 
 
 def test_what_was_changed_after_it_was_signed_is_found() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.world.delegations import DAY, NOW, World, prove, tampered
 
 from accredit import ratify
-from accredit.cli.actions.steps import _STEPS, STEP_OF, Place, failed_at, walk
+from accredit.cli.actions.steps import _STEPS, STEP_OF, FailurePoint, failure_point, walk
 from accredit.ratify import IdentityStatus, ProofBundle, VerifyResult, verify_bundle
 from accredit.ratify.constraints import MaxSpeed
 from accredit.ratify.hybrid import UNSIGNED
@@ -40,35 +40,35 @@ def test_no_reason_belongs_to_two_steps() -> None:
     ("proof", "options", "place"),
     [
         (PROOF, {}, None),
-        (replace(PROOF, delegations=()), {}, Place(1)),
-        (replace(PROOF, delegations=(LEAF,) * 9), {}, Place(2)),
-        (replace(PROOF, challenge=b""), {}, Place(3)),
-        (replace(PROOF, delegations=(LEAF, replace(PARENT, scope=("custom:x",) * 129))), {}, Place(4)),
-        (PROOF, {"session_context": bytes(32)}, Place(5)),
-        (prove((LEAF, PARENT), WORLD.sub, session_context=bytes(32)), {}, Place(5)),
-        (prove((LEAF, PARENT), WORLD.sub, stream_id=bytes(32), stream_seq=1), {}, Place(7)),
-        (replace(PROOF, agent_pub_key=WORLD.owner.public_key), {}, Place(9)),
-        (replace(PROOF, agent_id="0" * 32), {}, Place(9)),
-        (replace(PROOF, delegations=(LEAF, tampered(PARENT, issuer_id="0" * 32))), {}, Place(10)),
-        (replace(PROOF, delegations=(LEAF, tampered(PARENT, scope=("identity:delegate",)))), {}, Place(11, 1)),
-        (replace(PROOF, delegations=(tampered(LEAF, scope=("nonsense",)), PARENT)), {}, Place(11, 0)),
-        (replace(PROOF, delegations=(LEAF, tampered(PARENT, version=2))), {}, Place(11, 1)),
-        (replace(PROOF, delegations=(LEAF, WORLD.grant("files:read"))), {}, Place(11, 0)),
-        (replace(PROOF, delegations=(LEAF, LEAF)), {}, Place(11, 0)),
-        (PROOF, {"now": NOW + DAY + 1}, Place(11, 0)),
-        (PROOF, {"now": NOW - 1}, Place(11, 0)),
-        (PROOF, {"is_revoked": {PARENT.cert_id}.__contains__}, Place(11, 1)),
-        (PROOF, {"now": NOW + 301}, Place(12)),
-        (replace(PROOF, challenge_sig=UNSIGNED), {}, Place(13)),
-        (PROOF, {"required_scope": "files:read"}, Place(15)),
-        (PROOF, {"roots": [WORLD.agent.public_key]}, Place(16)),
+        (replace(PROOF, delegations=()), {}, FailurePoint(1)),
+        (replace(PROOF, delegations=(LEAF,) * 9), {}, FailurePoint(2)),
+        (replace(PROOF, challenge=b""), {}, FailurePoint(3)),
+        (replace(PROOF, delegations=(LEAF, replace(PARENT, scope=("custom:x",) * 129))), {}, FailurePoint(4)),
+        (PROOF, {"session_context": bytes(32)}, FailurePoint(5)),
+        (prove((LEAF, PARENT), WORLD.sub, session_context=bytes(32)), {}, FailurePoint(5)),
+        (prove((LEAF, PARENT), WORLD.sub, stream_id=bytes(32), stream_seq=1), {}, FailurePoint(7)),
+        (replace(PROOF, agent_pub_key=WORLD.owner.public_key), {}, FailurePoint(9)),
+        (replace(PROOF, agent_id="0" * 32), {}, FailurePoint(9)),
+        (replace(PROOF, delegations=(LEAF, tampered(PARENT, issuer_id="0" * 32))), {}, FailurePoint(10)),
+        (replace(PROOF, delegations=(LEAF, tampered(PARENT, scope=("identity:delegate",)))), {}, FailurePoint(11, 1)),
+        (replace(PROOF, delegations=(tampered(LEAF, scope=("nonsense",)), PARENT)), {}, FailurePoint(11, 0)),
+        (replace(PROOF, delegations=(LEAF, tampered(PARENT, version=2))), {}, FailurePoint(11, 1)),
+        (replace(PROOF, delegations=(LEAF, WORLD.grant("files:read"))), {}, FailurePoint(11, 0)),
+        (replace(PROOF, delegations=(LEAF, LEAF)), {}, FailurePoint(11, 0)),
+        (PROOF, {"now": NOW + DAY + 1}, FailurePoint(11, 0)),
+        (PROOF, {"now": NOW - 1}, FailurePoint(11, 0)),
+        (PROOF, {"is_revoked": {PARENT.cert_id}.__contains__}, FailurePoint(11, 1)),
+        (PROOF, {"now": NOW + 301}, FailurePoint(12)),
+        (replace(PROOF, challenge_sig=UNSIGNED), {}, FailurePoint(13)),
+        (PROOF, {"required_scope": "files:read"}, FailurePoint(15)),
+        (PROOF, {"roots": [WORLD.agent.public_key]}, FailurePoint(16)),
     ],
 )
-def test_where_a_verification_ends(proof: ProofBundle, options: dict[str, object], place: Place | None) -> None:
+def test_where_a_verification_ends(proof: ProofBundle, options: dict[str, object], place: FailurePoint | None) -> None:
     now = options.pop("now", NOW)
     assert isinstance(now, int)
     result = verify_bundle(proof, now=now, **options)  # pyright: ignore[reportArgumentType]
-    assert failed_at(result, proof.delegations, now, frozenset({PARENT.cert_id})) == place
+    assert failure_point(result, proof.delegations, now, frozenset({PARENT.cert_id})) == place
 
 
 def test_an_expired_parent_is_found_behind_a_leaf_that_holds() -> None:
@@ -77,25 +77,25 @@ def test_an_expired_parent_is_found_behind_a_leaf_that_holds() -> None:
     proof = prove((leaf, parent), WORLD.sub)
     result = verify_bundle(proof, now=NOW + 11)
     assert result.identity_status is IdentityStatus.EXPIRED
-    assert failed_at(result, proof.delegations, NOW + 11, frozenset()) == Place(11, 1)
+    assert failure_point(result, proof.delegations, NOW + 11, frozenset()) == FailurePoint(11, 1)
 
 
 def test_a_constraint_is_found_in_its_certificate() -> None:
     parent = WORLD.grant("comms:email:send", "identity:delegate", constraints=(MaxSpeed(max_mps=1),))
     leaf = WORLD.grant("comms:email:send", issuer=WORLD.agent, to=WORLD.sub)
     proof = prove((leaf, parent), WORLD.sub)
-    assert failed_at(verify_bundle(proof, now=NOW), proof.delegations, NOW, frozenset()) == Place(11, 1)
+    assert failure_point(verify_bundle(proof, now=NOW), proof.delegations, NOW, frozenset()) == FailurePoint(11, 1)
 
 
 def test_a_reason_can_not_pretend_to_be_another() -> None:
     cert = tampered(LEAF, scope=('cert 7: "untrusted_root: x',))
     proof = replace(PROOF, delegations=(cert, PARENT))
-    assert failed_at(verify_bundle(proof, now=NOW), proof.delegations, NOW, frozenset()) == Place(11, 0)
+    assert failure_point(verify_bundle(proof, now=NOW), proof.delegations, NOW, frozenset()) == FailurePoint(11, 0)
 
 
 def test_an_unforeseen_reason_is_a_failure_all_the_same() -> None:
     result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason="new: reason")
-    assert failed_at(result, PROOF.delegations, NOW, frozenset()) is not None
+    assert failure_point(result, PROOF.delegations, NOW, frozenset()) is not None
 
 
 def test_the_walk_of_a_proof_that_verifies() -> None:
@@ -112,9 +112,9 @@ def test_the_walk_of_a_proof_that_verifies() -> None:
 
 
 def test_the_walk_of_one_that_does_not() -> None:
-    steps = walk(3, Place(11, 1))
+    steps = walk(3, FailurePoint(11, 1))
     assert [step.outcome for step in steps][10:] == [
         "ok", "ok", "failed", *["not reached"] * 6
     ]  # fmt: skip
-    assert [step.outcome for step in walk(1, Place(0))] == ["failed", *["not reached"] * 16]
-    assert [step.outcome for step in walk(1, Place(16))][-1] == "failed"
+    assert [step.outcome for step in walk(1, FailurePoint(0))] == ["failed", *["not reached"] * 16]
+    assert [step.outcome for step in walk(1, FailurePoint(16))][-1] == "failed"

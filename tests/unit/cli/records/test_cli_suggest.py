@@ -19,7 +19,7 @@ from tests.world.in_process import Run
 
 from accredit.cli.actions.arguments import constraint
 from accredit.cli.actions.suggest import Lines
-from accredit.config import converted
+from accredit.config import convert_tables
 from accredit.consent import CallTerms
 from accredit.keys import make_key, write_key
 from accredit.policy import Catalog, Entry
@@ -96,7 +96,7 @@ def test_what_is_printed_says_exactly_what_was_used(
     hidden = [record(name + "~", UNKNOWN, server=server, signed=False) for name, _ in calls]
     printed = lines(*records, *hidden, to=nothing)
     assert all(line.isascii() and line.isprintable() for line in printed)
-    config = converted(tomllib.loads(toml(printed)), strict=True)
+    config = convert_tables(tomllib.loads(toml(printed)), strict=True)
     tables = (config.servers.by_name[server].tools if server else config.tools).by_name
     assert set(tables) == {name for name, _ in calls}
     assert all(not each.sensitive and not each.accepts and not each.facts for each in tables.values())

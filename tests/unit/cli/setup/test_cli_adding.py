@@ -13,7 +13,7 @@ from accredit.cli.actions.add import Addition, _by_scope, _new_content, _with_sc
 from accredit.cli.actions.config_text import holds, server_tables
 from accredit.cli.actions.pin import lock_text
 from accredit.cli.actions.suggest_scopes import suggestions
-from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.listing import ServerListing
 from accredit.config import build_catalog, load
 from accredit.config.renaming import means_renamed
 from accredit.config.servers import view
@@ -40,7 +40,7 @@ SEVERAL = ONE.replace("[upstream]", "[servers.mail]").replace("[tools.", "[serve
 URL = HttpUpstream("http://127.0.0.1:9/new")
 
 
-def added(file: Path, text: str, offer: Offer, existing: str | None) -> str:
+def added(file: Path, text: str, offer: ServerListing, existing: str | None) -> str:
     file.write_text(text, "utf-8", newline="")
     addition = Addition("new", URL, file, existing)
     tables = server_tables("new", URL, offer, suggestions(offer, "new"))
@@ -60,7 +60,7 @@ def test_whatever_a_server_says_the_others_mean_what_they_did(
     offered: list[Tool], name: str, ends: str, last: str, one: bool, tmp_path: Path
 ) -> None:
     file, old = tmp_path / "accredit.toml", ((ONE if one else SEVERAL) + last).replace("\n", ends)
-    found = added(file, old, Offer(name, tuple(offered)), "mail" if one else None)
+    found = added(file, old, ServerListing(name, tuple(offered)), "mail" if one else None)
     if not one:
         assert found.startswith(old)
     assert found.count("\n") == found.count(ends)
@@ -74,7 +74,7 @@ def test_whatever_a_server_says_the_others_mean_what_they_did(
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_a_servers_words_make_no_table_for_another(text: str, tmp_path: Path) -> None:
-    offer = Offer(text, (tool(text, description=text), tool("[servers.mail.tools.x]")))
+    offer = ServerListing(text, (tool(text, description=text), tool("[servers.mail.tools.x]")))
     tables = tomllib.loads(added(tmp_path / "accredit.toml", SEVERAL, offer, None))
     assert tables["servers"]["mail"] == tomllib.loads(SEVERAL)["servers"]["mail"]
     assert tables.keys() == {"servers", "proofs"}
@@ -82,14 +82,14 @@ def test_a_servers_words_make_no_table_for_another(text: str, tmp_path: Path) ->
 
 def test_bytes_of_a_file_with_both_line_ends_stay_as_they_are(tmp_path: Path) -> None:
     mixed = SEVERAL.replace("# mine\n", "# mine\r\n")
-    assert added(tmp_path / "accredit.toml", mixed, Offer("new", (tool("a"),)), None).startswith(mixed)
+    assert added(tmp_path / "accredit.toml", mixed, ServerListing("new", (tool("a"),)), None).startswith(mixed)
 
 
 def test_what_one_delegation_would_allow_at_two_servers_is_found(tmp_path: Path) -> None:
     file = tmp_path / "accredit.toml"
     file.write_text(SEVERAL, "utf-8")
     claims = tool("a").model_copy(update={"meta": {"ratify_scope": "email:send"}})
-    offer = Offer("mail", (claims, tool("send mail"), tool("list", reads=True)))
+    offer = ServerListing("mail", (claims, tool("send mail"), tool("list", reads=True)))
     mine = _by_scope(offer, suggestions(offer, "new"))
     loaded = load(file, {}, {})
     assert {scope: _with_scope(scope, loaded, "upstream") for scope in mine if scope != "mcp:tool"} == {

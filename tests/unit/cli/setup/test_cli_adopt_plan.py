@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from accredit.cli.actions.adopt_plan import Plan, Root, plan, unset
-from accredit.cli.actions.adopt_text import slugs, wanted, with_values
+from accredit.cli.actions.adopt_text import build_server_table, slugs, with_values
 from accredit.config import build_upstream, load
 from accredit.config.servers import view
 from accredit.errors import ConfigurationError
@@ -231,7 +231,7 @@ def test_what_a_person_said_of_a_variable_is_kept_as_a_credential(gateway: Gatew
     found = own_servers(HOSTS["vscode"], data, Folders(gateway.home, None))
     own = [each for each in found if isinstance(each, Own)]
     assert [*unset(own)] == ["K"]
-    command, remote = (wanted(with_values(each, {"K": "s3cret"})) for each in own)
+    command, remote = (build_server_table(with_values(each, {"K": "s3cret"})) for each in own)
     assert {name: (each.text, each.is_secret) for name, each in command.values.items()} == {
         "A": ("s3cret", True), "ARGUMENT_1": ("s3cret", True),
     }  # fmt: skip

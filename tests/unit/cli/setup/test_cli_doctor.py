@@ -8,7 +8,7 @@ import pytest
 
 from accredit.cli.actions.doctor.examine import MAX_FINDINGS, findings_of
 from accredit.cli.actions.doctor.findings import Finding, bad, command_line, good, into_file
-from accredit.cli.actions.doctor.production.checklist import found_by
+from accredit.cli.actions.doctor.production.checklist import run_looks
 from accredit.cli.actions.doctor.production.facts import Unknown
 from accredit.cli.actions.doctor.surroundings import Surroundings, surroundings
 from accredit.cli.actions.doctor.versions import other_version
@@ -76,7 +76,7 @@ def test_where_there_is_no_room_for_a_thread_the_doctor_says_that__and_not_nothi
     before = threading.stack_size(NO_ROOM)
     try:
         found = findings_of(at, {"store": well, "desk": well})
-        told = found_by({"store": lambda: 1}, seconds=1)
+        told = run_looks({"store": lambda: 1}, seconds=1)
     finally:
         threading.stack_size(before)
     assert [(each.subject, each.level) for each in found] == [("store", "bad"), ("desk", "bad")]

@@ -10,7 +10,7 @@ from mcp.types import Tool
 from tests.world.tool_lists import tool, tools
 
 from accredit.cli.actions.check_fix import add_tables
-from accredit.cli.asking.listing import Offer
+from accredit.cli.asking.listing import ServerListing
 from accredit.config import build_catalog, load
 from accredit.errors import ConfigurationError
 
@@ -26,7 +26,7 @@ scope = "email:send" # by hand
 
 
 def fixed(file: Path, *offered: Tool) -> bytes:
-    add_tables(load(file, {}, {}), {"": Offer("mail", offered)})
+    add_tables(load(file, {}, {}), {"": ServerListing("mail", offered)})
     return file.read_bytes()
 
 
@@ -64,7 +64,7 @@ def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     loaded = load(file, {}, {})
     file.write_bytes(HAND_WRITTEN + b"# more\n")
     with pytest.raises(ConfigurationError, match="was changed meanwhile"):
-        add_tables(loaded, {"": Offer("mail", (tool("b"),))})
+        add_tables(loaded, {"": ServerListing("mail", (tool("b"),))})
     assert file.read_bytes() == HAND_WRITTEN + b"# more\n"
 
 

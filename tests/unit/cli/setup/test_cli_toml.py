@@ -11,8 +11,8 @@ from tests.world.tool_lists import HOSTILE_TEXTS, texts, tool, tools
 
 from accredit.cli.actions.config_text import configuration, holds
 from accredit.cli.actions.suggest_scopes import suggestion
-from accredit.cli.asking.listing import Offer
-from accredit.config import build_catalog, converted
+from accredit.cli.asking.listing import ServerListing
+from accredit.config import build_catalog, convert_tables
 from accredit.gateway import HttpUpstream, StdioUpstream
 
 pytestmark = pytest.mark.holds("cli/actions/config_text")
@@ -21,12 +21,12 @@ URL = HttpUpstream("http://127.0.0.1:9/mcp")
 
 
 def written(server: str, *offered: Tool, upstream: HttpUpstream | StdioUpstream = URL) -> str:
-    return configuration(upstream, Offer(server), [suggestion(each, server) for each in offered])
+    return configuration(upstream, ServerListing(server), [suggestion(each, server) for each in offered])
 
 
 def read(text: str) -> dict[str, Any]:
     tables = tomllib.loads(text)
-    converted(tables, strict=True)
+    convert_tables(tables, strict=True)
     return tables
 
 
@@ -79,7 +79,7 @@ def test_a_long_description_is_cut() -> None:
 @settings(max_examples=100)
 @given(texts(), st.lists(tools(), max_size=5, unique_by=lambda found: found.name))
 def test_any_list_of_tools_gives_a_configuration_of_just_these_tools(server: str, offered: list[Tool]) -> None:
-    config = converted(tomllib.loads(written(server, *offered)), strict=True)
+    config = convert_tables(tomllib.loads(written(server, *offered)), strict=True)
     catalog = build_catalog(config)
     assert set(catalog.tools) == {found.name for found in offered if found.name and holds(found.name)}
     for found in offered:

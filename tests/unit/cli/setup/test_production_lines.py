@@ -20,14 +20,14 @@ from tests.world.running import run
 
 from accredit.attest import RecordedDecision
 from accredit.base.clock import unix_seconds
-from accredit.cli.actions.doctor.production.checklist import LINES, facts_of, found_by, go_through
+from accredit.cli.actions.doctor.production.checklist import LINES, facts_of, go_through, run_looks
 from accredit.cli.actions.doctor.production.facts import (
+    DiskSpace,
     Facts,
     FileStore,
-    Health,
+    HealthReport,
     LogFound,
     Process,
-    Room,
     SinkFound,
     Unknown,
 )
@@ -40,7 +40,7 @@ from accredit.pins.definitions import read_definition
 from accredit.policy.drill import DRILL
 from accredit.stores import PostgresDatabase, SqliteFile, open_sink
 from accredit.stores.audit_log.proven import Prover
-from accredit.stores.postgres.address import Host
+from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.condition import DatabaseCondition
 from accredit.stores.postgres.schema import VERSION
 from accredit.stores.sqlite.schema import SCHEMA
@@ -104,14 +104,14 @@ ON_URL, WITH_KEY = 'url = "http://127.0.0.1:9/mcp"', 'headers = { "X-Api-Key" = 
 OWN_SECRET = 'type = "client_credentials", client_id = "mail", client_secret = { file = "api.key" }'
 ISSUED = '[tokens]\nmode = "required"\n[[tokens.issuers]]\nissuer = "https://a.example"\naudience = "https://b.example/mcp"\n'
 WELL = DatabaseCondition(schema=VERSION, is_synced=True, standbys="ANY 1 (db2, db3)", powers=(), clock_off=0.01)
-_HOSTS = (Host("db", 5432),)
+_HOSTS = (DatabaseHost("db", 5432),)
 DATABASE = PostgresDatabase(_HOSTS, "accredit", "gw", tls=(("sslmode", "verify-full"),), replicas="required")
 UNENCRYPTED = PostgresDatabase(_HOSTS, "accredit", "gw", tls=(("sslmode", "prefer"),), replicas="required")
 PLACE: dict[str, Any] = {
     "is_synchronised": True,
-    "health": Health("ok", {"store": True}),
+    "health": HealthReport("ok", {"store": True}),
     "processes": [Process(7, 65532, 65536)],
-    "room": Room(1 << 40, 1 << 41),
+    "room": DiskSpace(1 << 40, 1 << 41),
     "log": LogFound((SinkFound("siem", None),)),
     "drilled": unix_seconds() - 60,
     "listens_outside": False,
@@ -333,7 +333,7 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("synchronous", "no", "synchronous_standby_names", nothing, in_database(standbys="")),
     ("synchronous", "no", "fsync", nothing, in_database(is_synced=False)),
     ("role", "no", "accredit_gateway", nothing, in_database(powers=("it is a superuser",))),
-    ("room", "no", "log prune", nothing, {"room": Room(1 << 20, 1 << 30)}),
+    ("room", "no", "log prune", nothing, {"room": DiskSpace(1 << 20, 1 << 30)}),
     ("clock", "no", "timedatectl", nothing, {"is_synchronised": False}),
     ("clock", "no", "differ by 3.0 s", nothing, in_database(clock_off=3.0)),
     ("clock", "unknown", "may not", nothing, {"is_synchronised": Unknown("the kernel may not be asked")}),
@@ -347,8 +347,8 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("shipping", "no", "siem is 1", nothing, {"log": LogFound((SinkFound("siem", unix_seconds() - 7_200),))}),
     ("drill", "no", "accredit drill", nothing, {"drilled": None}),
     ("drill", "no", "40 days ago", nothing, {"drilled": unix_seconds() - 40 * 86_400 - 43_200}),
-    ("ready", "no", "store", nothing, {"health": Health("not ready", {"store": False, "upstream": True})}),
-    ("ready", "no", "draining", nothing, {"health": Health("draining", {"store": True})}),
+    ("ready", "no", "store", nothing, {"health": HealthReport("not ready", {"store": False, "upstream": True})}),
+    ("ready", "no", "draining", nothing, {"health": HealthReport("draining", {"store": True})}),
     ("ready", "unknown", "no gateway", nothing, {"health": Unknown("no gateway runs here")}),
     ("user", "no", "as root", nothing, {"processes": [Process(7, 0, 65536)]}),
     ("descriptors", "no", "LimitNOFILE", nothing, {"processes": [Process(7, 1, 65536), Process(8, 1, 1024)]}),
@@ -454,7 +454,7 @@ def test_what_is_to_be_pasted_names_the_very_file__or_is_not_there(folder: Path,
     there = folder.rename(folder.parent / name)
     (there / "accredit.lock").chmod(0o666)
     for line in LINES.values():
-        result = line(found(there, log=LogFound(()), drilled=None, room=Room(1, 2)))
+        result = line(found(there, log=LogFound(()), drilled=None, room=DiskSpace(1, 2)))
         assert result.command.isprintable()
         for command in (result.command, *re.findall(r"`(accredit log follow[^`]*)`", result.remedy)):
             assert not command or str(there / "accredit.") in " ".join(shlex.split(command)), command
@@ -597,7 +597,7 @@ def test_what_never_answers__or_fails__keeps_nobody_waiting_for_the_other_lines(
         raise StoreUnavailable("gone")
 
     try:
-        told = found_by({"late": stop.wait, "wrong": fails, "well": lambda: 1}, seconds=1)
+        told = run_looks({"late": stop.wait, "wrong": fails, "well": lambda: 1}, seconds=1)
     finally:
         stop.set()
     assert told == {

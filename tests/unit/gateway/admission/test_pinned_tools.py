@@ -19,7 +19,7 @@ from accredit.gateway.admission.pinned_tools import (
     MAX_PINNED_CALLERS,
     MAX_STRAY_DEFINITIONS,
     PinnedTools,
-    Way,
+    UpstreamAccess,
 )
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RawHeaders
@@ -61,8 +61,8 @@ class Server:
             return None
         return compact({"jsonrpc": "2.0", "id": request.id, "result": {"tools": self.tools}})
 
-    def way(self, *headers: tuple[bytes, bytes]) -> Way:
-        return Way(self.ask, list(headers))
+    def way(self, *headers: tuple[bytes, bytes]) -> UpstreamAccess:
+        return UpstreamAccess(self.ask, list(headers))
 
 
 def held(counters: Counters | None = None, **changes: Any) -> PinnedTools:
@@ -215,7 +215,7 @@ def test_what_can_not_be_had_or_read_to_its_end_is_no_look() -> None:
                 asked.append(request)
                 return text
 
-            assert await held().find(call(), Way(ask, []), "pay") is None
+            assert await held().find(call(), UpstreamAccess(ask, []), "pay") is None
             assert len(asked) <= MAX_LIST_PAGES
             assert len({request.id for request in asked}) == len(asked)
         assert await held().find(call(), None, "pay") is None

@@ -15,7 +15,7 @@ from accredit.base.clock import unix_seconds
 from accredit.base.steps import at_one_go
 from accredit.errors import FrameError, RequestError
 from accredit.gateway.admission.gate import Gate
-from accredit.gateway.admission.request_state import Leg, RequestStateSealer, principal_of
+from accredit.gateway.admission.request_state import CallRound, RequestStateSealer, principal_of
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.recorder import Client
@@ -46,12 +46,12 @@ def asks(**members: object) -> dict[str, object]:
     return {"resultType": "input_required", "inputRequests": {"a": 1}, **members}
 
 
-def edited(leg: Leg, result: object) -> dict[str, Any]:
+def edited(leg: CallRound, result: object) -> dict[str, Any]:
     assert leg.edit is not None
     return json.loads(at_one_go(leg.edit(success(result))))["result"]
 
 
-def params_of(leg: Leg) -> dict[str, Any]:
+def params_of(leg: CallRound) -> dict[str, Any]:
     assert leg.request.params is not None
     params = json.loads(bytes(leg.request.params))
     assert json.loads(leg.request.text)["params"] == params
@@ -128,7 +128,7 @@ def test_what_is_not_changed_stays_as_it_was_spelled() -> None:
 @pytest.mark.parametrize("method", ["tools/list", "ping", "subscriptions/listen", "x/requestState"])
 def test_other_methods_have_no_rounds(method: str) -> None:
     call = request({"requestState": "theirs"}, method)
-    assert SEALS.leg(call) == Leg(call)
+    assert SEALS.leg(call) == CallRound(call)
     assert SEALS.leg(Request(7, method, None, b"")).edit is None
 
 

@@ -32,10 +32,10 @@ from accredit.stores.audit_log.requests import (
     Sign,
     Touch,
     Turn,
-    encoded,
+    encode_for_turn,
 )
 from accredit.stores.audit_log.transactions import Event
-from accredit.stores.postgres.address import Host, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
 
 pytestmark = pytest.mark.holds("stores/audit_log/requests")
 
@@ -60,7 +60,7 @@ def body_of(frame: bytes) -> bytes:
 
 @given(st.lists(events(), max_size=4), st.integers(1, 2**40), st.floats(allow_nan=False))
 def test_a_turn_arrives_with_all_that_is_to_be_recorded(happened: list[Event], number: int, deadline: float) -> None:
-    frame = encode_request(Turn(WRITER, number, [encoded(event) for event in happened]), deadline)
+    frame = encode_request(Turn(WRITER, number, [encode_for_turn(event) for event in happened]), deadline)
     request, until = decode_request(body_of(frame))
     assert until == deadline
     assert isinstance(request, Turn)
@@ -88,17 +88,17 @@ def test_a_lone_surrogate_is_found_where_a_record_is_queued__not_in_the_turn_of_
     broken = text[:at] + "\udc80" + text[at:]
     call = Call(id="ab" * 16, method="tools/call", target=broken)
     with pytest.raises(AttestationError):
-        encoded(Event(decided(call=call), NOW_MS))
+        encode_for_turn(Event(decided(call=call), NOW_MS))
     with pytest.raises(AttestationError):
-        encoded(Event(decided(call=call), NOW_MS, OK))
+        encode_for_turn(Event(decided(call=call), NOW_MS, OK))
 
 
 def test_texts_for_people_can_always_be_recorded() -> None:
     denied = decided(decision=replace(DENY, reason="a \udc80 b"))
     failed = Outcome(status="error", detail="a \udc80 b")
-    event = msgspec.msgpack.decode(encoded(Event(denied, NOW_MS)), type=Event)
+    event = msgspec.msgpack.decode(encode_for_turn(Event(denied, NOW_MS)), type=Event)
     assert event.decided.decision.reason == "a ? b"
-    outcome = msgspec.msgpack.decode(encoded(Event(decided(), NOW_MS, failed)), type=Event).outcome
+    outcome = msgspec.msgpack.decode(encode_for_turn(Event(decided(), NOW_MS, failed)), type=Event).outcome
     assert outcome is not None
     assert outcome.detail == "a ? b"
 
@@ -111,7 +111,7 @@ def test_an_outcome_goes_without_arguments_and_certificates__they_may_be_long() 
 def test_the_opening_arrives__and_does_not_show_the_key() -> None:
     signer = gateway()[0]
     database = PostgresDatabase(
-        (Host("h", 1), Host("::1", 2)),
+        (DatabaseHost("h", 1), DatabaseHost("::1", 2)),
         "db",
         "me",
         (("sslmode", "require"),),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from accredit.errors import ConfigurationError
 from accredit.stores import parse_store_url
-from accredit.stores.postgres.address import SCHEME, Host, PostgresDatabase, parse_address
+from accredit.stores.postgres.address import SCHEME, DatabaseHost, PostgresDatabase, parse_address
 
 pytestmark = pytest.mark.holds("stores/postgres/address")
 
@@ -16,18 +16,23 @@ pytestmark = pytest.mark.holds("stores/postgres/address")
 @pytest.mark.parametrize(
     ("url", "named"),
     [
-        ("user@db.example/calls", PostgresDatabase((Host("db.example", 5432),), "calls", "user")),
-        ("db.example:5433/calls", PostgresDatabase((Host("db.example", 5433),), "calls")),
+        ("user@db.example/calls", PostgresDatabase((DatabaseHost("db.example", 5432),), "calls", "user")),
+        ("db.example:5433/calls", PostgresDatabase((DatabaseHost("db.example", 5433),), "calls")),
         (
             "user@host1:5432,host2:5433,10.0.0.7/db",
-            PostgresDatabase((Host("host1", 5432), Host("host2", 5433), Host("10.0.0.7", 5432)), "db", "user"),
+            PostgresDatabase(
+                (DatabaseHost("host1", 5432), DatabaseHost("host2", 5433), DatabaseHost("10.0.0.7", 5432)), "db", "user"
+            ),
         ),
-        ("u%40x@[::1]:7,[fe80::1]/d%2Fb", PostgresDatabase((Host("::1", 7), Host("fe80::1", 5432)), "d/b", "u@x")),
-        ("gw@/calls?host=/run/postgresql", PostgresDatabase((Host("/run/postgresql", 5432),), "calls", "gw")),
+        (
+            "u%40x@[::1]:7,[fe80::1]/d%2Fb",
+            PostgresDatabase((DatabaseHost("::1", 7), DatabaseHost("fe80::1", 5432)), "d/b", "u@x"),
+        ),
+        ("gw@/calls?host=/run/postgresql", PostgresDatabase((DatabaseHost("/run/postgresql", 5432),), "calls", "gw")),
         (
             "h/db?sslmode=verify-full&sslrootcert=/etc/ca.pem",
             PostgresDatabase(
-                (Host("h", 5432),), "db", tls=(("sslmode", "verify-full"), ("sslrootcert", "/etc/ca.pem"))
+                (DatabaseHost("h", 5432),), "db", tls=(("sslmode", "verify-full"), ("sslrootcert", "/etc/ca.pem"))
             ),
         ),
     ],

@@ -14,7 +14,7 @@ from tests.world.running import run
 from accredit.attest import CallDecision, Head
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
-from accredit.stores.audit_log.requests import Begin, CloseCalls, End, Look, Sign, Touch, Turn, encoded
+from accredit.stores.audit_log.requests import Begin, CloseCalls, End, Look, Sign, Touch, Turn, encode_for_turn
 from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.audit_log.transactions import NOT_OPEN, Closed, Event, Signed
 from accredit.stores.postgres import worker as module
@@ -35,7 +35,7 @@ def writer(database: PostgresDatabase) -> DatabaseWriter:
 
 
 def turn(number: int, *events: Event, name: str = ONE) -> Turn:
-    return Turn(name, number, [encoded(event) for event in events])
+    return Turn(name, number, [encode_for_turn(event) for event in events])
 
 
 def begun(*calls: CallDecision) -> list[Event]:

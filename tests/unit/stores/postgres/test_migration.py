@@ -8,7 +8,7 @@ from tests.world.postgres import Cluster
 
 from accredit.errors import StoreUnavailable
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
-from accredit.stores.postgres.migration import RESTORED_SECONDS, migrate, restored, status
+from accredit.stores.postgres.migration import RESTORED_SECONDS, hold_after_restore, migrate, status
 from accredit.stores.postgres.schema import GRANTS, REVOKES, VERSION
 from accredit.stores.postgres.session import SchemaUnknown
 
@@ -37,7 +37,7 @@ def test_the_tables_of_a_newer_version_are_left_as_they_are(server: Cluster) -> 
     assert (done.before, done.left_over) == (VERSION + 1, ())
     assert status(database) == (VERSION + 1, VERSION)
     with pytest.raises(SchemaUnknown):
-        restored(database)
+        hold_after_restore(database)
 
 
 @pytest.mark.holds("stores/postgres/migration", 3)
@@ -52,6 +52,6 @@ def test_what_this_user_may_not_do_is_said_in_sql(server: Cluster) -> None:
 def test_a_restored_database_says_until_when_proofs_are_refused(server: Cluster) -> None:
     database = server.fresh()
     assert RESTORED_SECONDS >= CHALLENGE_WINDOW_SECONDS
-    until = restored(database)
+    until = hold_after_restore(database)
     assert until >= time.time() + RESTORED_SECONDS - 60
-    assert restored(database) >= until
+    assert hold_after_restore(database) >= until

@@ -11,7 +11,7 @@ from tests.world.running import run
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.ratify import RevocationList, issue_revocation_list
 from accredit.stores import open_revocations, open_store
-from accredit.stores.postgres.address import Host, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
 from accredit.stores.postgres.revocation_lists import change_list
 
 pytestmark = pytest.mark.holds("stores/postgres/revocation_lists")
@@ -51,7 +51,7 @@ def test_a_list_counts_at_the_start_and_when_it_is_changed(
 
 
 def test_while_the_database_can_not_be_asked_it_is_not_known_what_was_revoked(tmp_path: Path) -> None:
-    gone = PostgresDatabase((Host(str(tmp_path), 5432),), "db")
+    gone = PostgresDatabase((DatabaseHost(str(tmp_path), 5432),), "db")
 
     async def main() -> None:
         store = open_store(gone)

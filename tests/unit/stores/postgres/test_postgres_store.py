@@ -17,7 +17,7 @@ from accredit.limits import STORE_SWEEP_ROWS
 from accredit.ports import ProofStore, RateLimit, Spending
 from accredit.stores.postgres import forgetting, worker
 from accredit.stores.postgres.address import PostgresDatabase
-from accredit.stores.postgres.forgetting import DATABASE_KEEP_SECONDS, DATABASE_LATE_SECONDS, Room
+from accredit.stores.postgres.forgetting import DATABASE_KEEP_SECONDS, DATABASE_LATE_SECONDS, RowCount
 from accredit.stores.postgres.session import run_once
 from accredit.stores.postgres.store import PostgresStore
 
@@ -228,7 +228,7 @@ def test_a_table_does_not_grow_though_more_ends_in_a_second_than_is_deleted_at_a
 def test_over_some_thousand_rows_their_number_is_the_database_s_estimate(
     database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = Room("spent", 100)
+    room = RowCount("spent", 100)
     server.run(
         "INSERT INTO spent SELECT sha256(n::text::bytea), '', 9 FROM generate_series(1, 40) AS n",
         database=database.database,

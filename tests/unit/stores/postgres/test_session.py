@@ -11,7 +11,7 @@ from tests.world.running import run
 
 from accredit.errors import StoreUnavailable
 from accredit.stores.postgres import session
-from accredit.stores.postgres.address import Host, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.schema import VERSION
 from accredit.stores.postgres.session import SchemaUnknown, check, open_session, run_once
@@ -33,7 +33,7 @@ def test_a_host_that_is_gone_and_one_that_says_nothing_are_not_waited_for(
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        others = (Host("127.0.0.1", silent.getsockname()[1]), Host(str(tmp_path), 5432))
+        others = (DatabaseHost("127.0.0.1", silent.getsockname()[1]), DatabaseHost(str(tmp_path), 5432))
         checked(replace(database, hosts=(*others, *database.hosts)))
     with pytest.raises(StoreUnavailable, match=str(tmp_path)):
         checked(replace(database, hosts=others[1:]))

@@ -9,7 +9,7 @@ from tests.world.running import run
 
 from accredit.errors import ClockSetBack, StoreUnavailable
 from accredit.stores.postgres import worker as module
-from accredit.stores.postgres.address import Host, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.schema import VERSION
 from accredit.stores.postgres.worker import Batch, Worker
@@ -132,7 +132,7 @@ def test_a_database_that_is_gone_is_not_asked_again_for_each_call(
 
     monkeypatch.setattr(module, "open_session", counted)
     monkeypatch.setattr(module, "STORE_PAUSE_SECONDS", (0.0, 600.0))
-    gone = PostgresDatabase((Host("/nowhere", 5432),), "db")
+    gone = PostgresDatabase((DatabaseHost("/nowhere", 5432),), "db")
 
     async def main() -> None:
         worker = Worker(gone)

@@ -16,7 +16,7 @@ from accredit.config.listen import url_here
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import EntryState, HostState, host_states
 from accredit.hosts.edit import entries, read_host_file
-from accredit.hosts.installed import installed
+from accredit.hosts.installed import read_installed
 from accredit.hosts.table import HOSTS, Places
 from accredit.keys.places import state_folder
 
@@ -55,7 +55,7 @@ class _Entry(NamedTuple):
 def look_at_entries(at: Surroundings) -> Iterator[Finding]:
     """Yield findings about entries in hosts' files."""
     states = host_states(at.environ, at.here)
-    used = {each.file for each in installed(state_folder(at.environ))}
+    used = {each.file for each in read_installed(state_folder(at.environ))}
     for state in states:
         if state.problem is not None:
             tell = (
@@ -82,7 +82,9 @@ def _entries(at: Surroundings, state: HostState) -> Iterator[_Entry]:
         there = entries(host, data) if data is not None else {}
     except ConfigurationError:
         return
-    before = {each.name: each.entry for each in installed(state_folder(at.environ)) if each.file == str(state.file)}
+    before = {
+        each.name: each.entry for each in read_installed(state_folder(at.environ)) if each.file == str(state.file)
+    }
     of_project = state.file != host.file(Places(at.environ))
     for each in state.entries:
         words = host.words(there[each.name] if each.state in ("installed", "stale") else before.get(each.name))
@@ -100,7 +102,7 @@ def _faults(at: Surroundings, entry: _Entry, silent: dict[str, str]) -> Iterator
         what = f"{name} starts accredit {other}, which is another version than this"
         yield bad("versions", what, "have it written anew, with this one", entry.command("install"))
     if entry.url in silent:
-        config = _configured_at(at, entry.url)
+        config = _find_configuration(at, entry.url)
         start = command_line("accredit", "up", "--config", str(config)) if config is not None else ""
         what = f"{name} leads to {entry.url}: {silent[entry.url]}"
         if any(key.is_relative_to(at.folder / "agents") for key in entry.files("--key")):  # a server was adopted
@@ -118,7 +120,7 @@ def _silent(found: list[_Entry]) -> dict[str, str]:
     return {url: why for url in urls for address, why in problems.items() if url.startswith(f"{address}/")}
 
 
-def _configured_at(at: Surroundings, url: str) -> Path | None:
+def _find_configuration(at: Surroundings, url: str) -> Path | None:
     """Return the user's own configuration for the gateway at a URL."""
     own = [at.file] if at.is_own and at.file is not None else []
     for file in dict.fromkeys((*own, *at.known)):

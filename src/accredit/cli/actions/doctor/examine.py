@@ -75,7 +75,7 @@ def findings_of(at: Surroundings, looks: Mapping[Subject, _Look], seconds: float
         try:
             thread.start()
         except RuntimeError as error:
-            told.put((subject, [_failed(subject, error)]))
+            told.put((subject, [_failure_finding(subject, error)]))
     late_at, waiting, found = time.monotonic() + seconds, set(looks), list[Finding]()
     while waiting:
         try:
@@ -97,10 +97,10 @@ def _take(
         for finding in look(at):
             findings.append(finding)  # noqa: PERF402 - what was found before a failure counts
     except (AccreditError, OSError, ValueError, RuntimeError, MemoryError) as error:
-        findings.append(_failed(subject, error))
+        findings.append(_failure_finding(subject, error))
     told.put((subject, findings))
 
 
-def _failed(subject: Subject, error: Exception) -> Finding:
+def _failure_finding(subject: Subject, error: Exception) -> Finding:
     what = f"this look has failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
     return bad(subject, what, "see what is there")

@@ -33,17 +33,17 @@ class Finding(Struct, frozen=True):
 
 def good(subject: Subject, what: str) -> Finding:
     """Return a finding that something is fine."""
-    return Finding(subject, "good", _bounded(what))
+    return Finding(subject, "good", _shorten(what))
 
 
 def note(subject: Subject, what: str, remedy: str = "", command: str = "") -> Finding:
     """Return a finding worth knowing."""
-    return Finding(subject, "note", _bounded(what), _bounded(remedy), command)
+    return Finding(subject, "note", _shorten(what), _shorten(remedy), command)
 
 
 def bad(subject: Subject, what: str, remedy: str, command: str = "") -> Finding:
     """Return a finding of a problem."""
-    return Finding(subject, "bad", _bounded(what), _bounded(remedy), command)
+    return Finding(subject, "bad", _shorten(what), _shorten(remedy), command)
 
 
 def faulty(subject: Subject, error: ConfigurationError) -> Finding:
@@ -63,5 +63,5 @@ def into_file(file: str, *words: str) -> str:
     return f"{line} > {name}" if line and name else ""
 
 
-def _bounded(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= MAX_FINDING_CHARS else f"{text[:MAX_FINDING_CHARS]}..."

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accredit import __version__
-from accredit.base.version import told_version
+from accredit.base.version import version_text
 from accredit.cli.actions.doctor.findings import Finding, good
 from accredit.cli.actions.doctor.surroundings import Surroundings
 
@@ -16,7 +16,7 @@ _METADATA = "lib/python3*/site-packages/accredit-*.dist-info"
 
 def look_at_versions(at: Surroundings) -> Iterator[Finding]:
     """Yield the versions."""
-    yield good("versions", f"accredit {told_version()}, Python {platform.python_version()}, {sys.executable}")
+    yield good("versions", f"accredit {version_text()}, Python {platform.python_version()}, {sys.executable}")
 
 
 def other_version(program: str) -> str | None:

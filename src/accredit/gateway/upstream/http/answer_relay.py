@@ -32,7 +32,7 @@ from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.http.answer import Answer, Grow
 from accredit.gateway.upstream.http.heads import WITH_RESULT
 from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
-from accredit.gateway.upstream.http.representation import as_it_came, decoded, error_type, head_problem
+from accredit.gateway.upstream.http.representation import as_it_came, decode_body, error_type, head_problem
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.http.sse_relay import EventRelay, LongLivedStreams
 from accredit.gateway.upstream.http.unasked import UnaskedBodies
@@ -112,7 +112,7 @@ class AnswerRelay:
             problem = head_problem(answer)
             if problem is not None:
                 raise problem
-            body = await decoded(answer, raw, self._max_error_bytes, grow)
+            body = await decode_body(answer, raw, self._max_error_bytes, grow)
             said = await error_type(answer, raw, body.text, expected)
             text, coding = as_it_came(raw, body, reply.head.headers.get(b"accept-encoding"))
             headers = [*answer.head.passed_on(self._forwarding), *said, *coding]
@@ -207,7 +207,7 @@ class AnswerRelay:
         grow: Grow | None,
     ) -> tuple[bytes, RawHeaders]:
         """Return what is forwarded of a body, with its headers. Raises `AnswerError`."""
-        body = await decoded(answer, raw, self._max_bytes, grow)
+        body = await decode_body(answer, raw, self._max_bytes, grow)
         judged = await self._judged(body.text, expected)
         if grow is not None:
             await grow(len(judged))  # it may have become longer

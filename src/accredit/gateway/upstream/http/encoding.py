@@ -12,7 +12,7 @@ from typing import Protocol
 import brotli
 from msgspec import Struct
 
-from accredit.base.caching import remembered
+from accredit.base.caching import cache_short_values
 from accredit.errors import AnswerError
 
 DECODED_PIECE_BYTES = 65_536
@@ -126,7 +126,7 @@ def _decode(decoder: Decoder, raw: bytes, limit: int) -> Generator[int, None, De
     return Decoded(body.getvalue(), decoder.coding_of(raw))
 
 
-@remembered(64)
+@cache_short_values(64)
 def accepted_codings(accepted: bytes | None) -> bytes:
     """Return the `Accept-Encoding` for the upstream: the codings that the client accepts and that are decoded here.
 

@@ -2,7 +2,7 @@
 
 import re
 
-from accredit.base.caching import Once
+from accredit.base.caching import CachedProperty
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, fold
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answer_type
@@ -67,39 +67,39 @@ class AnswerHead:
         head.headers = [(name, b"%d" % length if name == b"content-length" else value) for name, value in self.headers]
         return head
 
-    @Once
+    @CachedProperty
     def fields(self) -> dict[bytes, bytes]:
         """The values by name; repeated ones are joined by `DUPLICATED`."""
         return fold(self.headers)
 
-    @Once
+    @CachedProperty
     def media_type(self) -> MediaType:
         """The media type that the answer claims."""
         return answer_type(self.fields.get(b"content-type"))
 
-    @Once
+    @CachedProperty
     def is_stream(self) -> bool:
         """Whether the answer is an event stream."""
         return self.media_type.name == EVENTS_TYPE
 
-    @Once
+    @CachedProperty
     def is_json(self) -> bool:
         """Whether the answer is JSON in UTF-8."""
         return self.media_type.name == JSON_TYPE and self.in_utf8
 
-    @Once
+    @CachedProperty
     def names_once(self) -> bool:
         """Whether it says at most once where a session is, and which revision the server speaks. Of two, of a list and
         of nothing at all one client takes the first, another the last, and a third one all of it."""
         named = [self.fields.get(name) for name in (SESSION_HEADER, VERSION_HEADER)]
         return all(value is None or _ONE_NAME.fullmatch(value) for value in named)
 
-    @Once
+    @CachedProperty
     def session_fits(self) -> bool:
         """Whether the session that it names has no longer an id than its client may bring back."""
         return len(self.fields.get(SESSION_HEADER, b"")) <= MAX_SESSION_ID_BYTES
 
-    @Once
+    @CachedProperty
     def in_utf8(self) -> bool:
         """Whether the answer names no charset other than UTF-8."""
         return self.media_type.in_utf8

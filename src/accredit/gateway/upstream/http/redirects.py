@@ -40,7 +40,7 @@ def words_for(status: int, url: str, location: bytes | None, key: str = "upstrea
         return f"status {status}, a redirect that leads nowhere"
     here, there = urlsplit(url), urlsplit(target)
     if same_origin(url, target):
-        to = _shown(there.path)  # what to change comes first: whoever passes this on may cut it
+        to = _mask_path(there.path)  # what to change comes first: whoever passes this on may cut it
         return f"status {status} to {to} ({key} has to name it): a redirect to {_way(here.path, there.path)}"
     way = "another server"
     if here.hostname == there.hostname and here.scheme != there.scheme:
@@ -56,7 +56,7 @@ def _way(here: str, there: str) -> str:
     return "the same path" if here == there else "another path of the server"
 
 
-def _shown(path: str) -> str:
+def _mask_path(path: str) -> str:
     return excerpt("/".join(each if _PLAIN.fullmatch(each) else "*" for each in path.split("/")) or "/")
 
 

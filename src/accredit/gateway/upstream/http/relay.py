@@ -13,7 +13,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import LAST_EVENT_HEADER, RequestHead
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.recording.resumable_calls import ResumableCalls
-from accredit.gateway.room import ALONE, Parts, Place, leave_once_read
+from accredit.gateway.room import ALONE, Parts, Slot, leave_once_read
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.answer_relay import AnswerRelay
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer
@@ -127,7 +127,7 @@ class HttpRelay:
         """Send a request of the gateway's own, as this caller. Return the response's text, judged, or None; None for
         one of more than `most` bytes."""
         headers = own_call(reply.head.raw_headers, era, request.method, self.sender.forwarding)
-        place: Place | None = None
+        place: Slot | None = None
         held, text = self.answers.large.of(reply, times=ASKED_TIMES), None
         try:
             place = self.sender.place(reply, [request])
@@ -166,7 +166,7 @@ class HttpRelay:
 
     async def _post(self, reply: Reply, text: bytes, expected: Expected, requests: Sequence[Request]) -> None:
         answer: Answer | None = None
-        place: Place | None = None
+        place: Slot | None = None
         try:
             route = ANYWHERE
             if self._looked_after:

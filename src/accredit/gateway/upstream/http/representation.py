@@ -17,7 +17,7 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.http.answer import Answer, Grow
 from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, decode_answer
-from accredit.jsonrpc.frames import opened_error
+from accredit.jsonrpc.frames import decode_error_in_steps
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_utf8
 from accredit.limits import MAX_SESSION_ID_BYTES
@@ -35,7 +35,7 @@ def head_problem(answer: Answer) -> AnswerError | None:
     return None if answer.head.in_utf8 else AnswerError("a charset other than utf-8")
 
 
-async def decoded(answer: Answer, raw: bytes, limit: int, grow: Grow | None = None) -> Decoded:
+async def decode_body(answer: Answer, raw: bytes, limit: int, grow: Grow | None = None) -> Decoded:
     """Return the decoded body of an answer; `grow` makes room for so many bytes. Raises `AnswerError`."""
     coding = answer.head.fields.get(b"content-encoding")
     if coding is None:
@@ -71,7 +71,7 @@ async def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected
     claimed = answer.head.media_type.name
     try:
         if claimed == JSON_TYPE and raw:
-            frame = await in_turns(opened_error(body))
+            frame = await in_turns(decode_error_in_steps(body))
             if frame.id is not None and frame.id not in expected.open:
                 raise FrameError("an error for an id that was not asked for")
             for request in expected.open.values():

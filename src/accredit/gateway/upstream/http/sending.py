@@ -14,7 +14,7 @@ from accredit.errors import AccreditError, RequestError, UpstreamLeftOut
 from accredit.gateway.admission.identity import Identity
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
-from accredit.gateway.room import ALONE, RESERVED_SHARE, Parts, Place, Room
+from accredit.gateway.room import ALONE, RESERVED_SHARE, Parts, Room, Slot
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route
 from accredit.gateway.upstream.http.encoding import accepted_codings
@@ -114,7 +114,7 @@ class Sender:
         reply.replica = answer.replica
         return answer
 
-    def place(self, reply: Reply, requests: Sequence[Request]) -> Place | None:
+    def place(self, reply: Reply, requests: Sequence[Request]) -> Slot | None:
         """Take a place for what is not a standing stream, where there is a bound. Raises `UpstreamLeftOut`."""
         if self._room is None or any(request.method == LISTEN for request in requests):
             return None

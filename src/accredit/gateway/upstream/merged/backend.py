@@ -27,14 +27,21 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, RequestHead
 from accredit.gateway.room import until_read
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import about, in_turns
+from accredit.gateway.turns import in_turns, set_current_server
 from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
-from accredit.gateway.upstream.merged.lists import UNAVAILABLE, MergedLists, answers_of_all, kept_of, opened, strictest
+from accredit.gateway.upstream.merged.lists import (
+    UNAVAILABLE,
+    MergedLists,
+    answers_of_all,
+    read_cache_terms,
+    read_frame,
+    strictest,
+)
 from accredit.gateway.upstream.merged.member import ONE_SERVER, MemberReply, MergedMember
 from accredit.gateway.upstream.merged.results import failure_edit, with_merged_uris, with_merged_uris_anywhere
 from accredit.gateway.upstream.merged.stateful import Stateful
 from accredit.gateway.upstream.merged.tasks import with_merged_tasks, with_merged_tasks_anywhere
-from accredit.gateway.upstream.merged.ways import Ways
+from accredit.gateway.upstream.merged.ways import MemberAccess
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, to_json
 from accredit.jsonrpc.frames import Frame, Request, Success
@@ -76,7 +83,7 @@ class MergedBackend:
         self._lists = MergedLists(servers)
         self._info = {"name": _own_name(settings), "version": __version__}
         begun = before._stateful if before is not None else None
-        self._ways = Ways(settings, servers, counters, before._ways if before is not None else None)
+        self._ways = MemberAccess(settings, servers, counters, before._ways if before is not None else None)
         self._stateful = Stateful(self._ways, self._info, begun)
         self._older: set[str] = before._older if before is not None else set()
         """The servers that speak none but the legacy revisions, as far as is known."""
@@ -159,7 +166,7 @@ class MergedBackend:
         server = self._servers.get(name)
         if server is None:
             return None
-        about(name)
+        set_current_server(name)
         try:
             head = self._ways.head(reply.head, name)
         except UpstreamUnavailable:
@@ -179,7 +186,7 @@ class MergedBackend:
 
         async def one(name: str) -> dict[str, Raw] | None:
             text = await self._ask(reply, era, name, request, LONG_ANSWER_BYTES)
-            answer = await opened(text) if text is not None else None
+            answer = await read_frame(text) if text is not None else None
             if not isinstance(answer, Success) or not is_object(answer.result):
                 return await self._note_older(reply, name)
             self._older.discard(name)
@@ -191,8 +198,8 @@ class MergedBackend:
 
         found, missing = await answers_of_all(self._servers, one)
         if any(name in self._older for name in found):
-            raise _unsupported(request, LEGACY_REVISIONS)
-        kept = strictest([kept_of(each) for each in found.values()], complete=not missing)
+            raise _unsupported_version(request, LEGACY_REVISIONS)
+        kept = strictest([read_cache_terms(each) for each in found.values()], complete=not missing)
         result: dict[str, object] = {
             **kept.members(),
             "supportedVersions": merged_versions(found, as_string(request.in_meta(META_VERSION))),
@@ -237,7 +244,7 @@ class MergedBackend:
         self, server: MergedMember, reply: Reply, request: Request, own: str, era: Era, edit: Edit | None
     ) -> None:
         """Forward a request to the one server that it is for."""
-        about(server.name)
+        set_current_server(server.name)
         edit = with_merged_uris(server.name, request.method, with_merged_tasks(server.name, request.method, edit))
         edits = {request.id: edit} if edit is not None else {}
         member = self._ways.reply_of(reply, request, server.name, own)
@@ -285,12 +292,12 @@ def _check_modern(request: Request) -> None:
     """Raise `RequestError` by rule 4 for a request of the stateless era."""
     version = as_string(request.in_meta(META_VERSION)) or ""
     if version not in MODERN_REVISIONS:
-        raise _unsupported(request, MODERN_REVISIONS)
+        raise _unsupported_version(request, MODERN_REVISIONS)
     if not is_known(request.method, version):
         raise _no_method(request, 404)
 
 
-def _unsupported(request: Request, supported: Sequence[str]) -> RequestError:
+def _unsupported_version(request: Request, supported: Sequence[str]) -> RequestError:
     data = {"supported": list(supported), "requested": excerpt(as_string(request.in_meta(META_VERSION)) or "")}
     return RequestError(UNSUPPORTED_VERSION, "Unsupported protocol version", id=request.id, data=data)
 

@@ -28,10 +28,10 @@ from accredit.jsonrpc.frames import (
     Notification,
     Request,
     Success,
+    decode_frame_in_steps,
     frame_of,
     message_id,
-    opened_frame,
-    opened_message,
+    message_in_steps,
 )
 from accredit.jsonrpc.long_text import may_hold_any
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
@@ -116,7 +116,7 @@ class EventMapper:
             if not (yield from may_hold_any(Raw(text), b"method")):
                 return {}
             if len(text) > LONG_ANSWER_BYTES:
-                return (yield from opened_message(text))
+                return (yield from message_in_steps(text))
             return unambiguous_members(text, MESSAGE)
         except FrameError:
             return {}
@@ -148,7 +148,7 @@ class EventMapper:
         if self._may_answer is None:
             return True
         with contextlib.suppress(FrameError):
-            response = yield from opened_frame(text)
+            response = yield from decode_frame_in_steps(text)
             if isinstance(response, Success | Failure) and response.id is not None and self._may_answer(response.id):
                 return True
         log_event(_log, logging.WARNING, "response_dropped", detail="it answers what another server was asked")

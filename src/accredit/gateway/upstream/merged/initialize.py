@@ -36,7 +36,7 @@ def revision_of(hello: Mapping[str, Raw]) -> str:
     return as_string(hello.get(_VERSION)) or ""
 
 
-def initialized(
+def merge_initialize(
     hellos: Mapping[str, Mapping[str, Raw]], missing: Sequence[str], info: Mapping[str, str], *, more: bool = False
 ) -> tuple[str, bytes]:
     """Return the revision of a merged session, and the result of its `initialize`; `info` is what the gateway says of

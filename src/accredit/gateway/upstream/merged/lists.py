@@ -23,12 +23,12 @@ from msgspec import Raw
 from accredit.base.log_events import log_event
 from accredit.base.steps import Steps
 from accredit.errors import AccreditError, FrameError
-from accredit.gateway.turns import about, in_turns
+from accredit.gateway.turns import in_turns, set_current_server
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
-from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame, opened_frame
-from accredit.jsonrpc.long_text import named_in_steps
+from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame, decode_frame_in_steps
+from accredit.jsonrpc.long_text import unambiguous_in_steps
 from accredit.jsonrpc.methods import TASK_MEMBER, Era
 from accredit.jsonrpc.objects import as_integer, as_string, is_object, may_hold, members, unambiguous_members
 from accredit.limits import (
@@ -60,7 +60,7 @@ _OLDER_PAGE = "ui/resourceUri"
 _log = logging.getLogger("accredit.gateway.merged")
 
 
-class Kept(NamedTuple):
+class CacheTerms(NamedTuple):
     """How long an answer may be kept, in milliseconds, and whether for everybody."""
 
     ttl_ms: int
@@ -72,23 +72,23 @@ class Kept(NamedTuple):
         return {"resultType": "complete", "ttlMs": self.ttl_ms, "cacheScope": scope}
 
 
-def kept_of(result: Mapping[str, Raw]) -> Kept:
+def read_cache_terms(result: Mapping[str, Raw]) -> CacheTerms:
     """Return how long one server's answer may be kept: not at all where it does not say."""
-    return Kept(max(as_integer(result.get("ttlMs")) or 0, 0), as_string(result.get("cacheScope")) == "public")
+    return CacheTerms(max(as_integer(result.get("ttlMs")) or 0, 0), as_string(result.get("cacheScope")) == "public")
 
 
-def strictest(all_kept: Collection[Kept], *, complete: bool) -> Kept:
+def strictest(all_kept: Collection[CacheTerms], *, complete: bool) -> CacheTerms:
     """Return how long an answer may be kept that is made of others; not at all unless it is `complete`."""
     if not all_kept or not complete:
-        return Kept(0, public=bool(all_kept) and all(each.public for each in all_kept))
-    return Kept(min(each.ttl_ms for each in all_kept), all(each.public for each in all_kept))
+        return CacheTerms(0, public=bool(all_kept) and all(each.public for each in all_kept))
+    return CacheTerms(min(each.ttl_ms for each in all_kept), all(each.public for each in all_kept))
 
 
 class ListOfOne(NamedTuple):
     """The list of one server, under merged names."""
 
     items: Sequence[Raw]
-    kept: Collection[Kept]
+    kept: Collection[CacheTerms]
 
 
 async def answers_of_all(
@@ -98,7 +98,7 @@ async def answers_of_all(
     `MERGED_ASK_SECONDS`, or failed."""
 
     async def one(server: str) -> Given | None:
-        about(server)
+        set_current_server(server)
         try:
             async with asyncio.timeout(MERGED_ASK_SECONDS):
                 return await ask(server)
@@ -147,7 +147,7 @@ class MergedLists:
     async def _list_of(self, server: str, kind: Kind, request: Request, ask: Asked) -> ListOfOne | None:
         """Return one server's list, or None by rule 2. Raises `FrameError`."""
         items: list[Raw] = []
-        kept: list[Kept] = []
+        kept: list[CacheTerms] = []
         size, cursor = 0, None
         for _ in range(MAX_LIST_PAGES):
             text = await ask(server, _page_of(request, cursor), self._bytes - size)
@@ -156,17 +156,17 @@ class MergedLists:
             size += len(text)
             if size > self._bytes:
                 raise FrameError(f"a list of more than {self._bytes} bytes", bound=True)
-            answer = await opened(text)
+            answer = await read_frame(text)
             if isinstance(answer, Failure) and answer.code == METHOD_NOT_FOUND:
                 return ListOfOne((), ())
             if not isinstance(answer, Success) or not is_object(answer.result):
                 return None
             await in_turns(check_brackets(answer.result, "a list"))
-            result = await in_turns(named_in_steps(answer.result, kind.result_names))
+            result = await in_turns(unambiguous_in_steps(answer.result, kind.result_names))
             items += await in_turns(_items(result, kind, server, MAX_MERGED_ITEMS - len(items)))
             if sum(map(len, items)) > self._bytes:  # under merged names each is longer
                 raise FrameError(f"a list that becomes longer than {self._bytes} bytes", bound=True)
-            kept.append(kept_of(result))
+            kept.append(read_cache_terms(result))
             cursor = result.get("nextCursor")
             if as_string(cursor) is None:
                 return ListOfOne(items, kept)
@@ -212,9 +212,9 @@ def _with_page(meta: Raw, server: str) -> Raw:
     return Raw(with_members(found, changes)) if changes else meta
 
 
-async def opened(text: bytes) -> Frame:
+async def read_frame(text: bytes) -> Frame:
     """Return the message in a text that may be long. Raises `FrameError`."""
-    return decode_frame(text) if len(text) <= LONG_ANSWER_BYTES else await in_turns(opened_frame(text))
+    return decode_frame(text) if len(text) <= LONG_ANSWER_BYTES else await in_turns(decode_frame_in_steps(text))
 
 
 def _page_of(request: Request, cursor: Raw | None) -> Request:

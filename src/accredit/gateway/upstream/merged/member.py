@@ -14,7 +14,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from accredit.base.caching import remembered
+from accredit.base.caching import cache_short_values
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError, UpstreamRefuses
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.forwarding import TO_UPSTREAM, Fate
@@ -24,13 +24,13 @@ from accredit.gateway.replies import refusal
 from accredit.gateway.room import Rooms
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.backend import Backend
-from accredit.gateway.upstream.merged.lists import opened
+from accredit.gateway.upstream.merged.lists import read_frame
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.era import NAME_HEADER
-from accredit.jsonrpc.frames import Failure, Notification, Request, Success, opened_error
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_error_in_steps
 from accredit.jsonrpc.header_values import encode_header
-from accredit.policy.passing import AUTHORIZATION, Speaker
+from accredit.policy.passing import AUTHORIZATION, CallerIdentity
 from accredit.tokens import SubjectToken
 
 ONE_SERVER = "dev.accredit/server"
@@ -73,7 +73,7 @@ def member_head(head: RequestHead, added: frozenset[bytes] = frozenset(), own: s
     return head.with_fields(goes, query=b"")
 
 
-@remembered(512)
+@cache_short_values(512)
 def _goes_on(name: bytes, added: frozenset[bytes]) -> bool:
     if name in added or name == b"connection":  # which may take some of the added ones off
         return True
@@ -113,7 +113,7 @@ class MemberReply:
         self.answers: MessageId | None = None
         self.renewable = False
         self.head = head
-        self.speaker: Speaker | None = reply.speaker
+        self.speaker: CallerIdentity | None = reply.speaker
         self.carried: SubjectToken | None = reply.carried
         self.calls: OpenCalls = reply.calls
         self.hears: Callable[[Notification], Notification | None] | None = reply.hears
@@ -155,7 +155,7 @@ class MemberReply:
 
     async def _check(self, status: int, body: bytes, asked: MessageId) -> None:
         try:
-            frame = await (opened(body) if status < 400 else in_turns(opened_error(body)))
+            frame = await (read_frame(body) if status < 400 else in_turns(decode_error_in_steps(body)))
         except FrameError as error:
             raise AnswerError(error.detail, bound=error.bound) from None
         if not isinstance(frame, Success | Failure) or frame.id not in ((asked,) if status < 400 else (asked, None)):
@@ -201,6 +201,6 @@ async def _may_be_of_session(body: bytes) -> bool:
     if not body.lstrip().startswith((b"{", b"[")):
         return True
     try:
-        return (await in_turns(opened_error(body))).code != METHOD_NOT_FOUND
+        return (await in_turns(decode_error_in_steps(body))).code != METHOD_NOT_FOUND
     except FrameError:
         return False

@@ -142,7 +142,7 @@ def addressee(message: Success | Failure | Notification) -> tuple[str, Success |
     return name, Failure(id, message.code, message.message, message.error, text)
 
 
-def cancelled(notification: Notification) -> MessageId | None:
+def cancelled_id(notification: Notification) -> MessageId | None:
     """Return the request that a cancellation means, or None."""
     return _id_in(notification, "requestId") if notification.method == CANCELLED else None
 

@@ -11,7 +11,7 @@ from functools import partial
 from msgspec import Raw
 
 from accredit.base.steps import Steps
-from accredit.gateway.admission.pinned_tools import PinnedTools, Way
+from accredit.gateway.admission.pinned_tools import PinnedTools, UpstreamAccess
 from accredit.gateway.admission.tool_directory import Ask
 from accredit.gateway.counters import Counters
 from accredit.gateway.upstream.merged.member import ONE_SERVER, MergedMember
@@ -20,7 +20,7 @@ from accredit.jsonrpc.frames import Request, Success
 from accredit.pins import Pins
 from accredit.policy import Authority
 from accredit.policy.merging import member_of_name
-from accredit.policy.passing import Speaker
+from accredit.policy.passing import CallerIdentity
 from accredit.tokens import VerifiedToken
 
 
@@ -31,7 +31,9 @@ class MergedPins(PinnedTools):
         super().__init__(pins, counters)
         self._pinned = {name: each.pinned for name, each in servers.items() if each.pinned is not None}
 
-    async def find(self, call: Request, way: Way | None, name: str, speaker: Speaker | None = None) -> str | None:
+    async def find(
+        self, call: Request, way: UpstreamAccess | None, name: str, speaker: CallerIdentity | None = None
+    ) -> str | None:
         """Return the digest of the definition that the tool's own server shows this caller, or None."""
         found = member_of_name(name)
         pinned = self._pinned.get(found.server) if found is not None else None
@@ -41,7 +43,7 @@ class MergedPins(PinnedTools):
         return await pinned.find(call, way, found.own, speaker)
 
     def on_other(
-        self, request: Request, way: Way | None, authority: Authority | None, token: VerifiedToken | None
+        self, request: Request, way: UpstreamAccess | None, authority: Authority | None, token: VerifiedToken | None
     ) -> Callable[[], None]:
         """Return what to call if a list for this caller shows what is not pinned."""
         way = _from_here(way) if way is not None else None
@@ -59,7 +61,7 @@ class MergedPins(PinnedTools):
         return response.text
 
 
-def _from_here(way: Way) -> Way:
+def _from_here(way: UpstreamAccess) -> UpstreamAccess:
     """Return a way whose looks are those of no other endpoint: no header of a client's is without a name. Its query
     goes to no server from here."""
     return way._replace(headers=[*way.headers, (b"", b"merged")], query=b"")

@@ -19,7 +19,7 @@ MAX_RENEWABLE_BYTES = 65_536
 """What of it is kept of each: the client's `initialize` (some 300 bytes), and the URIs that it has subscribed to."""
 
 
-class Told(Struct, eq=False):
+class SessionHistory(Struct, eq=False):
     """What one client's session has told its servers, and those that it has at some of them `now`. `subscribed` has a
     server's name and its own URI for each subscription."""
 
@@ -36,20 +36,20 @@ class Renewals:
     """What is known of clients' sessions, by what the gateway calls them."""
 
     def __init__(self) -> None:
-        self._told = RecentlyUsed[bytes, Told](MAX_RENEWABLE_SESSIONS)
+        self._told = RecentlyUsed[bytes, SessionHistory](MAX_RENEWABLE_SESSIONS)
 
     def begun(self, own: bytes, initialize: Request) -> None:
         """Remember a session's beginning."""
         size = len(initialize.text)
         if size <= MAX_RENEWABLE_BYTES:
             bare = Request(initialize.id, initialize.method, initialize.params, initialize.text)
-            self._told.put(own, Told(bare, {}, set(), {}, {}, size))
+            self._told.put(own, SessionHistory(bare, {}, set(), {}, {}, size))
 
     def ended(self, own: bytes) -> None:
         """Forget a session."""
         self._told.forget(own)
 
-    def of(self, own: bytes) -> Told | None:
+    def of(self, own: bytes) -> SessionHistory | None:
         """Return what is known of a session."""
         return self._told.get(own) if own else None
 

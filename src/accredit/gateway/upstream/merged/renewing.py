@@ -25,9 +25,9 @@ from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, RequestH
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.initialize import hello_in, revision_of
-from accredit.gateway.upstream.merged.renewals import Told
+from accredit.gateway.upstream.merged.renewals import SessionHistory
 from accredit.gateway.upstream.merged.sessions import MemberSession, in_session
-from accredit.gateway.upstream.merged.ways import Message, Ways, session_id
+from accredit.gateway.upstream.merged.ways import MemberAccess, Message, session_id
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.era import VERSION_HEADER
@@ -44,7 +44,7 @@ _SUBSCRIPTIONS = frozenset({"resources/subscribe", "resources/unsubscribe"})
 class Renewer:
     """One for each merged endpoint."""
 
-    def __init__(self, ways: Ways) -> None:
+    def __init__(self, ways: MemberAccess) -> None:
         self._ways = ways
         self._known = ways.renewals
 
@@ -100,7 +100,7 @@ class Renewer:
         if method in _SUBSCRIPTIONS:
             self._known.subscribed(own, name, target, ends=method == "resources/unsubscribe")
 
-    async def _begin(self, reply: Reply, name: str, told: Told, lost: MemberSession) -> bool:
+    async def _begin(self, reply: Reply, name: str, told: SessionHistory, lost: MemberSession) -> bool:
         member = self._ways.members[name]
         bare = self._ways.bare_head(reply.head).without((VERSION_HEADER, LAST_EVENT_HEADER))
         aside = await self._say(reply, name, bare, told.initialize)

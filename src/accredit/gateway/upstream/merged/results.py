@@ -22,7 +22,7 @@ from accredit.jsonrpc.arrays import RewrittenArray, elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import may_hold_any, opened_in_steps
+from accredit.jsonrpc.long_text import may_hold_any, object_in_steps
 from accredit.jsonrpc.objects import as_string, is_array, is_object, may_hold, members
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
@@ -70,13 +70,13 @@ def _merged_failure(server: str, text: bytes) -> bytes:
 def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None) -> Edit:
     def edit(response: Success) -> Steps[bytes]:
         if (yield from may_hold_any(response.result, _URI)):
-            response = yield from _mapped(server, places, response)
+            response = yield from _map_uris(server, places, response)
         return (yield from outer(response)) if outer is not None else response.text
 
     return edit
 
 
-def _mapped(server: str, places: Mapping[str, _Mapped], response: Success) -> Steps[Success]:
+def _map_uris(server: str, places: Mapping[str, _Mapped], response: Success) -> Steps[Success]:
     """Return the response with its URIs mapped. Raises `FrameError` by rule 3."""
     yield
     for name, mapped in places.items():
@@ -128,14 +128,14 @@ def _mapped_item(server: str, item: Raw, mapped: _Mapped) -> Steps[Raw]:
 
 def _contents(server: str, item: Raw) -> Steps[Raw]:
     """Return contents of a resource, with the URI that they have here."""
-    found = yield from opened_in_steps(item)
+    found = yield from object_in_steps(item)
     own = as_string(found.get("uri"))
     return item if own is None else Raw(with_members(found, {"uri": merged_uri(server, own)}))
 
 
 def _block(server: str, item: Raw) -> Steps[Raw]:
     """Return a block of content; of an embedded resource and of a link to one, with the URI that it has here."""
-    found = yield from opened_in_steps(item)
+    found = yield from object_in_steps(item)
     kind = as_string(found.get("type"))
     if kind == "resource_link":
         return (yield from _contents(server, item))
@@ -148,7 +148,7 @@ def _block(server: str, item: Raw) -> Steps[Raw]:
 
 def _message(server: str, item: Raw) -> Steps[Raw]:
     """Return a message of a prompt, whose content is one block or several."""
-    found = yield from opened_in_steps(item)
+    found = yield from object_in_steps(item)
     content = found.get("content")
     if content is None:
         return item

@@ -51,7 +51,7 @@ def longest_id(servers: int) -> int:
     return max((MAX_SESSION_ID_BYTES - _OTHER_BYTES) // max(servers, 1) - MERGED_ID_BYTES, 0)
 
 
-def packed(sessions: MemberSessions, nonce: bytes) -> bytes:
+def pack_sessions(sessions: MemberSessions, nonce: bytes) -> bytes:
     """Return what the gateway calls a merged session itself; no client gets it but sealed.
 
     `nonce` is `NONCE_BYTES` of random: servers without ids for their sessions would else make one of all of them.
@@ -62,7 +62,7 @@ def packed(sessions: MemberSessions, nonce: bytes) -> bytes:
 def sessions_in(head: RequestHead) -> MemberSessions:
     """Return the sessions in the one that a head names, whose id was opened; none where it names none."""
     named = head.headers.get(SESSION_HEADER)
-    return _unpacked(named) if named is not None else {}
+    return _unpack(named) if named is not None else {}
 
 
 def in_session(head: RequestHead, session: MemberSession | None) -> RequestHead:
@@ -79,7 +79,7 @@ def in_session(head: RequestHead, session: MemberSession | None) -> RequestHead:
 
 
 @lru_cache(128)
-def _unpacked(named: bytes) -> MemberSessions:
+def _unpack(named: bytes) -> MemberSessions:
     try:
         return msgspec.msgpack.decode(named, type=tuple[bytes, dict[str, MemberSession]])[1]
     except (msgspec.MsgspecError, UnicodeDecodeError):

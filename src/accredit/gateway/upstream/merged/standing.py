@@ -13,13 +13,13 @@ from accredit.gateway.headers import LAST_EVENT_HEADER, RequestHead
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import EventIds, longest_event_id
 from accredit.gateway.upstream.merged.member import MergedMember
-from accredit.gateway.upstream.merged.streams import LISTS, Part, SharedStream, told
+from accredit.gateway.upstream.merged.streams import LISTS, MemberStream, SharedStream, notification_event
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST
 
 _ENDED = 404
 _NOT_OFFERED = 405
-_CHANGED = b"".join(told(f"{each}/list_changed") for each in LISTS)
+_CHANGED = b"".join(notification_event(f"{each}/list_changed") for each in LISTS)
 
 
 class StandingStream(SharedStream):
@@ -50,22 +50,22 @@ class StandingStream(SharedStream):
         self._longest = longest_event_id(len(heads))
         self._lost = {name for name in slow if name not in self._last}
 
-    def began(self, part: Part) -> None:
+    def began(self, part: MemberStream) -> None:
         """Take the stream for open."""
         self.open(part)
         if part.name in self._lost:
             self._lost.discard(part.name)
             part.before = _CHANGED
 
-    def _part(self, name: str) -> Part:
+    def _part(self, name: str) -> MemberStream:
         head, last = self._heads[name], self._last.get(name)
         if last is not None:
             head = head.with_field(LAST_EVENT_HEADER, last)
-        part = Part(name, self, self._reply, head, self._max_bytes)
+        part = MemberStream(name, self, self._reply, head, self._max_bytes)
         part.mapper = self._mapper(name, lambda id: self._seen(name, id))
         return part
 
-    async def _serve(self, part: Part) -> None:
+    async def _serve(self, part: MemberStream) -> None:
         try:
             await self._members[part.name].backend.get(part, None)
         except RequestError as error:
@@ -82,7 +82,7 @@ class StandingStream(SharedStream):
             part.status = 0
             raise UpstreamUnavailable("the session was lost, and begun anew")
 
-    def _failed(self, part: Part) -> None:
+    def _failed(self, part: MemberStream) -> None:
         if part.opened or not 400 <= part.status < 500:
             return
         if part.name in self._last:  # it does not know the event, or no longer
@@ -90,7 +90,7 @@ class StandingStream(SharedStream):
             self._lost.add(part.name)
         part.final = part.status in (_ENDED, _NOT_OFFERED)
 
-    def _left(self, part: Part) -> bytes:
+    def _left(self, part: MemberStream) -> bytes:
         return _CHANGED if part.status == _ENDED or part.name in self.opened else b""
 
     def _refusal(self) -> AccreditError:

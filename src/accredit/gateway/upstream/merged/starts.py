@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Raw
 
 from accredit.gateway.upstream.merged.aside import Aside
-from accredit.gateway.upstream.merged.ways import Ways
+from accredit.gateway.upstream.merged.ways import MemberAccess
 from accredit.gateway.upstream.stdio.backend import StdioBackend
 from accredit.gateway.upstream.stdio.sessions import HeadStart
 from accredit.jsonrpc.frames import Request
@@ -29,7 +29,11 @@ class Starts:
     says of itself."""
 
     def __init__(
-        self, ways: Ways, asides: Mapping[str, Aside], request: Request, hello_of: Callable[[Aside], Hello | None]
+        self,
+        ways: MemberAccess,
+        asides: Mapping[str, Aside],
+        request: Request,
+        hello_of: Callable[[Aside], Hello | None],
     ) -> None:
         self._ways = ways
         self._asides = asides

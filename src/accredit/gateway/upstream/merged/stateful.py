@@ -34,13 +34,13 @@ from accredit.errors import (
 )
 from accredit.gateway.headers import JSON, LAST_EVENT_HEADER, SESSION_HEADER, RequestHead
 from accredit.gateway.recording.open_calls import ResumedCalls
-from accredit.gateway.turns import about, in_turns
+from accredit.gateway.turns import in_turns, set_current_server
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import EventIds, digest_of
-from accredit.gateway.upstream.merged.initialize import hello_in, initialized, revision_of
+from accredit.gateway.upstream.merged.initialize import hello_in, merge_initialize, revision_of
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE
-from accredit.gateway.upstream.merged.messages import addressee, cancelled
+from accredit.gateway.upstream.merged.messages import addressee, cancelled_id
 from accredit.gateway.upstream.merged.renewing import Renewer
 from accredit.gateway.upstream.merged.sessions import (
     NONCE_BYTES,
@@ -48,13 +48,13 @@ from accredit.gateway.upstream.merged.sessions import (
     MemberSessions,
     in_session,
     longest_id,
-    packed,
+    pack_sessions,
 )
 from accredit.gateway.upstream.merged.standing import StandingStream
 from accredit.gateway.upstream.merged.starts import Starts
-from accredit.gateway.upstream.merged.streams import Part, SharedStream
+from accredit.gateway.upstream.merged.streams import MemberStream, SharedStream
 from accredit.gateway.upstream.merged.subscription import Subscription, shares
-from accredit.gateway.upstream.merged.ways import Ways, session_id
+from accredit.gateway.upstream.merged.ways import MemberAccess, session_id
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
@@ -87,7 +87,7 @@ class Stateful:
 
     def __init__(
         self,
-        ways: Ways,
+        ways: MemberAccess,
         info: Mapping[str, str],
         before: "Stateful | None" = None,
     ) -> None:
@@ -185,14 +185,14 @@ class Stateful:
             missing = sorted(self._members.keys() - hellos.keys())
             if missing:
                 log_event(_log, logging.WARNING, "session_without", servers=missing, starting=sorted(slow))
-            revision, result = initialized(hellos, missing, self._info, more=bool(slow))
+            revision, result = merge_initialize(hellos, missing, self._info, more=bool(slow))
             response = Success(
                 request.id, Raw(result), to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
             )
             text = await in_turns(edit(response)) if edit is not None else response.text
             if request.watcher is not None:
                 request.watcher.answered(response)  # whatever each of the servers has said
-            own = packed(sessions, secrets.token_bytes(NONCE_BYTES))
+            own = pack_sessions(sessions, secrets.token_bytes(NONCE_BYTES))
             reply.negotiated(own, revision)
             self._ways.renewals.begun(own, request)
             begun = True
@@ -273,7 +273,7 @@ class Stateful:
         if found is not None:
             name, own = found
             if name in sessions:
-                about(name)
+                set_current_server(name)
                 member = self._ways.member_reply(reply, name, b"")
                 try:
                     await self._members[name].backend.post(member, own, Era.LEGACY, {})
@@ -284,7 +284,7 @@ class Stateful:
                 return
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no server of the session")
         else:
-            id = cancelled(message) if isinstance(message, Notification) else None
+            id = cancelled_id(message) if isinstance(message, Notification) else None
             at = self._under_way.get((session_id(reply.head), id)) if id is not None else None
             names = [at] if at is not None and at in sessions else list(sessions)
             if isinstance(message, Notification) and message.method == _INITIALIZED:  # the slow are told by `starts`
@@ -327,7 +327,7 @@ class Stateful:
 
     async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
         """Go on with the stream that answers one request: what the server says there answers no other."""
-        about(name)
+        set_current_server(name)
 
         def may_answer(id: MessageId) -> bool:
             return digest_of(id) == answered
@@ -367,7 +367,7 @@ class Stateful:
         asked = {name: self._members[name].request(share) for name, share in shared.items()}
         heads = {name: self._ways.head(reply.head, name) for name in asked}
 
-        def mapper(name: str, stream: Subscription, part: Part) -> EventMapper:
+        def mapper(name: str, stream: Subscription, part: MemberStream) -> EventMapper:
             return self._ways.mapper(
                 reply,
                 name,

@@ -23,7 +23,7 @@ from typing import Any
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, ClientGone, RequestError, UpstreamError, UpstreamUnavailable
 from accredit.gateway.headers import EVENT_STREAM, RawHeaders, RequestHead
-from accredit.gateway.turns import about
+from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.member import MergedMember
@@ -44,7 +44,7 @@ _CONFLICT = 409
 LISTS = ("tools", "prompts", "resources")
 
 
-class Part(Aside):
+class MemberStream(Aside):
     """What one server's stream is written into. `opened` says that it has begun, `final` that it need not be opened
     again."""
 
@@ -117,10 +117,10 @@ class SharedStream(ABC):
         self._settled.set()
 
     @abstractmethod
-    def began(self, part: Part) -> None:
+    def began(self, part: MemberStream) -> None:
         """Note that a server has sent the head of its stream."""
 
-    async def take(self, part: Part, chunk: bytes) -> None:
+    async def take(self, part: MemberStream, chunk: bytes) -> None:
         """Pass a server's events on, once the stream has begun."""
         self._settled.set()
         await self._begun.wait()
@@ -128,7 +128,7 @@ class SharedStream(ABC):
             text = await part.mapper.feed_in_turns(chunk)
             await self._write_now(self._new(part) + text)
 
-    def open(self, part: Part) -> None:
+    def open(self, part: MemberStream) -> None:
         """Note that a server's stream is open."""
         part.opened = True
         self.opened.add(part.name)
@@ -136,11 +136,11 @@ class SharedStream(ABC):
         self._note(part.name)
 
     @abstractmethod
-    def _part(self, name: str) -> Part:
+    def _part(self, name: str) -> MemberStream:
         """Return what a server's stream is to be written into next."""
 
     @abstractmethod
-    async def _serve(self, part: Part) -> None:
+    async def _serve(self, part: MemberStream) -> None:
         """Open a server's stream, and follow it to its end."""
 
     @abstractmethod
@@ -153,12 +153,12 @@ class SharedStream(ABC):
     def _ending(self, *, drained: bool) -> bytes:
         return b""
 
-    def _left(self, part: Part) -> bytes:
+    def _left(self, part: MemberStream) -> bytes:
         """Return what the client is told when a server's stream is over for good."""
         return b""
 
     async def _follow(self, name: str) -> None:
-        about(name)
+        set_current_server(name)
         pause = REOPEN_FIRST_SECONDS
         while True:
             part = self._part(name)
@@ -179,7 +179,7 @@ class SharedStream(ABC):
             await asyncio.sleep(pause)
             pause = min(2 * pause, REOPEN_MAX_SECONDS)
 
-    async def _attempt(self, part: Part) -> AccreditError:
+    async def _attempt(self, part: MemberStream) -> AccreditError:
         """Follow a server's stream until it ends, and return why."""
         try:
             with self._members[part.name].rooms.streams.held(part, yields=True):
@@ -196,7 +196,7 @@ class SharedStream(ABC):
         return UpstreamUnavailable("the stream has ended")
 
     @abstractmethod
-    def _failed(self, part: Part) -> None:
+    def _failed(self, part: MemberStream) -> None:
         """Note what an attempt has ended with, which `part.status` says."""
 
     def _note(self, name: str) -> None:
@@ -236,12 +236,12 @@ class SharedStream(ABC):
             self._last_write = asyncio.get_running_loop().time()
             await self._reply.write(text)
 
-    def _new(self, part: Part) -> bytes:
+    def _new(self, part: MemberStream) -> bytes:
         before, part.before = part.before, b""
         return before
 
 
-def told(method: str, params: Mapping[str, object] | None = None) -> bytes:
+def notification_event(method: str, params: Mapping[str, object] | None = None) -> bytes:
     """Return the event of a notification of the gateway's own."""
     message: dict[str, object] = {"jsonrpc": "2.0", "method": f"notifications/{method}"}
     return encode_event(to_json({**message, "params": params} if params is not None else message))

@@ -20,7 +20,7 @@ from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.lists import UNAVAILABLE
 from accredit.gateway.upstream.merged.member import MergedMember
 from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, CANCELLED, list_of
-from accredit.gateway.upstream.merged.streams import LISTS, Part, SharedStream, told
+from accredit.gateway.upstream.merged.streams import LISTS, MemberStream, SharedStream, notification_event
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import UPSTREAM_ERROR, to_json
 from accredit.jsonrpc.frames import Failure, Notification, Request, decode_frame
@@ -65,7 +65,7 @@ class Subscription(SharedStream):
         asked: Mapping[str, Request],
         heads: Mapping[str, RequestHead],
         members: Mapping[str, MergedMember],
-        mapper: "Callable[[str, Subscription, Part], EventMapper]",
+        mapper: "Callable[[str, Subscription, MemberStream], EventMapper]",
         max_bytes: int,
     ) -> None:
         super().__init__(reply, asked.keys(), members)
@@ -78,17 +78,17 @@ class Subscription(SharedStream):
         """What each server has said that it will tell, until the client was told that."""
         self._is_told = False
 
-    def began(self, part: Part) -> None:
+    def began(self, part: MemberStream) -> None:
         """Wait for the acknowledgement."""
 
-    async def take(self, part: Part, chunk: bytes) -> None:
+    async def take(self, part: MemberStream, chunk: bytes) -> None:
         """Pass a server's events on, but for its acknowledgement."""
         text = await part.mapper.feed_in_turns(chunk)
         if text or part.before:
             await self._begun.wait()
             await self._write(self._new(part) + text)
 
-    def heard(self, part: Part, notification: Notification) -> bool:
+    def heard(self, part: MemberStream, notification: Notification) -> bool:
         """Return whether the client gets a server's notification, as it is for the client."""
         if notification.method != ACKNOWLEDGED:
             return part.opened and notification.method != CANCELLED
@@ -99,7 +99,7 @@ class Subscription(SharedStream):
             part.before = self._changed(honored)
         return False
 
-    def answered(self, part: Part, text: bytes) -> None:
+    def answered(self, part: MemberStream, text: bytes) -> None:
         """Take a server's answer, in the stream: an error says that it won't tell."""
         try:
             frame = decode_frame(text)
@@ -108,21 +108,21 @@ class Subscription(SharedStream):
         if isinstance(frame, Failure):
             self._refused(part, frame)
 
-    def _part(self, name: str) -> Part:
-        part = Part(name, self, self._reply, self._heads[name], self._max_bytes)
+    def _part(self, name: str) -> MemberStream:
+        part = MemberStream(name, self, self._reply, self._heads[name], self._max_bytes)
         part.mapper = self._mapper(name, self, part)
         return part
 
-    async def _serve(self, part: Part) -> None:
+    async def _serve(self, part: MemberStream) -> None:
         await self._members[part.name].backend.post(part, self._asked[part.name], Era.MODERN, {})
         response = part.response(self._request.id)
         if isinstance(response, Failure):
             self._refused(part, response)
 
-    def _failed(self, part: Part) -> None:
+    def _failed(self, part: MemberStream) -> None:
         """Leave a server that has answered with an error (`_refused`), and no other."""
 
-    def _refused(self, part: Part, frame: Failure) -> None:
+    def _refused(self, part: MemberStream, frame: Failure) -> None:
         if not part.opened:
             part.final = frame.code != UPSTREAM_ERROR and part.status < 500
             data = members(frame.error).get("data")
@@ -140,7 +140,9 @@ class Subscription(SharedStream):
         self._honored, self._is_told = {each: {} for each in self._honored}, True
         missing = sorted(set(self._names) - self.opened)
         unavailable = {UNAVAILABLE: missing} if missing else {}
-        return told("subscriptions/acknowledged", {"_meta": {**self._meta, **unavailable}, "notifications": union})
+        return notification_event(
+            "subscriptions/acknowledged", {"_meta": {**self._meta, **unavailable}, "notifications": union}
+        )
 
     def _ending(self, *, drained: bool) -> bytes:
         if drained:
@@ -172,8 +174,10 @@ class Subscription(SharedStream):
         """Return what says that all that a server tells about may have changed (rule 3)."""
         lists = [each for each in LISTS if bytes(honored.get(f"{each}ListChanged", b"")) == b"true"]
         uris = list_of(honored[_RESOURCES]) if _RESOURCES in honored else []
-        events = [told(f"{each}/list_changed", {"_meta": self._meta}) for each in lists]
-        return b"".join(events + [told("resources/updated", {"_meta": self._meta, "uri": uri}) for uri in uris])
+        events = [notification_event(f"{each}/list_changed", {"_meta": self._meta}) for each in lists]
+        return b"".join(
+            events + [notification_event("resources/updated", {"_meta": self._meta, "uri": uri}) for uri in uris]
+        )
 
 
 def _list(value: object) -> list[object]:

@@ -28,13 +28,13 @@ def with_merged_tasks_anywhere(server: str, outer: Edit | None) -> Edit:
 
     def edit(response: Success) -> Steps[bytes]:
         if is_object(response.result) and (yield from may_hold_any(response.result, _NAMED)):
-            response = yield from _mapped(server, response)
+            response = yield from _map_tasks(server, response)
         return (yield from outer(response)) if outer is not None else response.text
 
     return edit
 
 
-def _mapped(server: str, response: Success) -> Steps[Success]:
+def _map_tasks(server: str, response: Success) -> Steps[Success]:
     found = yield from response.members()
     changes: dict[str, object] = {}
     task, meta = found.get("task"), found.get("_meta")

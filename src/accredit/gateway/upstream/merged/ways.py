@@ -20,7 +20,7 @@ from accredit.errors import AccreditError, MessageId, RequestError, UpstreamTime
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import about
+from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.merged.aside import Aside
 from accredit.gateway.upstream.merged.events import EventMapper
 from accredit.gateway.upstream.merged.ids import EventIds, ProgressTokens, digest_of, longest_event_id, merged_ring
@@ -38,7 +38,7 @@ from accredit.limits import MERGED_ASK_SECONDS
 Message = Request | Notification | Success | Failure
 
 
-class Ways:
+class MemberAccess:
     """One for each merged endpoint."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Ways:
         settings: GatewaySettings,
         members: Mapping[str, MergedMember],
         counters: Counters,
-        before: "Ways | None" = None,
+        before: "MemberAccess | None" = None,
     ) -> None:
         """What `before` knows of sessions is known here."""
         self.members = members
@@ -171,7 +171,7 @@ class Ways:
         """Do something at several servers at once (rule 3)."""
 
         async def one(name: str, aside: Aside) -> None:
-            about(name)
+            set_current_server(name)
             try:
                 async with asyncio.timeout(MERGED_ASK_SECONDS):
                     await self.one(name, aside, work(name, aside))

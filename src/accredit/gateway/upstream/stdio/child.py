@@ -155,12 +155,12 @@ class Child:
         """Signal the group, if it has members, and wait for it to be empty, for a grace; return whether it is."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STOP_GRACE_SECONDS
-        present = reaper.sent(self.pid, number)
+        present = reaper.send_signal(self.pid, number)
         while present and loop.time() < deadline:
             await asyncio.sleep(GROUP_POLL_SECONDS)
             if self._process.exited.is_set():
                 self._bury()
-            present = reaper.sent(self.pid, 0)
+            present = reaper.send_signal(self.pid, 0)
         return not present
 
     def _bury(self) -> None:

@@ -59,7 +59,7 @@ class OrphanGuard:
         self._helper = None
         log_event(_log, logging.ERROR, "reaper_died", groups=len(self._groups))
         for group in self._groups:
-            reaper.sent(group, signal.SIGKILL)
+            reaper.send_signal(group, signal.SIGKILL)
 
 
 class _Helper:

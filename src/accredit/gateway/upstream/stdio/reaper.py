@@ -30,16 +30,16 @@ def main() -> None:
 
 def end(groups: Iterable[int], grace: float) -> None:
     """Ask the groups to end, wait at most `grace` seconds, and kill what remains."""
-    left = [group for group in groups if sent(group, signal.SIGTERM)]
+    left = [group for group in groups if send_signal(group, signal.SIGTERM)]
     deadline = time.monotonic() + grace
     while left and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
-        left = [group for group in left if sent(group, 0)]
+        left = [group for group in left if send_signal(group, 0)]
     for group in left:
-        sent(group, signal.SIGKILL)
+        send_signal(group, signal.SIGKILL)
 
 
-def sent(group: int, number: int) -> bool:
+def send_signal(group: int, number: int) -> bool:
     """Send a signal (0: none) to a group; return False if it has no members."""
     try:
         os.killpg(group, number)

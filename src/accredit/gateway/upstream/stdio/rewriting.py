@@ -12,18 +12,18 @@ from accredit.errors import MessageId
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import Notification, Request
-from accredit.jsonrpc.long_text import opened_in_steps
+from accredit.jsonrpc.long_text import object_in_steps
 from accredit.jsonrpc.methods import META_PROGRESS, META_SUBSCRIPTION
 from accredit.jsonrpc.objects import is_object, members
 
 
-def numbered(request: Request, number: int, *, token: bool) -> bytes:
+def number_request(request: Request, number: int, *, token: bool) -> bytes:
     """Return a client's request under its number. `token` says that it has a progress token."""
     renamed = request.with_id(number)
     return (renamed.with_meta({META_PROGRESS: Raw(b"%d" % number)}) if token else renamed).text
 
 
-def answered(text: bytes, id: MessageId, *, subscription: bool, observed: bool = False) -> Steps[bytes]:
+def restore_client_id(text: bytes, id: MessageId, *, subscription: bool, observed: bool = False) -> Steps[bytes]:
     """Return a response under the client's id, in steps. `subscription` says that it may end one, which it names. What
     is only `observed` may be no message: it is read as it is, and at one go."""
     if observed:
@@ -31,13 +31,13 @@ def answered(text: bytes, id: MessageId, *, subscription: bool, observed: bool =
         found = members(text)
         yield
     else:
-        found = yield from opened_in_steps(Raw(text.lstrip()))
+        found = yield from object_in_steps(Raw(text.lstrip()))
     changes: dict[str, object] = {"id": id}
     result = found.get("result")
     if subscription and result is not None and is_object(result):
-        outer = yield from opened_in_steps(result)
+        outer = yield from object_in_steps(result)
         meta = outer.get("_meta")
-        inner = (yield from opened_in_steps(meta)) if meta is not None else {}
+        inner = (yield from object_in_steps(meta)) if meta is not None else {}
         if META_SUBSCRIPTION in inner:
             named = Raw(with_members(inner, {META_SUBSCRIPTION: id}))
             changes["result"] = Raw(with_members(outer, {"_meta": named}))
@@ -50,7 +50,7 @@ def subscription_of(notification: Notification) -> Raw | None:
     return notification.in_meta(META_SUBSCRIPTION)
 
 
-def subscribed(notification: Notification, id: MessageId) -> bytes:
+def tag_subscription(notification: Notification, id: MessageId) -> bytes:
     """Return a subscription's notification under the client's id of the request that opened it."""
     return notification.with_meta({META_SUBSCRIPTION: Raw(to_json(id))}).text
 

@@ -42,7 +42,7 @@ from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.frames import Frame, Notification, Request
-from accredit.jsonrpc.long_text import opened_in_steps
+from accredit.jsonrpc.long_text import object_in_steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
@@ -102,7 +102,7 @@ class Session(Conversation[_SessionCall]):
             yield from check_brackets(answer, "an answer")
             result = members(answer).get("result")
             yield
-            named = (yield from opened_in_steps(result)) if result is not None else {}
+            named = (yield from object_in_steps(result)) if result is not None else {}
         except FrameError as error:
             if error.bound:
                 raise AnswerError(error.detail, bound=True) from None

@@ -22,7 +22,7 @@ from accredit.base.steps import at_one_go
 from accredit.errors import AnswerError, FrameError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.trace import set_current, traced
+from accredit.gateway.trace import set_current, trace_field
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.large_answers import Held
 from accredit.gateway.upstream.reply import Reply, WhileConnected
@@ -136,7 +136,7 @@ class SharedChild(Conversation[_SharedCall]):
         self._on_lost(self)
 
     async def _send_call(self, call: _SharedCall) -> None:
-        text = rewriting.numbered(call.request, call.number, token=call.token is not None)
+        text = rewriting.number_request(call.request, call.number, token=call.token is not None)
         await self._child.send(text, self._patience)
 
     async def _take(self, verdict: Verdict[_SharedCall]) -> None:
@@ -155,7 +155,7 @@ class SharedChild(Conversation[_SharedCall]):
     async def _answer(self, call: _SharedCall, answered: Answered[_SharedCall]) -> None:
         frame = answered.frame
         try:
-            steps = rewriting.answered(
+            steps = rewriting.restore_client_id(
                 answered.text, call.request.id, subscription=call.listens, observed=frame is None
             )
             restored = await in_turns(steps) if len(answered.text) > SHORT_MESSAGE_BYTES else at_one_go(steps)
@@ -175,7 +175,7 @@ class SharedChild(Conversation[_SharedCall]):
             if call is not None and call.client_token is not None:
                 self._send(call, rewriting.with_param(notification, "progressToken", call.client_token))
             elif (call := self._subscriber(notification)) is not None:
-                self._send(call, rewriting.subscribed(without_state(notification), call.request.id))
+                self._send(call, rewriting.tag_subscription(without_state(notification), call.request.id))
             elif (call := self._logged(notification)) is not None:
                 self._send(call, notification.text)
             elif (call := self._closed(notification)) is not None:
@@ -225,7 +225,7 @@ class SharedChild(Conversation[_SharedCall]):
                 self._counters.refused(error, method=call.request.method)
             return
         set_current(call.request)
-        log_event(_log, logging.WARNING, "client_cut_off", method=call.request.method, **traced())
+        log_event(_log, logging.WARNING, "client_cut_off", method=call.request.method, **trace_field())
         self._cancel(call, "the client does not read")
         self._settled(call, Outcome(status="cancelled", detail="the client does not read"), call.stream.release)
 

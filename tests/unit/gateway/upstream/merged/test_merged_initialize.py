@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from accredit.gateway.headers import RequestHead
-from accredit.gateway.upstream.merged.initialize import hello_in, initialized
+from accredit.gateway.upstream.merged.initialize import hello_in, merge_initialize
 from accredit.gateway.upstream.merged.sessions import (
     NONCE_BYTES,
     MemberSession,
     in_session,
     longest_id,
-    packed,
+    pack_sessions,
     sessions_in,
 )
 from accredit.limits import MAX_SESSION_ID_BYTES
@@ -32,7 +32,7 @@ def hello(revision: str, **more: Any) -> Any:
 @pytest.mark.holds("gateway/upstream/merged/initialize", 1)
 def test_a_client_is_told_the_oldest_revision_of_all() -> None:
     hellos = {"new": hello("2025-11-25"), "old": hello("2024-11-05"), "middle": hello("2025-06-18")}
-    revision, result = initialized(hellos, [], INFO)
+    revision, result = merge_initialize(hellos, [], INFO)
     assert (revision, json.loads(result)["protocolVersion"]) == ("2024-11-05", "2024-11-05")
 
 
@@ -51,7 +51,7 @@ def test_what_any_server_can_do_the_merged_endpoint_can() -> None:
         ),
         "files": hello("2025-11-25", capabilities={"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}),
     }
-    result = json.loads(initialized(hellos, ["down"], INFO)[1])
+    result = json.loads(merge_initialize(hellos, ["down"], INFO)[1])
     assert result["capabilities"] == {
         "tools": {},
         "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}},
@@ -67,7 +67,7 @@ def test_each_server_is_asked_in_its_own_session(all_of: dict[str, MemberSession
     head = RequestHead(
         "POST",
         "/mcp",
-        [(b"mcp-session-id", packed(all_of, b"n" * NONCE_BYTES)), (b"mcp-protocol-version", b"2024-11-05")],
+        [(b"mcp-session-id", pack_sessions(all_of, b"n" * NONCE_BYTES)), (b"mcp-protocol-version", b"2024-11-05")],
     )
     assert sessions_in(head) == all_of
     for session in all_of.values():
@@ -92,4 +92,4 @@ def test_the_longest_ids_of_all_servers_have_room_in_one(servers: int) -> None:
     longest = longest_id(servers)
     assert longest >= 36
     all_of = {f"{number:032}": MemberSession(b"x" * longest, "0" * 16, "2025-11-25") for number in range(servers)}
-    assert len(packed(all_of, b"n" * NONCE_BYTES)) <= MAX_SESSION_ID_BYTES
+    assert len(pack_sessions(all_of, b"n" * NONCE_BYTES)) <= MAX_SESSION_ID_BYTES

@@ -15,7 +15,7 @@ from accredit.gateway.upstream.merged.messages import (
     RELATED_TASK,
     Outward,
     addressee,
-    cancelled,
+    cancelled_id,
     with_task,
 )
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_frame
@@ -176,8 +176,8 @@ def test_a_clients_notifications_are_for_who_has_asked__or_for_all() -> None:
     assert progress is not None
     assert (progress[0], json.loads(progress[1].text)["params"]) == ("mail", {"progressToken": "7", "progress": 1})
     assert addressee(frame("notifications/roots/list_changed")) is None
-    assert cancelled(frame("notifications/cancelled", {"requestId": 7})) == 7
-    assert cancelled(frame("notifications/progress", {"requestId": 7})) is None
+    assert cancelled_id(frame("notifications/cancelled", {"requestId": 7})) == 7
+    assert cancelled_id(frame("notifications/progress", {"requestId": 7})) is None
     for bad in ({"progressToken": 7}, {}, None):
         with pytest.raises(FrameError):
             addressee(frame("notifications/progress", bad))

@@ -11,7 +11,7 @@ from tests.world.asgi import Told
 
 from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED
 from accredit.gateway.upstream.merged.renewals import Renewals
-from accredit.gateway.upstream.merged.streams import Part
+from accredit.gateway.upstream.merged.streams import MemberStream
 from accredit.gateway.upstream.merged.subscription import Subscription
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
 from accredit.jsonrpc.requests import decode_request
@@ -46,7 +46,7 @@ def test_what_a_server_acknowledges_holds_no_message_of_its__each_subscription_w
         reply = Told().exchange
         _, asked = request("subscriptions/listen", '{"notifications":{"toolsListChanged":true}}')
         stream = Subscription(reply, asked, {"mail": asked}, {}, {}, mapper, 1_000)
-        part = Part("mail", stream, reply, reply.head, 1_000)
+        part = MemberStream("mail", stream, reply, reply.head, 1_000)
         for _ in range(2):  # before the client was told, and after the server has begun anew
             params = f'{{"notifications":{{"toolsListChanged":true}},"padding":"{PADDING}"}}'
             text = f'{{"jsonrpc":"2.0","method":"{ACKNOWLEDGED}","params":{params}}}'.encode()
@@ -72,7 +72,7 @@ def test_of_what_a_server_acknowledges_as_much_is_kept_as_was_asked__servers_tog
         names = [f"s{number}" for number in range(20)]
         stream = Subscription(reply, asked, dict.fromkeys(names, asked), {}, {}, mapper, 1_000)
         for name in names:
-            part = Part(name, stream, reply, reply.head, 1_000)
+            part = MemberStream(name, stream, reply, reply.head, 1_000)
             uris = f'["accredit+{name}:a:1"]'
             for honored in (
                 f'"resourceSubscriptions":{uris},"own":"{PADDING}"',

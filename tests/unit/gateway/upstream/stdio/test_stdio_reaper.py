@@ -88,7 +88,7 @@ def test_a_group_that_ends_by_itself_is_not_waited_for() -> None:
 def test_a_signal_to_nobody_is_no_error() -> None:
     with group("echo ready") as ended:
         os.waitpid(ended, 0)
-        assert not reaper.sent(ended, signal.SIGTERM)
+        assert not reaper.send_signal(ended, signal.SIGTERM)
 
 
 def test_a_guard_starts_its_reaper_once_and_ends_it() -> None:

@@ -12,7 +12,7 @@ from accredit.jsonrpc.simd import ONE_PASS_BYTES
 
 
 def restored(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
-    return at_one_go(rewriting.answered(text, id, subscription=subscription))
+    return at_one_go(rewriting.restore_client_id(text, id, subscription=subscription))
 
 
 def request(text: str) -> Request:
@@ -30,12 +30,12 @@ def notification(text: str) -> Notification:
 def test_a_request_gets_its_number_and_keeps_the_text_of_all_else() -> None:
     asked = request('{"jsonrpc":"2.0","id":"mine","method":"m","params":{"a":1.0e2,"b":"\\u00e9", "c": [ ]},"x":true}')
     expected = b'{"jsonrpc":"2.0","id":5,"method":"m","params":{"a":1.0e2,"b":"\\u00e9", "c": [ ]},"x":true}'
-    assert rewriting.numbered(asked, 5, token=False) == expected
+    assert rewriting.number_request(asked, 5, token=False) == expected
 
 
 def test_a_progress_token_becomes_the_number__two_clients_may_use_the_same() -> None:
     asked = request('{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"k":"v","progressToken":"t"},"a":1e0}}')
-    text = rewriting.numbered(asked, 9, token=True)
+    text = rewriting.number_request(asked, 9, token=True)
     assert text == b'{"jsonrpc":"2.0","id":9,"method":"m","params":{"_meta":{"k":"v","progressToken":9},"a":1e0}}'
 
 
@@ -47,7 +47,7 @@ def test_a_response_gets_the_clients_id_back_with_its_type() -> None:
 
 def test_a_good_answer_of_any_number_of_brackets_gets_its_id_in_steps__at_one_go_it_held_all_others_up() -> None:
     long = b'{"jsonrpc":"2.0","id":9,"result":{"_meta":{"a":[' + b"[]," * (2 * MAX_SPLIT_BRACKETS) + b"0]}}}"
-    steps = [*rewriting.answered(long, "a", subscription=True)]
+    steps = [*rewriting.restore_client_id(long, "a", subscription=True)]
     assert len(steps) > 5 * len(long) // ONE_PASS_BYTES  # the message, its result, and the `_meta` of that
     assert restored(long, "a", subscription=True) == long.replace(b'"id":9', b'"id":"a"')
 
@@ -65,7 +65,7 @@ def test_a_notification_of_a_subscription_names_the_clients_id() -> None:
         '{"jsonrpc":"2.0","method":"n","params":{"_meta":{"SUB":9,"o":0.10}}}'.replace("SUB", META_SUBSCRIPTION)
     )
     assert bytes(rewriting.subscription_of(told) or b"") == b"9"
-    assert rewriting.subscribed(told, "s") == (
+    assert rewriting.tag_subscription(told, "s") == (
         b'{"jsonrpc":"2.0","method":"n","params":{"_meta":{"%s":"s","o":0.10}}}' % META_SUBSCRIPTION.encode()
     )
 

@@ -94,7 +94,7 @@ def facts_of(loaded: Loaded, environ: Mapping[str, str]) -> Facts:
         "processes": lambda: running.processes_found(loaded.config),
         **_of_store(loaded, store),
     }
-    return Facts(loaded=loaded, now=unix_seconds(), store=store, **found_by(looks, DOCTOR_SECONDS))
+    return Facts(loaded=loaded, now=unix_seconds(), store=store, **run_looks(looks, DOCTOR_SECONDS))
 
 
 def _of_store(loaded: Loaded, store: Found[StoreUrl]) -> dict[str, Callable[[], Any]]:
@@ -129,7 +129,7 @@ def _settings(loaded: Loaded, environ: Mapping[str, str]) -> Found[Sequence[Gate
     return settings
 
 
-def found_by(looks: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Any]:
+def run_looks(looks: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Any]:
     """Run the look-ups concurrently; return each result, or `Unknown` (rule 1)."""
     told: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
     for name, look in looks.items():
@@ -137,7 +137,7 @@ def found_by(looks: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str
         try:
             thread.start()
         except RuntimeError as error:  # there is no room for a thread
-            told.put((name, _failed(error)))
+            told.put((name, _failure(error)))
     found = dict[str, Any].fromkeys(looks, Unknown(f"this look took more than {seconds:g} s"))
     late_at, waiting = time.monotonic() + seconds, len(looks)
     while waiting:
@@ -153,9 +153,9 @@ def _take(name: str, look: Callable[[], Any], told: "queue.SimpleQueue[tuple[str
     try:
         value = look()
     except (AccreditError, OSError, ValueError, RuntimeError, MemoryError) as error:
-        value = _failed(error)
+        value = _failure(error)
     told.put((name, value))
 
 
-def _failed(error: Exception) -> Unknown:
+def _failure(error: Exception) -> Unknown:
     return Unknown(f"this look has failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}")

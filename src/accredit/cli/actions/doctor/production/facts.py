@@ -55,7 +55,7 @@ class FileStore(NamedTuple):
     schema: int | None
 
 
-class Room(NamedTuple):
+class DiskSpace(NamedTuple):
     """Free and total bytes of the store's file system."""
 
     free: int
@@ -70,7 +70,7 @@ class Process(NamedTuple):
     descriptors: int
 
 
-class Health(NamedTuple):
+class HealthReport(NamedTuple):
     """The status and parts that the gateway reports at /readyz."""
 
     status: str
@@ -92,13 +92,13 @@ class Facts(NamedTuple):
     """Revocation lists in force, and certificates in them."""
     database: Found[DatabaseCondition | None]
     file_store: Found[FileStore | None]
-    room: Found[Room]
+    room: Found[DiskSpace]
     log: Found[LogFound]
     drilled: Found[int | None]
     """Time of the last recorded drill (unix seconds)."""
     is_synchronised: Found[bool]
     """Whether the kernel reports a synchronized clock."""
-    health: Found[Health]
+    health: Found[HealthReport]
     processes: Found[Sequence[Process]]
     listens_outside: Found[bool]
     """Whether the gateway's port is open on an address that others can reach."""

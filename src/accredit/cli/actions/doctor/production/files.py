@@ -40,8 +40,8 @@ _TIMEX_BYTES = 512
 def files_found(loaded: Loaded, store: Found[StoreUrl]) -> list[FileFound]:
     """Return the configuration and all files that it names."""
     return [
-        *(_found(what, path, is_secret=False) for what, path in _plain_files(loaded)),
-        *(_found(what, path, is_secret=True) for what, path in _secret_files(loaded, store)),
+        *(_inspect_file(what, path, is_secret=False) for what, path in _plain_files(loaded)),
+        *(_inspect_file(what, path, is_secret=True) for what, path in _secret_files(loaded, store)),
         *(_beside(what, path.with_suffix("")) for what, path in _deciding_keys(loaded) if _has_private(path)),
         *_folder_of_store(store),
     ]
@@ -127,7 +127,7 @@ def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str,
 
 
 def _of_upstreams(loaded: Loaded) -> Iterator[tuple[str, Path]]:
-    held = next(_held(loaded), None)
+    held = next(_find_credentials(loaded), None)
     if held is not None and loaded.file is not None:
         yield f"the configuration, which holds {held}", loaded.file
     for each in views(loaded):
@@ -141,7 +141,7 @@ def _of_upstreams(loaded: Loaded) -> Iterator[tuple[str, Path]]:
             yield f"{place}.auth", folder_of(each, ("upstream", "auth")) / upstream.auth.client_secret.file
 
 
-def _held(loaded: Loaded) -> Iterator[str]:
+def _find_credentials(loaded: Loaded) -> Iterator[str]:
     """Yield settings in the file itself that are, or may hold, a credential."""
     config = loaded.config
     named = {("telemetry", "endpoint"): [config.telemetry.endpoint]}
@@ -172,7 +172,7 @@ def _any_holds(urls: Iterable[str | None]) -> bool:
     return any(url is not None and url_holds_secret(url) for url in urls)
 
 
-def _found(what: str, path: Path, *, is_secret: bool) -> FileFound:
+def _inspect_file(what: str, path: Path, *, is_secret: bool) -> FileFound:
     status = _status(path)
     if status is None:
         fault = f"{path} is not there, or in no folder that may be looked into"

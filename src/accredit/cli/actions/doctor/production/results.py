@@ -26,18 +26,18 @@ class Result(Struct, frozen=True):
 
 def ok(what: str) -> Result:
     """Return that a check passed."""
-    return Result("ok", _bounded(what))
+    return Result("ok", _shorten(what))
 
 
 def no(what: str, remedy: str, command: str = "") -> Result:
     """Return that a check failed."""
-    return Result("no", _bounded(what), _bounded(remedy), command)
+    return Result("no", _shorten(what), _shorten(remedy), command)
 
 
 def unknown(why: str | Unknown, remedy: str = "") -> Result:
     """Return that the answer can't be known from here."""
-    return Result("unknown", _bounded(why.why if isinstance(why, Unknown) else why), _bounded(remedy))
+    return Result("unknown", _shorten(why.why if isinstance(why, Unknown) else why), _shorten(remedy))
 
 
-def _bounded(text: str) -> str:
+def _shorten(text: str) -> str:
     return one_line(text[:MAX_FINDING_CHARS])

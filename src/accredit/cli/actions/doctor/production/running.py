@@ -19,7 +19,7 @@ from typing import cast
 import msgspec
 
 from accredit.base.addresses import is_loopback_host
-from accredit.cli.actions.doctor.production.facts import Found, Health, Process, Unknown
+from accredit.cli.actions.doctor.production.facts import Found, HealthReport, Process, Unknown
 from accredit.config import Config
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file
@@ -40,7 +40,7 @@ _UNLIMITED = 1 << 30
 _NOT_RUNNING = "no gateway runs here that could be asked"
 
 
-def health_found(config: Config) -> Found[Health]:
+def health_found(config: Config) -> Found[HealthReport]:
     """Return what the gateway reports at /readyz."""
     gateway = config.gateway
     if gateway.port == 0:
@@ -51,7 +51,7 @@ def health_found(config: Config) -> Found[Health]:
     try:
         with socket.create_connection((host, gateway.port), HEALTH_SECONDS) as plain:
             certificate = gateway.tls_cert_file
-            with plain if certificate is None else _secured(plain, Path(certificate)) as connection:
+            with plain if certificate is None else _start_tls(plain, Path(certificate)) as connection:
                 connection.sendall(asked)
                 answer = HTTPResponse(connection)
                 answer.begin()
@@ -68,7 +68,7 @@ def health_found(config: Config) -> Found[Health]:
         return Unknown(error.what)
 
 
-def _secured(plain: socket.socket, certificate: Path) -> ssl.SSLSocket:
+def _start_tls(plain: socket.socket, certificate: Path) -> ssl.SSLSocket:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     # Trust exactly this certificate, not others by the same issuer.
@@ -78,7 +78,7 @@ def _secured(plain: socket.socket, certificate: Path) -> ssl.SSLSocket:
     return context.wrap_socket(plain)
 
 
-def _health(status: int, body: bytes) -> Found[Health]:
+def _health(status: int, body: bytes) -> Found[HealthReport]:
     try:
         members = msgspec.json.decode(body, type=dict[str, object]) if status in (200, 503) else {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -90,7 +90,7 @@ def _health(status: int, body: bytes) -> Found[Health]:
     if isinstance(servers, dict):
         each_server = cast("dict[str, object]", servers)
         parts |= {f"server {name}": each for name, each in each_server.items() if isinstance(each, bool)}
-    return Health(said, parts)
+    return HealthReport(said, parts)
 
 
 def processes_found(config: Config) -> Found[Sequence[Process]]:

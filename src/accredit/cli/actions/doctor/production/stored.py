@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 from accredit.attest import CallRecord, Checkpoint, Statement
-from accredit.cli.actions.doctor.production.facts import FileStore, Found, LogFound, Room, SinkFound, Unknown
+from accredit.cli.actions.doctor.production.facts import DiskSpace, FileStore, Found, LogFound, SinkFound, Unknown
 from accredit.cli.actions.doctor.setup import is_still, reading_only
 from accredit.cli.actions.log_place import own_keys
 from accredit.config import Loaded, folder_of, read_public_key
@@ -64,7 +64,7 @@ def file_found(store: StoreUrl) -> Found[FileStore | None]:
         return Unknown(f"{store.path} can't be read: {error}")
 
 
-def room_found(store: StoreUrl) -> Found[Room]:
+def room_found(store: StoreUrl) -> Found[DiskSpace]:
     """Return the free space where the store's file is."""
     if isinstance(store, InMemory):
         return Unknown("a store in memory needs none")
@@ -74,7 +74,7 @@ def room_found(store: StoreUrl) -> Found[Room]:
         found = os.statvfs(store.path.parent)
     except OSError as error:
         return Unknown(f"{store.path.parent}: {error.strerror}")
-    return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+    return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
 
 class _Stored:
@@ -109,7 +109,7 @@ def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
         files += [(roots, root.public_key_file) for root in loaded.config.proofs.roots]
         keys = [read_public_key(where / name, name) for where, name in files]
         known: dict[str, HybridPublicKey] = {each.id: each.public_key for each in keys}
-        stored = None if isinstance(store, InMemory) else _Stored(store.name, _stored(store))
+        stored = None if isinstance(store, InMemory) else _Stored(store.name, _read_lists(store))
         lists = RevocationLists([folder / name for name in named.files], known, store=stored)
         lists.load()
     except ConfigurationError as error:
@@ -120,7 +120,7 @@ def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
     return lists.size() if problem is None else Unknown(problem)
 
 
-def _stored(store: LogStore) -> Sequence[bytes]:
+def _read_lists(store: LogStore) -> Sequence[bytes]:
     if isinstance(store, PostgresDatabase):
         return stored_lists(store)
     if not os.path.lexists(store.path):
@@ -138,7 +138,7 @@ def log_found(store: StoreUrl) -> Found[LogFound]:
 
 def drill_found(store: StoreUrl, prover: Found[Prover]) -> Found[int | None]:
     """Return the time of the last recorded drill (unix seconds); None if there is none."""
-    return prover if isinstance(prover, Unknown) else _read(store, lambda log: _drilled(log, prover))
+    return prover if isinstance(prover, Unknown) else _read(store, lambda log: _find_drill_time(log, prover))
 
 
 def prover_found(loaded: Loaded) -> Found[Prover]:
@@ -158,10 +158,10 @@ def seconds_of(text: str) -> int:
 def _sinks(log: LogReader) -> LogFound:
     waiting = [(name, log.unsent(name)) for name in log.sinks()]
     made = [(name, each.statement() if each is not None else None) for name, each in waiting]
-    return LogFound(tuple(SinkFound(name, _made_at(said)) for name, said in made))
+    return LogFound(tuple(SinkFound(name, _statement_time(said)) for name, said in made))
 
 
-def _made_at(statement: Statement | None) -> int | None:
+def _statement_time(statement: Statement | None) -> int | None:
     if statement is None:
         return None
     said = statement.predicate
@@ -170,7 +170,7 @@ def _made_at(statement: Statement | None) -> int | None:
     return seconds_of(said.time if isinstance(said, Checkpoint) else said.before)
 
 
-def _drilled(log: LogReader, prover: Prover) -> Found[int | None]:
+def _find_drill_time(log: LogReader, prover: Prover) -> Found[int | None]:
     late_at = time.monotonic() + DOCTOR_DATABASE_SECONDS
     for each in log.holding(DRILL):
         record = each.record()
