@@ -288,6 +288,7 @@ def test_what_is_left_of_pruned_records_is_held_against_the_note(path: Path, sta
     "statement",
     [
         "UPDATE log_entries SET digest = zeroblob(32) WHERE entry = 2",
+        "UPDATE log_entries SET digest = 'a text, no digest' WHERE entry = 2",
         "DELETE FROM log_entries WHERE entry = 2",
         "UPDATE log_entries SET payload = CAST(payload || ' ' AS BLOB) WHERE number = 6 AND ml_dsa_65 IS NULL",
         "DELETE FROM log_entries WHERE number = 6 AND ml_dsa_65 IS NULL",

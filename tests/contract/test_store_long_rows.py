@@ -25,6 +25,7 @@ from accredit.stores.postgres.log_pruning import prune as prune_database
 __all__ = ["each_executor"]
 
 DEAD = "f0" * 16
+LONG = "e.payload || convert_to(repeat(' ', 2 * ?), 'UTF8')"
 pytestmark = [
     pytest.mark.parametrize("each_executor", [by_thread, by_database_thread], ids=["file", "database"], indirect=True),
     pytest.mark.usefixtures("each_executor"),
@@ -103,6 +104,31 @@ def test_of_the_records_of_an_open_call_no_more_is_read_than_a_call_has__and_it_
     told = run(main())
     assert (told is None) == (most is None)
     assert told is None or "more records name it than a call has" in told
+
+
+@pytest.mark.holds("stores/audit_log/schema")
+def test_what_is_longer_than_a_record_is_not_read_as_one_of_an_open_call(path: Path) -> None:
+    async def main() -> None:
+        log = Log(path)
+        await log.call(None)
+        await log.die()
+        thief = Thief(path)
+        thief.add_writer(DEAD)
+        columns, values = "writer, number, key", "w.writer, 1, e.key"
+        if not thief.has_file:
+            columns, values = f"kind, day, {columns}", f"0, e.day, {values}"
+        long = "CAST(e.payload || replace(hex(zeroblob(?)), '0', ' ') AS BLOB)"
+        thief.run(
+            f"INSERT INTO log_entries ({columns}, payload, ed25519)"
+            f" SELECT {values}, {long if thief.has_file else LONG}, {zeros(thief, 64)} FROM log_writers w, log_entries e"
+            " WHERE w.name = ? AND e.number = 1 AND e.ml_dsa_65 IS NULL",
+            *(MAX_ATTESTATION_BYTES // 2, DEAD),
+        )
+        async with Log(path) as log:
+            await log.call()
+            await until(lambda: thief.run("SELECT count(*) FROM log_open") == [(0,)])
+
+    run(main())
 
 
 def pruned(path: Path) -> None:

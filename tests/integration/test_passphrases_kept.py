@@ -1,6 +1,7 @@
 """A passphrase in the memory of a command, and one that others would guess."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from tests.world.command import accredit
 from tests.world.ordinary import NOBODY
 from tests.world.terminal import Terminal
 
+from accredit import cli
 from accredit.base.clock import unix_seconds
 from accredit.cli.passphrases import ADVISED_PASSPHRASE_CHARS
 from accredit.keys import LockedKeyFile, lock_key, make_key, read_key, write_key
@@ -64,6 +66,20 @@ def test_no_other_program_of_the_user_reads_a_passphrase_out_of_a_command_s_memo
         words = [sys.executable, "-c", SNOOP, str(terminal.pid)]
         told = subprocess.run(words, cwd=root, capture_output=True, text=True, check=True).stdout.split()
         assert told == ["refused", "refused"]
+
+
+@pytest.mark.holds("cli/passphrases", 4)
+def test_no_command_takes_a_passphrase_but_where_its_memory_is_closed_first() -> None:
+    folder = Path(cli.__file__).parent
+    reads = re.compile(r"\bgetpass\b|\bpassphrase_bytes\b|\binput\(")
+    readers = {path.name: path.read_text() for path in folder.rglob("*.py") if reads.search(path.read_text())}
+    assert set(readers) == {"passphrases.py"}
+    given = [text for text in readers["passphrases.py"].split("\ndef ")[1:] if not text.startswith("_")]
+    assert [re.split(r"\W", text)[0] for text in given] == ["passphrase_source", "new_passphrase"]
+    for text in given:
+        assert text.index("_close_memory()") < min(
+            text.index(each) for each in ("_in_file(", "_ask_passphrase(") if each in text
+        )
 
 
 @pytest.mark.parametrize("word", [" ", "   \t ", "\N{NO-BREAK SPACE}", "\N{ZERO WIDTH SPACE}"])
