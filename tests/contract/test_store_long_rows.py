@@ -25,7 +25,6 @@ from accredit.stores.postgres.log_pruning import prune as prune_database
 __all__ = ["each_executor"]
 
 DEAD = "f0" * 16
-LONG = "e.payload || convert_to(repeat(' ', 2 * ?), 'UTF8')"
 pytestmark = [
     pytest.mark.parametrize("each_executor", [by_thread, by_database_thread], ids=["file", "database"], indirect=True),
     pytest.mark.usefixtures("each_executor"),
@@ -115,12 +114,13 @@ def test_what_is_longer_than_a_record_is_not_read_as_one_of_an_open_call(path: P
         thief = Thief(path)
         thief.add_writer(DEAD)
         columns, values = "writer, number, key", "w.writer, 1, e.key"
+        payload = "CAST(e.payload || replace(hex(zeroblob(?)), '0', ' ') AS BLOB)"
         if not thief.has_file:
             columns, values = f"kind, day, {columns}", f"0, e.day, {values}"
-        long = "CAST(e.payload || replace(hex(zeroblob(?)), '0', ' ') AS BLOB)"
+            payload = "e.payload || convert_to(repeat(' ', 2 * ?), 'UTF8')"
         thief.run(
             f"INSERT INTO log_entries ({columns}, payload, ed25519)"
-            f" SELECT {values}, {long if thief.has_file else LONG}, {zeros(thief, 64)} FROM log_writers w, log_entries e"
+            f" SELECT {values}, {payload}, {zeros(thief, 64)} FROM log_writers w, log_entries e"
             " WHERE w.name = ? AND e.number = 1 AND e.ml_dsa_65 IS NULL",
             *(MAX_ATTESTATION_BYTES // 2, DEAD),
         )

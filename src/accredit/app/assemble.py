@@ -42,7 +42,7 @@ from accredit.stores import (
 )
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
-from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, LogPlace
+from accredit.stores.audit_log.requests import LOG_SILENT_SECONDS, DatabaseLog, FileLog, LogExecutor, LogPlace
 from accredit.stores.audit_log.thread import DatabaseThread, FileThread
 from accredit.tokens import AccessGrant
 
@@ -137,7 +137,9 @@ def _records(loaded: Loaded) -> Records | None:
             raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
         case PostgresDatabase() as database:
             check_store(database)
-            place = DatabaseLog(database, gateway_id(loaded), socket.gethostname(), trusted=trusted_log_keys(loaded))
+            place = DatabaseLog(
+                database, gateway_id(loaded), socket.gethostname(), LOG_SILENT_SECONDS, trusted_log_keys(loaded)
+            )
         case SqliteFile(path):
             place = FileLog(path, "FULL" if durable else "NORMAL", gateway_id(loaded), trusted_log_keys(loaded))
     signer = build_log_signer(loaded)

@@ -57,7 +57,7 @@ class DatabaseLog(Struct, frozen=True, tag=True):
     database: PostgresDatabase
     gateway: str
     host: str
-    silent_seconds: float = LOG_SILENT_SECONDS
+    silent_seconds: float
     trusted: tuple[LogKey, ...] = ()
 
     @property

@@ -121,7 +121,7 @@ def test_the_opening_arrives__and_does_not_show_the_key() -> None:
     keys = (gateway()[1], gateway("other")[1])
     for place in (
         FileLog(Path("/a/\udcff.db"), "NORMAL", "gateway", keys),
-        DatabaseLog(database, "gateway", "host", trusted=keys),
+        DatabaseLog(database, "gateway", "host", 60.0, keys),
     ):
         opening = Opening(place, signer.id, signer.ed25519, signer.ml_dsa_65)
         assert decode_opening(body_of(encode_opening(opening))) == opening

@@ -106,7 +106,7 @@ def test_what_a_record_reads_does_not_grow_with_the_log__the_calls_that_are_open
     signer, _ = gateway()
 
     async def main() -> None:
-        writer = DatabaseWriter(DatabaseLog(database, "g", "h"), signer)
+        writer = DatabaseWriter(DatabaseLog(database, "g", "h", 60.0), signer)
         records = QueuedRecords(writer, durable=True, policy_digest=POLICY, on_problem=print)
         await records.start()
         for _ in range(CALLS):
