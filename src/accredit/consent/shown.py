@@ -3,7 +3,7 @@
 1. Everything that the call's digest covers is shown: method, target, and each value in its params with the place where
    it stands. Two calls with different digests are never shown alike, nor so that only their code points differ.
 2. What does not show, or has another form that looks the same, is written as its code point, and so are the brackets of
-   such codes, by the rules of `pins.visible_text`; so are blanks at the end of a line, and in a place `/`, `[` and what
+   such codes, by the rules of `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and what
    could pass for its end or for a row of its own. Only a line's end begins a new line.
 3. A long text, and what comes after many values, is folded: it counts as seen only once it was unfolded.
 4. What a person may overlook is marked: letters of several scripts in one word, words of one script that look like

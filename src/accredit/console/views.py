@@ -2,7 +2,7 @@
 
 1. What is certain comes first: who asks (by the person's own names for keys; a name that a key gives itself is quoted),
    for which call, where. What the server says of its tool comes last, and can only raise caution.
-2. Every text is fit to be shown: characters that don't show are written as their code points (`pins.visible_text`).
+2. Every text is fit to be shown: characters that don't show are written as their code points (`pins.shown`).
 3. What is to be signed is told from the very grant that would be signed.
 """
 

@@ -1,7 +1,7 @@
 """Bearer tokens of a guarded server's clients: found, verified, taken off. Awaits key sets.
 
 1. The token is in the Authorization header (over HTTP), in `arguments._token` unless the tool declares that itself, or
-   in `_meta.token`: the first that is there decides (`tokens.find_tokens`).
+   in `_meta.token`: the first that is there decides (`tokens.carried`).
 2. It is verified (`tokens.verify`). One that names a gateway's configuration, or a session, is not valid here.
 3. A called tool is one that the token may use, and the token has the scope that the tool requires.
 4. All tokens are taken off, also those that did not decide.

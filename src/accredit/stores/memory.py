@@ -1,7 +1,7 @@
 """A store in the memory of one process. No I/O; threads may share it.
 
 Expired entries are removed a few at a time, by whoever writes next, so that no request pays for a flood. Issued
-challenges are not remembered (`mint_challenge`), so that asking for many takes no room. An entry that is kept longer
+challenges are not remembered (`minted`), so that asking for many takes no room. An entry that is kept longer
 than necessary still counts.
 """
 
