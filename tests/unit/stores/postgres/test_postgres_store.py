@@ -138,6 +138,9 @@ def test_a_use_whose_answer_is_lost_is_refused_and_counted_at_most_once(
 ) -> None:
     async def main() -> None:
         store = PostgresStore(database, clock=str(NOW))
+        await asyncio.to_thread(server.set, "synchronous_standby_names", "''")
+        assert await store.uses("one", 60, now=NOW) == 0  # since when it knows what was spent is written by then
+        await asyncio.to_thread(server.set, "synchronous_standby_names", "'nobody'")
         using = asyncio.create_task(store.use([RateLimit("one", 60, 2)], now=NOW))
         pid = await asyncio.to_thread(server.wait_for, IN_SYNC_WAIT)
         await asyncio.to_thread(server.run, f"SELECT pg_terminate_backend({pid})")
