@@ -30,7 +30,7 @@ class Apart:
         try:
             await entered
         except BaseException:
-            await _ended(task)
+            await _end(task)
             raise
         self._task = task
 
@@ -42,7 +42,7 @@ class Apart:
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
-            await _ended(task)
+            await _end(task)
             raise
 
     async def _live(self, entered: asyncio.Future[None]) -> None:
@@ -53,19 +53,19 @@ class Apart:
                     await self._left.wait()
         except Exception as error:  # a transport may be the caller's code, and raise anything
             if not entered.done():
-                entered.set_exception(_only(error))
+                entered.set_exception(_ungroup(error))
             else:
-                _log.warning("the connection failed (%s)", type(_only(error)).__name__)
+                _log.warning("the connection failed (%s)", type(_ungroup(error)).__name__)
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     with anyio.CancelScope(shield=True):
         await asyncio.wait({task})
 
 
-def _only(error: Exception) -> Exception:
+def _ungroup(error: Exception) -> Exception:
     if not isinstance(error, ExceptionGroup):
         return error
     group = cast("ExceptionGroup[Exception]", error)
-    return _only(group.exceptions[0]) if len(group.exceptions) == 1 else group
+    return _ungroup(group.exceptions[0]) if len(group.exceptions) == 1 else group

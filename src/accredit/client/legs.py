@@ -109,7 +109,7 @@ class Legs:
         self, params: GetPromptRequestParams, progress: ProgressFnT | None
     ) -> GetPromptResult | InputRequiredResult:
         """Get a prompt. Raises `MCPError`."""
-        return await understood(
+        return await read_result(
             self._session.send_request(GetPromptRequest(params=params), _PROMPT, progress_callback=progress)
         )
 
@@ -117,14 +117,14 @@ class Legs:
         self, params: ReadResourceRequestParams, progress: ProgressFnT | None
     ) -> ReadResourceResult | InputRequiredResult:
         """Read a resource. Raises `MCPError`."""
-        return await understood(
+        return await read_result(
             self._session.send_request(ReadResourceRequest(params=params), _RESOURCE, progress_callback=progress)
         )
 
     async def _call_tool(
         self, params: CallToolRequestParams, progress: ProgressFnT | None
     ) -> CallToolResult | InputRequiredResult:
-        return await understood(
+        return await read_result(
             self._session.send_request(CallToolRequest(params=params), _TOOL, progress_callback=progress)
         )
 
@@ -133,7 +133,7 @@ class Legs:
         Headers")."""
         cursor = None
         for _ in range(MAX_LIST_PAGES):
-            page = await understood(self._client.list_tools(cursor=cursor, cache_mode="refresh"))
+            page = await read_result(self._client.list_tools(cursor=cursor, cache_mode="refresh"))
             cursor = page.next_cursor
             if cursor is None or any(tool.name == name for tool in page.tools):
                 return
@@ -172,7 +172,7 @@ class _Reading:
         await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
 
 
-async def understood(asking: Awaitable[_Result]) -> _Result:
+async def read_result(asking: Awaitable[_Result]) -> _Result:
     """Return what a request is answered with, or raise `MCPError` for what can't be read (rule 5)."""
     try:
         return await asking

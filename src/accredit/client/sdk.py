@@ -71,13 +71,13 @@ __all__ = [
     "Transport",
     "TransportStreams",
     "WriteStream",
-    "agreed",
     "create_context_streams",
     "drain_child",
     "in_memory",
     "open_child",
     "open_to_the_end",
     "read_results_with",
+    "replace_revision_error",
     "stop_child",
     "stream_within_origin",
 ]
@@ -231,7 +231,7 @@ def in_memory(server: "Server[Any] | MCPServer") -> Transport:
     return _memory.InMemoryTransport(server)
 
 
-async def agreed(connecting: Awaitable[None]) -> None:
+async def replace_revision_error(connecting: Awaitable[None]) -> None:
     """Connect. Raises `UnsupportedRevision` in place of the SDK's error, which quotes all that the server says."""
     try:
         await connecting

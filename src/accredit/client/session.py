@@ -33,13 +33,13 @@ from mcp_types import (
 from accredit.client.apart import Apart
 from accredit.client.budgets import Budgets
 from accredit.client.gateways import Reached, to_gateway
-from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one_at_a_time, understood
+from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one_at_a_time, read_result
 from accredit.client.pins import check_name
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
 from accredit.client.refusals import refusal_of
 from accredit.client.rounds import InputHandler, run_leg, run_rounds, within
-from accredit.client.sdk import Transport, agreed, in_memory
+from accredit.client.sdk import Transport, in_memory, replace_revision_error
 from accredit.client.stdio import over_stdio
 from accredit.client.streams import ProvingTransport
 from accredit.errors import RequestTimeout, UnsupportedResultType
@@ -111,7 +111,7 @@ class AccreditedClient:
         `UnsupportedResultType` for a server whose own description is of an unknown kind."""
         late = partial(RequestTimeout, self._seconds)
         with _refusals():
-            await within(self._seconds, understood(agreed(self._connection.enter())), late)
+            await within(self._seconds, read_result(replace_revision_error(self._connection.enter())), late)
         try:
             self._legs = Legs(self._client)
         except UnsupportedResultType:
@@ -125,10 +125,10 @@ class AccreditedClient:
         """Disconnect. Errors raised inside stay as they are."""
         await self._connection.leave()
 
-    async def _listed(self, listing: Awaitable[_Result], timeout: float | None) -> _Result:
+    async def _list_page(self, listing: Awaitable[_Result], timeout: float | None) -> _Result:
         seconds = self._seconds if timeout is None else timeout
         with _refusals():
-            return await within(seconds, understood(listing), partial(RequestTimeout, seconds))
+            return await within(seconds, read_result(listing), partial(RequestTimeout, seconds))
 
     @property
     def protocol_version(self) -> str:
@@ -138,7 +138,7 @@ class AccreditedClient:
     async def list_tools(self, *, cursor: str | None = None, timeout: float | None = None) -> ListToolsResult:
         """Return one page of the tools that the delegations cover. `timeout` is for all that this takes, in seconds.
         Raises `MCPError` and `RequestTimeout`, as the other lists do."""
-        return await self._listed(self._client.list_tools(cursor=cursor), timeout)
+        return await self._list_page(self._client.list_tools(cursor=cursor), timeout)
 
     @overload
     async def call_tool(
@@ -175,13 +175,13 @@ class AccreditedClient:
 
     async def list_resources(self, *, cursor: str | None = None, timeout: float | None = None) -> ListResourcesResult:
         """Return one page of the resources."""
-        return await self._listed(self._client.list_resources(cursor=cursor), timeout)
+        return await self._list_page(self._client.list_resources(cursor=cursor), timeout)
 
     async def list_resource_templates(
         self, *, cursor: str | None = None, timeout: float | None = None
     ) -> ListResourceTemplatesResult:
         """Return one page of the resource templates."""
-        return await self._listed(self._client.list_resource_templates(cursor=cursor), timeout)
+        return await self._list_page(self._client.list_resource_templates(cursor=cursor), timeout)
 
     @overload
     async def read_resource(
@@ -200,7 +200,7 @@ class AccreditedClient:
 
     async def list_prompts(self, *, cursor: str | None = None, timeout: float | None = None) -> ListPromptsResult:
         """Return one page of the prompts."""
-        return await self._listed(self._client.list_prompts(cursor=cursor), timeout)
+        return await self._list_page(self._client.list_prompts(cursor=cursor), timeout)
 
     @overload
     async def get_prompt(

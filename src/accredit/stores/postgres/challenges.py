@@ -57,7 +57,7 @@ SELECT challenge, challenge IN (SELECT challenge FROM written),
 FROM asked, bound"""  # noqa: S608 - of constants
 
 
-async def known(connection: Connection, challenges: Sequence[bytes]) -> set[bytes]:
+async def find_spent(connection: Connection, challenges: Sequence[bytes]) -> set[bytes]:
     """Return which challenges were spent."""
     rows = await connection.fetch("SELECT challenge FROM spent WHERE challenge = ANY($1::bytea[])", list(challenges))
     return {row[0] for row in rows}

@@ -135,7 +135,7 @@ class PostgresStore:
         return Presented(asked.challenge, asked.owner, ours, asked.issued, keep_until, asked.now)
 
     async def _look(self, connection: Connection, asked: Sequence[_Asked]) -> Sequence[Spending]:
-        spent = await challenges.known(connection, [each.challenge for each in asked])
+        spent = await challenges.find_spent(connection, [each.challenge for each in asked])
         return [self._presented(each).verdict(spent=each.challenge in spent) for each in asked]
 
     async def _spend(self, connection: Connection, asked: Sequence[_Asked]) -> Sequence[Spending | AccreditError]:
