@@ -46,7 +46,7 @@ def _end(error: Exception) -> int:
     while trace is not None:  # to where it was raised
         place, trace = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}", trace.tb_next
     with contextlib.suppress(OSError, ValueError):  # nobody can be told
-        print(f"error: {what} ({place})\nhelp: {remedy}", file=sys.stderr, flush=True)  # noqa: T201 - as typer would
+        print(f"error: {what} ({place})\nhelp: {remedy}", file=sys.stderr, flush=True)  # noqa: T201 - there may be no memory for click
     return _WRONG_USE
 
 

@@ -132,9 +132,6 @@ BACKOFF_MAX_SECONDS = 30.0
 
 # --- the endpoint's HTTP server ---------------------------------------------------------------------
 
-MAX_WORKERS = 64
-"""Processes of `--workers` that share a port: more than the cores of most machines, and few enough to be one's own."""
-
 LISTEN_BACKLOG = 2_048
 """Connections that the kernel holds until they are accepted; it lowers this to its own bound (4096 on Linux)."""
 

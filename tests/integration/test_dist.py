@@ -199,17 +199,18 @@ print(json.dumps([failed, importlib.metadata.version("accredit")]))
 """
 HELP = """
 import json
-from typer.main import get_command
-from typer.testing import CliRunner
+import click
+from click.testing import CliRunner
 from accredit.cli import app
 
 def walk(command, *words):
     yield words
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from walk(inner, *words, name)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from walk(command.get_command(context, name), *words, name)
 
-print(json.dumps({" ".join(words): CliRunner().invoke(app, [*words, "--help"]).exit_code
-                  for words in walk(get_command(app))}))
+print(json.dumps({" ".join(words): CliRunner().invoke(app, [*words, "--help"]).exit_code for words in walk(app)}))
 """
 
 

@@ -21,6 +21,7 @@ from accredit.stores import PostgresDatabase
 from accredit.stores.postgres.schema import VERSION
 
 pytestmark = [
+    pytest.mark.holds("cli/commands/store"),
     pytest.mark.holds("cli/actions/log_list"),
     pytest.mark.holds("cli/actions/log_place"),
     pytest.mark.holds("stores/postgres/log_reader"),

@@ -102,7 +102,7 @@ def test_init_and_check_of_a_server_that_is_named_read_nothing_there(tmp_path: P
             assert "trapped" not in done.stderr
 
 
-@pytest.mark.parametrize("name", ["typer", "json", "uvloop", "accredit/cli/text"])
+@pytest.mark.parametrize("name", ["click", "json", "uvloop", "accredit/cli/text"])
 def test_python_m_accredit_imports_no_module_of_the_folder(name: str, tmp_path: Path) -> None:
     trap = tmp_path / f"{name}.py"
     trap.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,7 @@ _LATE = ("accredit.__main__", f"accredit.server.{_LARGE}")
 
 _AT_RUN_TIME = (
     *("anyio._backends._asyncio", "cryptography.hazmat.backends.openssl.backend", "encodings.idna"),
-    *("cryptography.hazmat.primitives.kdf.argon2", "importlib.readers", "rich._emoji_codes", "typer._adapters"),
+    *("cryptography.hazmat.primitives.kdf.argon2", "importlib.readers", "rich._emoji_codes"),
     *("tzdata", "uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
 )
 """What most programs import only once they do something."""

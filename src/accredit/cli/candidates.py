@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
-import typer
+import click
 
 MAX_COMPLETED_FILE_BYTES = 131_072
 """Bytes of a configuration that is read when a person presses the tab key: of a longer one no names are offered."""
@@ -22,18 +22,18 @@ _SERVER = re.compile(r"[a-z0-9][a-z0-9-]*")
 """A server's name, with no meaning to a shell or to `accredit`."""
 
 
-def server_names(ctx: typer.Context) -> list[str]:
+def server_names(ctx: click.Context, _: click.Parameter, begun: str) -> list[str]:
     """Return the names of `[servers]` in the configuration that `--config` names, or that is found; none if
     unreadable."""
     named = ctx.params.get("config") or os.environ.get("ACCREDIT_CONFIG") or "accredit.toml"
-    return [name for name in _servers(Path(named)) if _SERVER.fullmatch(name)]
+    return [name for name in _servers(Path(named)) if name.startswith(begun) and _SERVER.fullmatch(name)]
 
 
-def host_names() -> list[str]:
+def host_names(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
     """Return the names of the hosts that `accredit install` knows."""
     from accredit.hosts.table import HOSTS
 
-    return list(HOSTS)
+    return [name for name in HOSTS if name.startswith(begun)]
 
 
 def _servers(file: Path) -> list[str]:

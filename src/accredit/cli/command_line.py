@@ -1,14 +1,22 @@
-"""Arguments that set keys of the configuration. No I/O.
+"""Arguments that set keys of the configuration.
 
 Separate from `options`, as `--help` must not load the configuration.
 """
 
-from accredit.config import Origin, Values
+import os
+
+from accredit.cli.reaching import Reach, add_headers
+from accredit.config import Origin, Values, build_upstream, load_command_line
 from accredit.errors import ConfigurationError
+from accredit.gateway import HttpUpstream, StdioUpstream
 
 
 def values_of(
-    url: str | None, command: list[str] | None, host: str | None, port: int | None, timeout: float | None = None
+    url: str | None,
+    command: list[str] | None,
+    host: str | None = None,
+    port: int | None = None,
+    timeout: float | None = None,
 ) -> Values:
     """Return the values that the command line sets, by key. Raises `ConfigurationError`."""
     if url is not None and command is not None:
@@ -23,3 +31,10 @@ def values_of(
         ("gateway", "upstream_timeout_seconds"): ("--timeout", timeout),
     }
     return {key: (Origin("command line", option), value) for key, (option, value) in given.items() if value is not None}
+
+
+def upstream_of(url: str | None, command: list[str] | None, reach: Reach) -> HttpUpstream | StdioUpstream:
+    """Return the server that a URL or a command names, with the options' headers. Raises `ConfigurationError`."""
+    if url is None and not command:
+        raise ConfigurationError("there is no server to ask", "give its URL, or its command after --")
+    return add_headers(build_upstream(load_command_line(values_of(url, command)), os.environ), reach)

@@ -9,43 +9,47 @@ it, as with `env` or `nice`; but:
    would leave a gateway that checks nothing.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
-from typer import Context
-from typer.core import TyperCommand
+import click
 
+from accredit.cli.declare import Command
 from accredit.errors import ConfigurationError
 
-_META = "accredit.command"
 
+class ProgramCommand(Command):
+    """A command that takes another program's command line after `--`: its function gets the words as `command`, None
+    if there are none. `words_before` is how many arguments of its own precede it."""
 
-class CommandAfterDashes(TyperCommand):
-    """A command that takes another program's command line after `--`."""
+    def __init__(
+        self, name: str, text: str, params: Sequence[click.Parameter], *, run: str, words_before: int = 0
+    ) -> None:
+        super().__init__(name, text, params, run=run)
+        self._words_before = words_before
 
-    own_words = 0
-    """How many words of its own precede it."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split off what follows the first `--`, or a command without one, and parse what precedes it."""
         at = args.index("--") if "--" in args else len(args)
+        command: list[str] | None = None
         begins = self._first_word(ctx, args[:at])
-        for _ in range(self.own_words):
+        for _ in range(self._words_before):
             after = None if begins is None else self._first_word(ctx, args[begins + 1 : at])
             begins = None if begins is None or after is None else begins + 1 + after
         if begins is not None and self._is_command(ctx, args[begins:at]):
-            self._check_unambiguous(ctx, args, begins)
-            ctx.meta[_META] = args[begins:]
-            args = args[:begins]
+            if not ctx.resilient_parsing:
+                self._check_unambiguous(ctx, args, begins)
+            command, args = args[begins:], args[:begins]
         elif at < len(args):
-            ctx.meta[_META] = args[at + 1 :]
-            args = args[:at]
-        return super().parse_args(ctx, args)
+            command, args = args[at + 1 :], args[:at]
+        left = super().parse_args(ctx, args)
+        ctx.params["command"] = command
+        return left
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the words of the usage line."""
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
-    def _first_word(self, ctx: Any, args: list[str]) -> int | None:
+    def _first_word(self, ctx: click.Context, args: list[str]) -> int | None:
         """Return the index of the first word that is neither an option nor an option's value, or None."""
         options = self._options(ctx)
         at = 0
@@ -57,13 +61,13 @@ class CommandAfterDashes(TyperCommand):
             at += 2 if takes_value else 1
         return None
 
-    def _is_command(self, ctx: Any, words: list[str]) -> bool:
+    def _is_command(self, ctx: click.Context, words: list[str]) -> bool:
         """Return whether words are a command; the first is not an option (rule 1)."""
         if all(param.param_type_name == "option" for param in self.get_params(ctx)):
             return True
         return "://" not in words[0] and self._first_word(ctx, words[1:]) is not None
 
-    def _check_unambiguous(self, ctx: Any, args: list[str], begins: int) -> None:
+    def _check_unambiguous(self, ctx: click.Context, args: list[str], begins: int) -> None:
         """Check that no later word is one of our options (rule 2). Raises `ConfigurationError`."""
         own = self._options(ctx)
         for word in args[begins + 1 :]:
@@ -73,16 +77,5 @@ class CommandAfterDashes(TyperCommand):
                 remedy = f"write `{ctx.command_path} [OPTIONS] -- COMMAND...`: what is behind -- is the command's"
                 raise ConfigurationError(what, remedy)
 
-    def _options(self, ctx: Any) -> dict[str, Any]:
+    def _options(self, ctx: click.Context) -> dict[str, click.Parameter]:
         return {name: param for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
-
-
-class NameAndCommandAfterDashes(CommandAfterDashes):
-    """Also takes a name before the command."""
-
-    own_words = 1
-
-
-def command_of(ctx: Context) -> list[str] | None:
-    """Return the words of the command, or None if there is none."""
-    return ctx.meta.get(_META)

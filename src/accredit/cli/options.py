@@ -3,90 +3,64 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
-from typing import Annotated, Literal
 
-import typer
+import click
+from click import Choice
 
 from accredit.cli.candidates import server_names
+from accredit.cli.declare import FILE, argument, flag, option
 from accredit.cli.standard import only_file, reads, reads_secret
 
 _CONFIG = "The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml"
 _UNLESS_NAMED = f"{_CONFIG}, but that only where no server is named."
 _SERVED = "a configuration that is served is a file, which is read again at a reload"
 _BESIDE = "a file beside the configuration is read or written as well"
-
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", callback=reads, help=f"{_CONFIG}; - for stdin.")
-]
-ConfigFileOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", callback=only_file(_BESIDE), help=f"{_CONFIG}.")
-]
-CheckedConfigOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", callback=reads, help=f"{_UNLESS_NAMED}")
-]
-ServerConfigOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", callback=only_file(_SERVED), help=_UNLESS_NAMED)
-]
+CONFIG = option("--config", metavar="FILE", type=FILE, callback=reads, help=f"{_CONFIG}; - for stdin.")
+CONFIG_FILE = option("--config", metavar="FILE", type=FILE, callback=only_file(_BESIDE), help=f"{_CONFIG}.")
+CHECKED_CONFIG = option("--config", metavar="FILE", type=FILE, callback=reads, help=f"{_UNLESS_NAMED}")
+SERVER_CONFIG = option("--config", metavar="FILE", type=FILE, callback=only_file(_SERVED), help=_UNLESS_NAMED)
 _KEY, _DELEGATION = "The agent's private key.", "What the agent may do; may be repeated."
 _HOSTS = "stdin is the host's, which speaks MCP there"
-AgentKeyOption = Annotated[Path | None, typer.Option("--key", metavar="AGENT.key", callback=reads_secret, help=_KEY)]
-DelegationsOption = Annotated[
-    list[Path] | None, typer.Option("--delegation", metavar="FILE", callback=reads, help=_DELEGATION)
-]
-AgentKeyFileOption = Annotated[
-    Path | None, typer.Option("--key", metavar="AGENT.key", callback=only_file(_HOSTS), help=_KEY)
-]
-DelegationFilesOption = Annotated[
-    list[Path] | None, typer.Option("--delegation", metavar="FILE", callback=only_file(_HOSTS), help=_DELEGATION)
-]
-GatewayIdOption = Annotated[
-    str, typer.Option("--gateway-id", metavar="ID", help="Sign for this gateway only; else for the first one met.")
-]
-NamedServerOption = Annotated[
-    str | None,
-    typer.Option("--server", metavar="NAME", autocompletion=server_names, help="One of the configuration's [servers]."),
-]
-HeaderOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--header",
-        metavar="NAME=VALUE",
-        help="A header of every request; env:VAR as value takes it from the environment. May be repeated.",
-    ),
-]
-TokenEnvOption = Annotated[
-    str | None, typer.Option("--token-env", metavar="NAME", help="The environment variable that holds the token.")
-]
-TimeoutOption = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout", metavar="SECONDS", help="Give up on a server that sends nothing, not even progress, for so long."
-    ),
-]
-ServerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        metavar="NAME",
-        autocompletion=server_names,
-        help="One of the gateway's [servers]; of a URL, what is at URL/NAME.",
-    ),
-]
-LogLevelOption = Annotated[
-    Literal["debug", "info", "warning", "error"], typer.Option("--log-level", help="The least that is logged.")
-]
-LogFormatOption = Annotated[
-    Literal["json", "text"], typer.Option("--log-format", help="JSON for programs, text for people.")
-]
-UrlArgument = Annotated[
-    str | None, typer.Argument(metavar="URL", help="The MCP server, in place of the configured one.")
-]
-HostOption = Annotated[str | None, typer.Option("--host", metavar="H", help="In place of gateway.host.")]
-PortOption = Annotated[
-    int | None, typer.Option("--port", metavar="P", help="In place of gateway.port; 0 picks a free one.")
-]
-
+AGENT_KEY = option("--key", metavar="AGENT.key", type=FILE, callback=reads_secret, help=_KEY)
+DELEGATIONS = option("--delegation", metavar="FILE", type=FILE, multiple=True, callback=reads, help=_DELEGATION)
+AGENT_KEY_FILE = option("--key", metavar="AGENT.key", type=FILE, callback=only_file(_HOSTS), help=_KEY)
+DELEGATION_FILES = option(
+    "--delegation", metavar="FILE", type=FILE, multiple=True, callback=only_file(_HOSTS), help=_DELEGATION
+)
+GATEWAY_ID = option(
+    "--gateway-id", metavar="ID", default="", help="Sign for this gateway only; else for the first one met."
+)
+NAMED_SERVER = option(
+    "--server", metavar="NAME", shell_complete=server_names, help="One of the configuration's [servers]."
+)
+HEADER = option(
+    "--header",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A header of every request; env:VAR as value takes it from the environment. May be repeated.",
+)
+TOKEN_ENV = option("--token-env", metavar="NAME", help="The environment variable that holds the token.")
+TIMEOUT = option(
+    "--timeout",
+    metavar="SECONDS",
+    type=float,
+    help="Give up on a server that sends nothing, not even progress, for so long.",
+)
+SERVER = option(
+    "--server",
+    metavar="NAME",
+    shell_complete=server_names,
+    help="One of the gateway's [servers]; of a URL, what is at URL/NAME.",
+)
+LOG_LEVEL = option(
+    "--log-level", type=Choice(["debug", "info", "warning", "error"]), default="info", help="The least that is logged."
+)
+LOG_FORMAT = option(
+    "--log-format", type=Choice(["json", "text"]), default="json", help="JSON for programs, text for people."
+)
+URL = argument("url", metavar="URL", help="The MCP server, in place of the configured one.")
+HOST = option("--host", metavar="H", help="In place of gateway.host.")
+PORT = option("--port", metavar="P", type=int, help="In place of gateway.port; 0 picks a free one.")
 _for_programs: ContextVar[bool] = ContextVar("accredit_for_programs", default=False)
 
 
@@ -99,7 +73,7 @@ def _printing_json() -> Generator[None]:
         _for_programs.reset(token)
 
 
-def _note_json(ctx: typer.Context, value: bool) -> bool:
+def _note_json(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
     if value:
         ctx.with_resource(_printing_json())
     return value
@@ -110,21 +84,15 @@ def is_for_programs() -> bool:
     return _for_programs.get()
 
 
-JsonOption = Annotated[bool, typer.Option("--json", callback=_note_json, help="Print JSON.")]
-ReplaceKeyOption = Annotated[
-    bool, typer.Option("--force", help="Replace the files if they exist: the old key is lost.")
-]
-JsonAnywayOption = Annotated[bool, typer.Option("--json", help="Print JSON, as it does without this.")]
-KeysOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--key",
-        metavar="PUB",
-        callback=reads,
-        help="A public key that is trusted: the gateway's, attest.signer's; may be repeated.",
-    ),
-]
-SinceOption = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help="Calls since then: 2026-08-01T12:00:00Z, or 7d for so long ago."),
-]
+JSON = flag("--json", "as_json", callback=_note_json, help="Print JSON.")
+REPLACE_KEY = flag("--force", "replace", help="Replace the files if they exist: the old key is lost.")
+JSON_ANYWAY = flag("--json", expose_value=False, help="Print JSON, as it does without this.")
+KEYS = option(
+    "--key",
+    metavar="PUB",
+    type=FILE,
+    multiple=True,
+    callback=reads,
+    help="A public key that is trusted: the gateway's, attest.signer's; may be repeated.",
+)
+SINCE = option("--since", metavar="TIME", help="Calls since then: 2026-08-01T12:00:00Z, or 7d for so long ago.")

@@ -16,10 +16,11 @@ import getpass
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
+from accredit.cli.declare import FILE, option
 from accredit.cli.standard import reads_secret
 from accredit.errors import ConfigurationError
 
@@ -36,15 +37,13 @@ stands alone."""
 
 _CONTROLS = frozenset("\0\n\r")
 
-PassphraseFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--passphrase-file",
-        metavar="F",
-        callback=reads_secret,
-        help="Read the key's passphrase from F (- for stdin), not from the terminal.",
-    ),
-]
+PASSPHRASE_FILE = option(
+    "--passphrase-file",
+    metavar="F",
+    type=FILE,
+    callback=reads_secret,
+    help="Read the key's passphrase from F (- for stdin), not from the terminal.",
+)
 
 
 def passphrase_source(file: Path | None) -> "AskPassphrase":
@@ -91,7 +90,7 @@ def _fit(passphrase: bytearray) -> bytearray:
     if not any(each.isprintable() and not each.isspace() for each in text):
         raise ConfigurationError("the passphrase is blank", "type words that nobody would guess")
     if len(text) < ADVISED_PASSPHRASE_CHARS:
-        typer.echo(
+        click.echo(
             f"warning: the passphrase has fewer than {ADVISED_PASSPHRASE_CHARS} characters: whoever copies the key's"
             " file can try all short ones",
             err=True,

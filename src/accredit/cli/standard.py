@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
-import typer
+import click
 
 from accredit.base.standard import STDIN, STDOUT, standard_input
 from accredit.errors import ConfigurationError
@@ -29,17 +29,17 @@ TWO_FILES = "a key is two files, and a private one is for a file that only you c
 """The reason to give for keys."""
 
 
-def reads(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+def reads(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     """Let `-` stand for stdin. Raises `ConfigurationError` if another option uses it already."""
     return _input(ctx, param, value, secret=False)
 
 
-def reads_secret(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+def reads_secret(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     """Let `-` stand for stdin, for a secret. Raises `ConfigurationError`, also at a terminal."""
     return _input(ctx, param, value, secret=True)
 
 
-def writes(value: Any) -> Any:
+def writes(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
     """Let `-` stand for stdout."""
     return STDOUT if value == _DASH else value
 
@@ -47,7 +47,7 @@ def writes(value: Any) -> Any:
 def only_file(why: str) -> Callable[..., Any]:
     """Return a callback that refuses `-`; `why` follows the option's name."""
 
-    def check(param: typer.CallbackParam, value: Any) -> Any:
+    def check(_ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         if any(each in (_DASH, STDIN, STDOUT) for each in _several(value)):
             raise ConfigurationError(f"{_name(param)} -: {why}", "name a file")
         return value
@@ -68,7 +68,7 @@ def is_full(error: OSError) -> bool:
     return error.errno in _FULL and error.filename is None
 
 
-def _input(ctx: typer.Context, param: typer.CallbackParam, value: Any, *, secret: bool) -> Any:
+def _input(ctx: click.Context, param: click.Parameter, value: Any, *, secret: bool) -> Any:
     found: list[Any] = []
     for each in _several(value):
         if each in (_DASH, STDIN):
@@ -84,5 +84,5 @@ def _several(value: Any) -> Iterable[Any]:
     return () if value is None else (value,)
 
 
-def _name(param: typer.CallbackParam) -> str:
+def _name(param: click.Parameter) -> str:
     return param.opts[0] if param.param_type_name == "option" else str(param.metavar or param.name)

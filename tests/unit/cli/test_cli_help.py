@@ -2,11 +2,10 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
-from typer.testing import CliRunner
+from click.testing import CliRunner
+from tests.world.command_tree import below, commands
 
 from accredit.cli import app, application
 
@@ -16,17 +15,7 @@ PRINTS_NO_DATA = {"demo", "serve", "wrap", "connect", "completion"}
 """What these write is a story, a log, a protocol or a script."""
 
 
-def commands(command: Any, *words: str) -> list[tuple[str, ...]]:
-    """The words of a command, and of what is below it."""
-    below = getattr(command, "commands", {})
-    return [words, *(found for name, inner in below.items() for found in commands(inner, *words, name))]
-
-
-def is_group(words: tuple[str, ...]) -> bool:
-    return len([found for found in ALL if found[: len(words)] == words]) > 1
-
-
-ALL = commands(get_command(app))
+ALL = list(commands())
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
@@ -56,7 +45,9 @@ def test_tables_that_it_names_are_not_taken_for_markup(
 
 
 @pytest.mark.parametrize(
-    "words", [words for words in ALL if not is_group(words) and words[0] not in PRINTS_NO_DATA], ids=" ".join
+    "words",
+    [words for words, each in commands().items() if not below(each) and words[0] not in PRINTS_NO_DATA],
+    ids=" ".join,
 )
 def test_what_prints_data_prints_json(words: tuple[str, ...]) -> None:
     done = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})

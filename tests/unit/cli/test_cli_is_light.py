@@ -5,24 +5,18 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.world.command_tree import commands
 from tests.world.signed_calls import signed_call
-from typer.main import get_command
 
 from accredit.attest import CallBundle, encode_call_bundle, encode_statement
-from accredit.cli import app
 from accredit.keys import log_signer, make_key
 
 pytestmark = pytest.mark.holds("cli/application")
 
-TYPERS = {"typer", "shellingham", "annotated_doc"}
-"""Typer, without pydantic and rich, and what it rests on."""
-READS_OPTIONS = {"pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions"}
-"""What typer reads the values of options with, also for what is below a command that has options of its own."""
 OURS = {
-    *("accredit", "base", "base.deferred", "base.standard", "base.terminal", "base.text"),
+    *("accredit", "base", "base.standard", "base.terminal", "base.text"),
     *("errors", "limits", "refusals", "cli"),
 }
 """Of our own modules what every help needs, beside those of `cli`."""
@@ -36,12 +30,6 @@ from accredit.cli import main
 main()
 print(*sys.modules, file=sys.stderr)
 """
-
-
-def commands(command: Any, *words: str) -> list[tuple[str, ...]]:
-    """The words of a command, and of what is below it."""
-    below = getattr(command, "commands", {})
-    return [words, *(found for name, inner in below.items() for found in commands(inner, *words, name))]
 
 
 @cache
@@ -63,11 +51,11 @@ def from_elsewhere(modules: frozenset[str]) -> set[str]:
 BARE = "import sys; print(*sys.modules, file=sys.stderr)"
 
 
-@pytest.mark.parametrize("words", commands(get_command(app)), ids=lambda words: " ".join(["accredit", *words]))
-def test_help_loads_typer_and_the_commands_own_module(words: Sequence[str]) -> None:
+@pytest.mark.parametrize("words", commands(), ids=lambda words: " ".join(["accredit", *words]))
+def test_help_loads_click_and_the_commands_own_declaration(words: Sequence[str]) -> None:
     loaded = modules_after(*words, "--help")
-    assert from_elsewhere(loaded) - (READS_OPTIONS if words[:-1] == ("desk",) else set()) == TYPERS
-    assert SLOW.isdisjoint(loaded) or words[:-1] == ("desk",)
+    assert from_elsewhere(loaded) == {"click"}
+    assert SLOW.isdisjoint(loaded)
     ours = {name.removeprefix("accredit.") for name in loaded if name.partition(".")[0] == "accredit"}
     inner = {name for name in ours if name.startswith("cli.")}
     assert ours - inner == OURS
@@ -78,14 +66,14 @@ def test_help_loads_typer_and_the_commands_own_module(words: Sequence[str]) -> N
 
 def test_the_version_is_said_without_any_command() -> None:
     loaded = modules_after("--version")
-    assert from_elsewhere(loaded) == TYPERS
+    assert from_elsewhere(loaded) == {"click"}
     assert "accredit.cli.commands" not in loaded
 
 
 CONNECTS = {
-    "annotated_types", "anyio", "backports", "brotli", "csimdjson", "cython_runtime", "h11", "httpcore2", "httpx2",
-    "idna", "mcp", "mcp_types", "msgspec", "opentelemetry", "pydantic", "pydantic_core", "simdjson", "truststore",
-    "typing_extensions", "typing_inspection", "uvloop",
+    "annotated_types", "anyio", "backports", "brotli", "click", "csimdjson", "cython_runtime", "h11", "httpcore2",
+    "httpx2", "idna", "mcp", "mcp_types", "msgspec", "opentelemetry", "pydantic", "pydantic_core", "simdjson",
+    "truststore", "typing_extensions", "typing_inspection", "uvloop",
 }  # fmt: skip
 """What `accredit connect` uses, and what that loads; without a key no `cryptography`."""
 SDK = {"mcp", "mcp.client", "mcp.client._transport", "mcp.client.streamable_http", "mcp.shared", "mcp_types"}

@@ -3,17 +3,15 @@
 import io
 import os
 import sys
-import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-from typer.main import get_command
-from typer.models import ArgumentInfo, OptionInfo
+from tests.world.command_tree import commands
 
 from accredit.base.standard import STDIN, standard_input
-from accredit.cli import app
 from accredit.cli.standard import only_file, reads, reads_secret, writes
 from accredit.config import load
 from accredit.errors import ConfigurationError
@@ -113,29 +111,12 @@ TABLE = {
 ONLY_FILE = only_file("").__qualname__
 
 
-PARAMETERS = (OptionInfo, ArgumentInfo)
-
-
-def files(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+def files(words: tuple[str, ...], command: click.Command) -> Iterator[tuple[str, Any]]:
     """The parameters of a command that are paths, each with its callback."""
-    hints = typing.get_type_hints(command.callback, include_extras=True)
     for parameter in command.params:
-        info = next(
-            (each for each in getattr(hints.get(parameter.name), "__metadata__", ()) if isinstance(each, PARAMETERS)),
-            None,
-        )
-        if info is not None and "Path" in str(typing.get_args(hints[parameter.name])[0]):
-            name = parameter.opts[0] if parameter.param_type_name == "option" else str(info.metavar).strip("[]")
-            yield f"{path.removeprefix('accredit ')} {name}", info.callback
-
-
-def every_command(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The commands below a group, and groups that do something themselves, with the words that call them."""
-    inner = getattr(command, "commands", None)
-    if inner is None or (command.invoke_without_command and path != "accredit"):
-        yield path, command
-    for name, each in (inner or {}).items():
-        yield from every_command(each, f"{path} {name}")
+        if isinstance(parameter.type, click.Path):
+            name = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+            yield " ".join((*words, name)), parameter.callback
 
 
 def meaning(callback: Any) -> str | None:
@@ -144,8 +125,7 @@ def meaning(callback: Any) -> str | None:
 
 
 def test_every_option_that_names_a_file_says_what_a_dash_means() -> None:
-    commands = every_command(get_command(app), "accredit")
-    found = {name: meaning(callback) for path, each in commands for name, callback in files(path, each)}
+    found = {name: meaning(callback) for words, each in commands().items() for name, callback in files(words, each)}
     assert found == TABLE
 
 

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from accredit.cli import app
 from accredit.cli.actions.completion import candidates

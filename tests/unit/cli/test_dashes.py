@@ -2,37 +2,37 @@
 
 from typing import Any
 
+import click
 import pytest
-import typer
-from typer.main import get_command
 
-from accredit.cli.dashes import CommandAfterDashes, NameAndCommandAfterDashes, command_of
+from accredit.cli.dashes import ProgramCommand
+from accredit.cli.declare import argument, flag, option
 from accredit.errors import ConfigurationError
 
-SEEN: list[Any] = []
-app = typer.Typer()
+NAME, URL, CONFIG = argument("name", required=True), argument("url"), option("--config")
+app = click.Group(
+    commands=[
+        ProgramCommand("wrap", "", [CONFIG, flag("--quiet")], run=f"{__name__}:wrap"),
+        ProgramCommand("serve", "", [URL, CONFIG], run=f"{__name__}:serve"),
+        ProgramCommand("add", "", [NAME, URL, CONFIG], run=f"{__name__}:add", words_before=1),
+    ]
+)
 
 
-@app.command(cls=CommandAfterDashes)
-def wrap(ctx: typer.Context, config: str | None = None, quiet: bool = False) -> None:
-    SEEN.append((config, quiet, command_of(ctx)))
+def wrap(command: list[str] | None, config: str | None, quiet: bool) -> Any:
+    return config, quiet, command
 
 
-@app.command(cls=CommandAfterDashes)
-def serve(ctx: typer.Context, url: str | None = typer.Argument(None), config: str | None = None) -> None:
-    SEEN.append((config, url, command_of(ctx)))
+def serve(command: list[str] | None, url: str | None, config: str | None) -> Any:
+    return config, url, command
 
 
-@app.command(cls=NameAndCommandAfterDashes)
-def add(ctx: typer.Context, name: str, url: str | None = typer.Argument(None), config: str | None = None) -> None:
-    SEEN.append((config, name, url, command_of(ctx)))
+def add(command: list[str] | None, name: str, url: str | None, config: str | None) -> Any:
+    return config, name, url, command
 
 
 def parsed(*words: str) -> Any:
-    SEEN.clear()
-    command = get_command(app)
-    command(list(words), prog_name="accredit", standalone_mode=False)
-    return SEEN[0]
+    return app.main(list(words), prog_name="accredit", standalone_mode=False)
 
 
 @pytest.mark.holds("cli/dashes", 1)

@@ -3,11 +3,10 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
+import click
 import pytest
-import typer
-from typer.main import get_command
+from tests.world.command_tree import below
 
 from accredit.cli import app
 
@@ -38,17 +37,17 @@ def command_lines(text: str) -> list[list[str]]:
 
 
 def parse(words: list[str]) -> None:
-    """Parses a command line as `accredit` does, and runs nothing. Raises `typer.TyperException`."""
-    command: Any = get_command(app)
+    """Parses a command line as `accredit` does, and runs nothing. Raises `click.ClickException`."""
+    command: click.Command = app
     name = "accredit"
-    while hasattr(command, "commands"):
+    while isinstance(command, click.Group):
         if words[:1] in (["--version"], ["--help"]):
             return
         if command.invoke_without_command and (not words or words[0].startswith("-")):
             break
         name, *words = words
-        assert name in command.commands, f"there is no command {name}"
-        command = command.commands[name]
+        assert name in below(command), f"there is no command {name}"
+        command = below(command)[name]
     command.make_context(name, [word for word in words if word != "--help"])
 
 
@@ -70,5 +69,5 @@ def test_a_command_line_of_the_documentation_is_one(words: list[str]) -> None:
 
 @pytest.mark.parametrize("words", [["serve", "--no-such-option"], ["grant", "--issuer", "k"], ["log", "show"]])
 def test_one_that_is_none_is_noticed(words: list[str]) -> None:
-    with pytest.raises(typer.TyperException):
+    with pytest.raises(click.ClickException):
         parse(words)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from mcp_types import ErrorData
 from tests.world.agents import agent_files
 from tests.world.authorization import GATEWAY, Trust
-from typer.testing import CliRunner
 
 from accredit.cli import app
 from accredit.client import ProofPresenter

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import typer
+import click
 
 from accredit.base.text import one_line
 from accredit.cli.actions.config_text import server_tables
@@ -30,9 +30,11 @@ from accredit.cli.actions.suggest_scopes import PROMPT, RESOURCE, Suggestion, su
 from accredit.cli.asking.knocking import without_query
 from accredit.cli.asking.listing import ServerListing
 from accredit.cli.asking.server import ask_upstream
+from accredit.cli.command_line import upstream_of
+from accredit.cli.reaching import as_configured, read_reach
 from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file
 from accredit.config.load import OF_ONE
-from accredit.config.servers import views
+from accredit.config.servers import check_server_name, views
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.keys import read_file, replace_file, write_file
@@ -60,6 +62,28 @@ class _Lock(NamedTuple):
     path: Path
     data: bytes | None
     pinned: dict[str, Definitions]
+
+
+def run_add(
+    *,
+    name: str,
+    url: str | None,
+    command: list[str] | None,
+    config: Path | None,
+    name_existing: str | None,
+    header: Sequence[str],
+    token_env: str | None,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit add`; return the exit code. Raises `ConfigurationError`."""
+    check_server_name(name, "NAME")
+    if name_existing is not None:
+        check_server_name(name_existing, "--name-existing")
+    reach = read_reach(header, token_env, timeout)
+    upstream = upstream_of(url, command, reach)
+    headers = as_configured(header, token_env)
+    return add_server(Addition(name, upstream, config, name_existing, headers, reach.timeout), as_json=as_json)
 
 
 def add_server(addition: Addition, *, as_json: bool) -> int:
@@ -276,4 +300,4 @@ def _report(
     say("")
     say("next:")
     for step in steps:
-        typer.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
+        click.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied

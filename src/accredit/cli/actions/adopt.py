@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
+import click
 
 from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
@@ -85,7 +85,7 @@ class _Job(NamedTuple):
     delegation: Path
 
 
-def adopt_servers(wish: InstallOptions, config: Path, passphrases: Passphrases) -> int:
+def adopt_servers(wish: InstallOptions, config: Path, passphrase_file: Path | None) -> int:
     """Put a host's own servers behind a gateway; return the exit code. Raises `ConfigurationError`."""
     host, file = place_of(wish)
     check_own_folder(config.absolute().parent, "name a file in a folder of your own")
@@ -132,7 +132,7 @@ def adopt_servers(wish: InstallOptions, config: Path, passphrases: Passphrases) 
         own = [text.with_values(each, values) for each in own]
         job = _job(wish, host, file, old, own, config.absolute())._replace(left=job.left)
     with contextlib.redirect_stdout(sys.stderr) if wish.as_json else contextlib.nullcontext():
-        _make_keys(job, passphrases)
+        _make_keys(job, Passphrases(passphrase_file))
     _write(job.plan)
     backup = apply(
         Edit(file, old, replace_entries(host, file, old, job.entries), host.name, job.entries, adopts=True),
@@ -191,7 +191,7 @@ def _ask_for_unset(own: Sequence[Own]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in unset(own):
         tell(f"{name} is not set here. Its value is kept in a file that only you can read; empty: it stays a variable,")
-        answer = typer.prompt(f"{name}", default="", hide_input=True, show_default=False, err=True)
+        answer = click.prompt(f"{name}", default="", hide_input=True, show_default=False, err=True)
         if answer:
             found[name] = answer
     return found
@@ -315,7 +315,7 @@ def _report(job: _Job, backup: Path | None) -> int:
     say(f"what {job.host.name} had before, credentials included: {backup}", QUIET)
     say("")
     say("next:")
-    typer.echo(
+    click.echo(
         one_line(f"  accredit up --config {config}    # where it runs already: accredit reload --config {config}")
     )
     say(f"  and restart {job.host.name}. To undo this: accredit uninstall {job.host.name} --restore")

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
-import typer
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions.ask_screen import AskScreen
@@ -33,6 +33,13 @@ from accredit.errors import AccreditError, ConfigurationError, ConsentError, Des
 
 _NEGATIVE = 1
 _MENU = {"d": None, "o": "once", "l": "like", "s": "show"}
+
+
+def run_approve(*, code: str, once: bool, like: bool, passphrase_file: Path | None, as_json: bool) -> int:
+    """Run `accredit approve`; return the exit code. Raises `ConfigurationError`."""
+    if once and like:
+        raise ConfigurationError("--once and --like are two choices", "name one of them")
+    return approve_ask(code, "once" if once else "like" if like else None, passphrase_file, as_json=as_json)
 
 
 def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_json: bool) -> int:
@@ -87,7 +94,7 @@ def _choose_offer(screen: AskScreen, described: Described, offers: tuple[Offer, 
             "[d]eny  " + ("" if is_folded else "[o]nce  " + ("[l]ike it  " if "like" in by_key else "")) + "[s]how all"
         )
         screen.menu(described, lines, menu)
-        typed = typer.prompt(menu, default="d", show_default=False, err=True).strip().lower()[:1]
+        typed = click.prompt(menu, default="d", show_default=False, err=True).strip().lower()[:1]
         found = _MENU.get(typed)
         if found == "show":
             is_folded = False

@@ -7,14 +7,14 @@ each character of it. What went wrong goes to stderr in two lines.
 import asyncio
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
+import click
 from mcp import MCPError
 from mcp_types import CallToolResult, TextContent, Tool
 from msgspec import Struct
@@ -27,7 +27,7 @@ from accredit.cli.actions.output import MAX_TOLD_CANDIDATES, print_json, tell
 from accredit.cli.actions.tool_arguments import json_object, parse_arguments
 from accredit.cli.actions.wording import several
 from accredit.cli.asking.server import first_of
-from accredit.cli.reaching import Reach, endpoint_of
+from accredit.cli.reaching import Reach, endpoint_of, read_reach
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.http import NOT_REACHED
 from accredit.client.refusals import Caller, explain_refusal
@@ -74,6 +74,38 @@ class _Trouble(NamedTuple):
 
     what: str
     remedy: tuple[str, ...]
+
+
+def run_call(
+    *,
+    tool: str,
+    arg: Sequence[str],
+    json_args: Path | None,
+    url: str | None,
+    config: Path | None,
+    server: str | None,
+    key: Path | None,
+    delegation: Sequence[Path],
+    gateway_id: str,
+    header: Sequence[str],
+    token_env: str | None,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit call`; return the exit code. Raises `ConfigurationError`."""
+    request = CallOptions(
+        tool=tool,
+        args=tuple(arg),
+        json_args=json_args,
+        url=url,
+        config=config,
+        server=server,
+        key=key,
+        delegations=tuple(delegation),
+        gateway_id=gateway_id,
+        reach=read_reach(header, token_env, timeout),
+    )
+    return call_tool(request, as_json=as_json)
 
 
 def call_tool(request: CallOptions, *, as_json: bool) -> int:
@@ -169,7 +201,7 @@ def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresent
 
 def _tell(trouble: _Trouble) -> None:
     first, *more = trouble.remedy
-    typer.echo(two_lines(trouble.what, first), err=True)
+    click.echo(two_lines(trouble.what, first), err=True)
     for line in more:
         tell(line)
 
@@ -177,7 +209,7 @@ def _tell(trouble: _Trouble) -> None:
 def _print(result: CallToolResult) -> None:
     texts = [each.text for each in result.content if isinstance(each, TextContent)]
     for text in texts:
-        typer.echo("\n".join(map(one_line, text.splitlines())))
+        click.echo("\n".join(map(one_line, text.splitlines())))
     others = len(result.content) - len(texts)
     if others:
         tell(f"note: {several(others, 'part')} of the answer can't be shown as text; --json prints all of it")

@@ -10,21 +10,26 @@ that only some clients see, arguments that the catalog could use for constraints
 no call. Not checked: whether a scope suits what the tool does.
 """
 
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
-import typer
+import click
 from mcp.types import Tool
 
+from accredit.base.standard import STDIN
 from accredit.base.terminal import two_lines
 from accredit.base.text import one_line
 from accredit.cli.actions.check_fix import add_tables
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.suggest_scopes import advertised_scope, fault_of
 from accredit.cli.asking.listing import ServerListing
-from accredit.cli.asking.server import ask_each
-from accredit.cli.reaching import Reach
-from accredit.config import Loaded, build_catalog, read_pinned
+from accredit.cli.asking.server import ask_each, ask_object, ask_upstream
+from accredit.cli.command_line import upstream_of
+from accredit.cli.reaching import Reach, read_reach
+from accredit.config import Loaded, build_catalog, load, read_pinned
 from accredit.config.pins import stale_pins
 from accredit.config.servers import view, views
 from accredit.errors import ConfigurationError
@@ -57,6 +62,40 @@ class Finding(NamedTuple):
     text: str
     expected: str | None = None
     found: str | None = None
+
+
+_PYTHON = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+_NAME = re.compile(r"[a-z0-9-]+")
+
+
+def run_check(
+    *,
+    target: str | None,
+    command: list[str] | None,
+    config: Path | None,
+    fix: bool,
+    header: Sequence[str],
+    token_env: str | None,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit check`; return the exit code. Raises `ConfigurationError`."""
+    reach = read_reach(header, token_env, timeout)
+    if fix and config == STDIN:
+        raise ConfigurationError("--fix can't write to stdin", "name the file that it has to change")
+    name = target if command is None and target is not None and _NAME.fullmatch(target) else None
+    if name is not None or (target is None and command is None):
+        return check_configured(load(config, os.environ, {}), name, reach, fix=fix, as_json=as_json)
+    if config is not None:
+        raise ConfigurationError(
+            "--config and a server are given", "name one: a configuration has its own, in [upstream] or [servers]"
+        )
+    if fix:
+        raise ConfigurationError("--fix has no configuration to write to", "name one with --config, without a server")
+    if target is not None and command is None and _PYTHON.fullmatch(target):
+        return check_offer(ask_object(target), None, as_json=as_json)
+    offer, _ = ask_upstream(upstream_of(target, command, reach), seconds=reach.timeout)
+    return check_offer(offer, None, as_json=as_json)
 
 
 def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: bool, as_json: bool) -> int:
@@ -103,7 +142,7 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
         for note in (*notes, *([_OBSERVED] if observes else [])):
             say(note)
     for error in silent.values():
-        typer.echo(two_lines(error.what, error.remedy), err=True)
+        click.echo(two_lines(error.what, error.remedy), err=True)
     return 0 if good else 2 if silent else 1
 
 

@@ -1,6 +1,6 @@
 """Implements `accredit connect`. Reads the environment, and serves until the host ends.
 
-Hosts wait for it at startup, so it loads as little as possible, and no typer (`cli.plain`).
+Hosts wait for it at startup, so it loads as little as possible.
 """
 
 # ruff: noqa: PLC0415 - the packages are loaded in a certain way, and nothing is loaded for a command line that is refused
@@ -122,4 +122,4 @@ def _announce(url: str) -> None:
     if sys.stdin.isatty():
         text = f"accredit: for the gateway at {shown_url(url)}, waiting on stdin for a host that speaks MCP."
         more = "It is a host that starts this command, from its configuration. Ctrl-C ends it."
-        print(f"{text}\n{more}", file=sys.stderr)  # noqa: T201 - typer is not loaded
+        print(f"{text}\n{more}", file=sys.stderr)  # noqa: T201 - its stderr is the host's log

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import typer
+import click
 
 from accredit.attest import LogKey, RecordKey
 from accredit.base.private_memory import keep_memory_private
@@ -35,7 +35,26 @@ from accredit.stores import InMemory, StoreUrl, open_log, parse_store_url
 _NEGATIVE = 1
 
 
-def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) -> int:
+def run_desk(
+    *,
+    port: int,
+    no_browser: bool,
+    passphrase_file: Path | None,
+    read_only: bool,
+    store: str | None,
+    config: Path | None,
+) -> int:
+    """Run `accredit desk` until it is stopped; return the exit code. Raises `ConfigurationError`."""
+    if read_only:
+        return _run_read_only_desk(port, store, config, wants_browser=not no_browser)
+    if store is not None or config is not None:
+        raise ConfigurationError(
+            "--store and --config are for --read-only", "the desk's own log is `store` in desk.toml"
+        )
+    return _run_desk(port, wants_browser=not no_browser, passphrase_file=passphrase_file)
+
+
+def _run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) -> int:
     """Run the desk until it is stopped; return the exit code. Raises `ConfigurationError`."""
     keep_memory_private()
     environ = os.environ
@@ -74,7 +93,7 @@ def run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) ->
     return asyncio.run(DeskProcess(key.person, holder, places, server, log, lists).run())
 
 
-def run_read_only_desk(port: int, store: str | None, config: Path | None, *, wants_browser: bool) -> int:
+def _run_read_only_desk(port: int, store: str | None, config: Path | None, *, wants_browser: bool) -> int:
     """Show a log, without any key, until stopped; return the exit code. Raises `ConfigurationError`."""
     place = log_store(store, config)
     with as_configuration_errors(), open_log(place):
@@ -116,7 +135,7 @@ def _output_kind(environ: Mapping[str, str]) -> Literal["terminal", "log"]:
 
 
 def _print_link(line: str) -> None:
-    typer.echo(line, err=True)
+    click.echo(line, err=True)
 
 
 def open_desk(*, as_json: bool) -> int:

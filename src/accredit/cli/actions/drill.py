@@ -22,7 +22,8 @@ from msgspec import Struct
 from accredit.cli.actions.drill_agents import Agent, TokenMaker
 from accredit.cli.actions.drill_calls import Drill, Endpoint, ExpectedOutcome, Parties, Tried
 from accredit.cli.actions.output import BAD, GOOD, Words, print_json, print_table, say, tell
-from accredit.cli.reaching import Reach, endpoint_of
+from accredit.cli.passphrases import passphrase_source
+from accredit.cli.reaching import Reach, endpoint_of, read_reach
 from accredit.config import load
 from accredit.config.attest import gateway_id
 from accredit.config.listen import url_here
@@ -71,6 +72,32 @@ class _At(NamedTuple):
 class _Untried(NamedTuple):
     call: str
     why: str
+
+
+def run_drill(
+    *,
+    issuer: Path,
+    config: Path | None,
+    url: str | None,
+    server: str | None,
+    token_key: Path | None,
+    token_env: str | None,
+    header: Sequence[str],
+    timeout: float | None,
+    passphrase_file: Path | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit drill`; return the exit code. Raises `ConfigurationError`."""
+    request = DrillOptions(
+        issuer=issuer,
+        config=config,
+        url=url,
+        server=server,
+        token_key=token_key,
+        reach=read_reach(header, token_env, timeout),
+        passphrase=passphrase_source(passphrase_file),
+    )
+    return drill(request, as_json=as_json)
 
 
 def drill(request: DrillOptions, *, as_json: bool) -> int:

@@ -13,20 +13,23 @@ In this order, so that nothing refused is ever signed:
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
+import click
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT
+from accredit.cli.actions import arguments
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.arguments import expiry
 from accredit.cli.actions.documents import read_delegations
+from accredit.cli.actions.grant_lookup import ScopeSelection, ScopeSource, look_up
 from accredit.cli.actions.output import Words, check_out, print_facts, print_json, tell, write_out
 from accredit.cli.actions.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
+from accredit.cli.passphrases import passphrase_source
+from accredit.cli.reaching import read_reach
 from accredit.errors import ConfigurationError, IssueError, WireError
 from accredit.keys import (
     AskPassphrase,
@@ -75,6 +78,58 @@ class _Parties(NamedTuple):
     parents: tuple[DelegationCert, ...]
 
 
+def run_grant(
+    *,
+    issuer: Path,
+    agent: Path,
+    out: Path,
+    scope: Sequence[str],
+    tool: Sequence[str],
+    all_read_only: bool,
+    config: Path | None,
+    url: str | None,
+    server: str | None,
+    header: Sequence[str],
+    token_env: str | None,
+    timeout: float | None,
+    max_amount: Sequence[str],
+    between: Sequence[str],
+    resource: Sequence[str],
+    rate: Sequence[str],
+    constraint: Sequence[str],
+    expires: str,
+    parent: Path | None,
+    force: bool,
+    yes: bool,
+    passphrase_file: Path | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit grant`; return the exit code. Raises `ConfigurationError`."""
+    constraints = (
+        *map(arguments.max_amount, max_amount),
+        *map(arguments.between, between),
+        *map(arguments.resource, resource),
+        *map(arguments.rate, rate),
+        *map(arguments.constraint, constraint),
+    )
+    wanted = ScopeSelection(tuple(dict.fromkeys(scope)), tuple(tool), all_read_only, force)
+    lookup = look_up(wanted, constraints, ScopeSource(config, url, server, read_reach(header, token_env, timeout)))
+    request = GrantOptions(
+        issuer=issuer,
+        agent=agent,
+        scope=lookup.scopes,
+        constraints=constraints,
+        expires=expires,
+        parent=parent,
+        out=out,
+        force=force,
+        yes=yes,
+        notes=lookup.notes,
+        passphrase=passphrase_source(passphrase_file),
+    )
+    return grant_delegation(request, as_json=as_json)
+
+
 def grant_delegation(request: GrantOptions, *, as_json: bool) -> int:
     """Sign and write a delegation; return the exit code. Raises `ConfigurationError`."""
     check_out(request.out, as_json=as_json)
@@ -87,7 +142,7 @@ def grant_delegation(request: GrantOptions, *, as_json: bool) -> int:
         )
     now = unix_seconds()
     # A delegation is worthless after its parent expires, so it should say so itself.
-    ends = (expiry(request.expires, now), *(cert.expires_at for cert in parties.parents))
+    ends = (arguments.expiry(request.expires, now), *(cert.expires_at for cert in parties.parents))
     grant = Grant(
         subject=parties.agent.public_key,
         cert_id=secrets.token_hex(_CERT_ID_BYTES),
@@ -163,7 +218,7 @@ def _confirm(request: GrantOptions, parties: _Parties) -> None:
     if asks:
         issuer, agent = parties.issuer.about, parties.agent
         tell(f"{issuer.name} ({issuer.id}) is about to let {agent.name} ({agent.id}) use {', '.join(sensitive)}")
-        typer.confirm("Sign this?", abort=True, err=True)
+        click.confirm("Sign this?", abort=True, err=True)
 
 
 def _warn(request: GrantOptions, sensitive: tuple[str, ...]) -> None:
@@ -206,7 +261,7 @@ def _report(request: GrantOptions, parties: _Parties, cert: DelegationCert, now:
         ],
         err=request.out == STDOUT,
     )
-    if cert.expires_at < expiry(request.expires, now):
+    if cert.expires_at < arguments.expiry(request.expires, now):
         tell(f"note: it ends with the delegation in {request.parent}")
 
 

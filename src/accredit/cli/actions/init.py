@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
+import click
 
 from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
@@ -30,9 +30,12 @@ from accredit.cli.actions.suggest_scopes import PROMPT, READING, RESOURCE, Sugge
 from accredit.cli.asking.knocking import without_query
 from accredit.cli.asking.listing import ServerListing
 from accredit.cli.asking.server import ask_upstream
+from accredit.cli.command_line import upstream_of
+from accredit.cli.reaching import as_configured, read_reach
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.config.load import DEFAULT_FILE
 from accredit.config.schema import Gateway
+from accredit.config.servers import check_server_name
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.hosts.credentials import secret_parts, url_holds_secret
@@ -57,6 +60,25 @@ class InitPlan(NamedTuple):
         """The configuration, the key, its public half, and the lock."""
         key = self.folder / GATEWAY_KEY_FILE
         return self.folder / DEFAULT_FILE, key, public_path(key), self.folder / LOCK_FILE
+
+
+def run_init(
+    *,
+    url: str | None,
+    command: list[str] | None,
+    server: str,
+    folder: Path,
+    header: Sequence[str],
+    token_env: str | None,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit init`; return the exit code. Raises `ConfigurationError`."""
+    if server:
+        check_server_name(server, "--server")
+    reach = read_reach(header, token_env, timeout)
+    upstream = upstream_of(url, command, reach)
+    return set_up(InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout, server), as_json=as_json)
 
 
 def set_up(plan: InitPlan, *, as_json: bool) -> int:
@@ -201,7 +223,7 @@ def _report(
     say("")
     say("next:")
     for step in steps:
-        typer.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
+        click.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
 
 
 def summarize_offer(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:

@@ -22,19 +22,19 @@ from accredit.ratify.verify import certificate_fault
 _NEGATIVE = 1
 
 
-def inspect_file(path: Path, keys: Sequence[Path], *, as_json: bool) -> int:
+def inspect_file(*, file: Path, key: Sequence[Path], as_json: bool) -> int:
     """Describe a file; return the exit code. Raises `ConfigurationError`."""
     now = unix_seconds()
-    data = read_file(path, MAX_STATEMENT_BYTES).data
+    data = read_file(file, MAX_STATEMENT_BYTES).data
     if is_token(data):
-        return _NEGATIVE if inspect_token(data, path, keys, now, as_json=as_json) else 0
-    document = read_document(path)
+        return _NEGATIVE if inspect_token(data, file, key, now, as_json=as_json) else 0
+    document = read_document(file)
     if isinstance(document, CallBundle):
         show_bundle = print_bundle_members if as_json else print_bundle
-        return _NEGATIVE if show_bundle(document, *keys_by_kind(keys)) else 0
-    known = {key.id: key for key in map(load_public_key, keys)}
-    if isinstance(document, KeyFile) and isinstance(read_key(path), PrivateKeyFile | LockedKeyFile):
-        tell(f"note: {path} holds the private key as well, which is for its owner alone")
+        return _NEGATIVE if show_bundle(document, *keys_by_kind(key)) else 0
+    known = {each.id: each for each in map(load_public_key, key)}
+    if isinstance(document, KeyFile) and isinstance(read_key(file), PrivateKeyFile | LockedKeyFile):
+        tell(f"note: {file} holds the private key as well, which is for its owner alone")
     show = print_members if as_json else _print_words
     return _NEGATIVE if show(document, known, now) else 0
 

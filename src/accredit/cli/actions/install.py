@@ -10,7 +10,9 @@ import shlex
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from accredit.base.deferred import Deferred
 from accredit.cli.actions.install_entry import NewEntry, agent_of
 from accredit.cli.actions.install_wish import InstallOptions, confirm_write, place_of
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say, tell
@@ -23,6 +25,57 @@ from accredit.hosts.programs import check_not_running, claude_add, claude_progra
 from accredit.hosts.table import Entry, Host
 from accredit.hosts.undo import plan_restore, without
 from accredit.keys.places import state_folder
+
+if TYPE_CHECKING:
+    from accredit.cli.actions import adopt as adopting
+else:
+    adopting = Deferred("accredit.cli.actions.adopt")  # loads the configuration, which an entry does without
+
+
+def run_install(
+    *,
+    host: str | None,
+    name: str | None,
+    url: str | None,
+    config: Path | None,
+    server: str | None,
+    adopt: bool,
+    passphrase_file: Path | None,
+    project: bool,
+    dry_run: bool,
+    yes: bool,
+    list_all: bool,
+    as_json: bool,
+) -> int:
+    """Run `accredit install`; return the exit code. Raises `ConfigurationError`."""
+    if list_all:
+        if host is not None:
+            raise ConfigurationError("--list is of all hosts", f"leave {host} out")
+        return list_hosts(as_json=as_json)
+    if host is None:
+        raise ConfigurationError("no host is named", "accredit install --list shows which there are")
+    wish = InstallOptions(host, name, project=project, dry_run=dry_run, yes=yes, as_json=as_json)
+    if url is not None and config is not None:
+        raise ConfigurationError("--url and --config are given", "keep the one that names your gateway")
+    if not adopt:
+        if passphrase_file is not None:
+            raise ConfigurationError("--passphrase-file is for --adopt, which signs", "leave it out")
+        return install_entry(wish, url, config, server)
+    if url is not None or server is not None:
+        raise ConfigurationError("--adopt puts servers into a configuration", "name that alone: --config FILE")
+    if config is None:
+        raise ConfigurationError(
+            "--adopt: no configuration is named", "name a file, which is made if it is not there: --config FILE"
+        )
+    return adopting.adopt_servers(wish, config, passphrase_file)
+
+
+def run_uninstall(
+    *, host: str, name: str | None, project: bool, restore: bool, dry_run: bool, yes: bool, as_json: bool
+) -> int:
+    """Run `accredit uninstall`; return the exit code. Raises `ConfigurationError`."""
+    wish = InstallOptions(host, name, project=project, dry_run=dry_run, yes=yes, as_json=as_json)
+    return uninstall_entry(wish, restore=restore)
 
 
 def install_entry(wish: InstallOptions, url: str | None, config: Path | None, server: str | None) -> int:

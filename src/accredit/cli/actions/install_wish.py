@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
+import click
 
 from accredit.errors import ConfigurationError
 from accredit.hosts.table import Host, Places, find_host, project_file
@@ -35,4 +35,4 @@ def confirm_write(wish: InstallOptions) -> bool:
         return True
     if not sys.stdin.isatty():
         raise ConfigurationError("there is nobody to ask whether this is wanted", "say --yes, or run it in a terminal")
-    return typer.confirm("Write this?", default=False, err=True)
+    return click.confirm("Write this?", default=False, err=True)

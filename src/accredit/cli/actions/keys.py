@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
+import click
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions import wording as words
@@ -30,6 +30,21 @@ class Protection(NamedTuple):
 
     file: Path | None
     declined: bool
+
+
+def run_new(
+    *,
+    path: Path,
+    kind: KeyKind,
+    name: str | None,
+    passphrase_file: Path | None,
+    no_passphrase: bool,
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Run `accredit keys new`. Raises `ConfigurationError`."""
+    known_as = path.name.removesuffix(".key") if name is None else name
+    make(path, kind, known_as, Protection(passphrase_file, no_passphrase), replace=replace, as_json=as_json)
 
 
 def make(path: Path, kind: KeyKind, name: str, protection: Protection, *, replace: bool, as_json: bool) -> None:
@@ -69,7 +84,7 @@ def show_file(path: Path, *, public: bool, as_json: bool) -> None:
     """Print a key file's facts; with `public`, print its public half in file format. Raises `ConfigurationError`."""
     key = read_key(path)
     if public:
-        typer.echo(key.public().encode().decode())
+        click.echo(key.public().encode().decode())
         return
     locked = isinstance(key, LockedKeyFile)
     private = locked or isinstance(key, PrivateKeyFile)

@@ -7,18 +7,19 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import typer
+import click
 
 from accredit.attest import CallBundle, Envelope, Stored, encode_call_bundle, encode_envelope
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT
 from accredit.base.terminal import two_lines
 from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
-from accredit.cli.actions.log_place import as_configuration_errors
+from accredit.cli.actions.log_place import as_configuration_errors, log_store
 from accredit.cli.actions.log_show import records_of
 from accredit.cli.actions.output import say
 from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
+from accredit.errors import ConfigurationError
 from accredit.keys.files import write_lines
 from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.reading import LogReader
@@ -29,6 +30,19 @@ _HELD = (
     " after 30 days if the id of its session is sealed; without it the bundle does not verify for long"
 )
 _OTHER_LOG = "see that [attest] mode is not off, that calls were made, and that --store or --config names the gateway's"
+
+
+def run_export(*, store: str | None, config: Path | None, out: Path | None, call: str | None, bundle: bool) -> int:
+    """Run `accredit log export`; return the exit code. Raises `ConfigurationError`."""
+    if bundle and call is None:
+        raise ConfigurationError("--bundle is for one call", "name it with --call")
+    place = log_store(store, config)
+    return export_log(place, out) if call is None else export_call(place, call, out, bundle=bundle)
+
+
+def run_checkpoint(*, store: str | None, config: Path | None, out: Path | None) -> int:
+    """Run `accredit log checkpoint`; return the exit code. Raises `ConfigurationError`."""
+    return export_checkpoints(log_store(store, config), out)
 
 
 def export_log(store: LogStore, out: Path | None) -> int:
@@ -43,7 +57,7 @@ def export_checkpoints(store: LogStore, out: Path | None) -> int:
     counted: dict[str, int] = {}
     code = _write(store, out, lambda log: map(encode_envelope, _latest(log, counted)), empty)
     for writer, records in counted.items():
-        typer.echo(
+        click.echo(
             f"note: none of writer {writer}, which has {several(records, 'record')}: nothing shows a cut of it",
             err=True,
         )
@@ -86,7 +100,7 @@ def _bundle(log: LogReader, call_id: str) -> list[bytes]:
     certificates = log.certificates(decision.authority.chain_sha256) if decision.authority else None
     covering, proof = _covering(log, decision.log.writer, decision.log.sequence), log.shown_of(decision, unix_seconds())
     if proof is None and log.kept_of(decision)[1]:
-        typer.echo(_HELD, err=True)
+        click.echo(_HELD, err=True)
     bundle = CallBundle(tuple(envelope for _, envelope in records), certificates, covering, proof)
     return [encode_call_bundle(bundle)]
 
@@ -108,7 +122,7 @@ def _write(store: LogStore, out: Path | None, lines_of: Callable[[LogReader], It
         lines = progress.over(lines_of(log))
         written = _to_stdout(lines) if out is None else write_lines(out, (line + b"\n" for line in lines), private=True)
     if not written:
-        typer.echo(nothing, err=True)
+        click.echo(nothing, err=True)
     elif out is not None:
         say(f"wrote {out}")
     return 0 if written else _NEGATIVE

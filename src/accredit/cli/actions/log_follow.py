@@ -5,6 +5,7 @@ A failed delivery is retried at growing intervals, and nothing more is read mean
 """
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Generator
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, TypeVar
 
-from accredit.cli.actions.log_place import as_configuration_errors
+from accredit.cli.actions.log_place import as_configuration_errors, log_store
 from accredit.cli.actions.log_sinks import CollectorLogs, LinesFile, Stdout, Target
 from accredit.cli.actions.output import tell
 from accredit.cli.actions.wording import several
@@ -31,6 +32,16 @@ SINK_RETRY_SECONDS, MAX_SINK_RETRY_SECONDS = 0.5, 30.0
 T = TypeVar("T")
 Format = Literal["jsonl", "otlp"]
 _FAILURES = (OSError, CollectorError, StoreUnavailable)
+
+
+_SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def run_follow(*, sink: str, form: Format, to: str | None, store: str | None, config: Path | None) -> int:
+    """Run `accredit log follow`; return the exit code. Raises `ConfigurationError`."""
+    if not _SINK_NAME.fullmatch(sink):
+        raise ConfigurationError("--sink: not a name", "write letters, digits, - and _: 64 at most")
+    return follow_log(log_store(store, config), sink, target_of(form, to, store, config))
 
 
 def target_of(form: Format, to: str | None, store: str | None, config: Path | None) -> Target:

@@ -9,15 +9,22 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
+import click
 from msgspec import Struct
 from msgspec.structs import replace
 
 from accredit.attest import CallBundle, CallRecord, LogKey, RecordKey, Stored, timestamp
+from accredit.base.clock import unix_ms
 from accredit.base.text import one_line
 from accredit.cli.actions.documents import read_document
-from accredit.cli.actions.log_names import one_agent, one_principal
-from accredit.cli.actions.log_place import as_configuration_errors
+from accredit.cli.actions.log_names import known_names, one_agent, one_principal
+from accredit.cli.actions.log_place import (
+    as_configuration_errors,
+    keys_to_show_with,
+    log_store,
+    moment,
+    people_to_show_with,
+)
 from accredit.cli.actions.log_record import Names, drill_mark, id_with_name
 from accredit.cli.actions.log_verify import ONE_CALL
 from accredit.cli.actions.output import BAD, Words, print_table, say, tell
@@ -111,6 +118,46 @@ class Judged(NamedTuple):
     evidence: Evidence | None = None
 
 
+def run_list(
+    *,
+    file: Path | None,
+    store: str | None,
+    config: Path | None,
+    tool: str | None,
+    server: str | None,
+    principal: str | None,
+    agent: str | None,
+    decision: str | None,
+    outcome: str | None,
+    after: str | None,
+    before: str | None,
+    limit: int,
+    follow: bool,
+    key: Sequence[Path],
+    known: Sequence[Path],
+    root: Sequence[Path],
+    as_json: bool,
+) -> int:
+    """Run `accredit log list`; return the exit code. Raises `ConfigurationError`."""
+    wanted = Filter(
+        target=tool,
+        server=server,
+        principal_id=principal,
+        agent_id=agent,
+        verdict=decision,
+        outcome=outcome,
+        after=None if after is None else moment("--after", after),
+        before=None if before is None else moment("--before", before),
+    )
+    where = (str(file) if file is not None and config is None else store, config)  # a file's log is nobody's here
+    names, keys = known_names(known, *where), keys_to_show_with(key, *where)
+    auditor = Auditor(people_to_show_with(root, *where), only_these=bool(root), now=unix_ms() // 1000)
+    listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names, auditor=auditor, keys=keys)
+    if file is not None:
+        return show_bundle(file, wanted, listing)
+    return show_calls(log_store(store, config), wanted, listing)
+
+
 def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
     """List calls; return the exit code. Raises `ConfigurationError`."""
     if wanted.outcome not in (None, *STATUSES):
@@ -132,7 +179,7 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
             for row in filter(chosen.passes, _following(log, open_calls)):
                 call = listing.judged(row, log.kept_of)
                 if listing.as_json:
-                    typer.echo(json.dumps(listing.members(call)))
+                    click.echo(json.dumps(listing.members(call)))
                 else:
                     say(_line(call, listing))
     return 0
@@ -194,7 +241,7 @@ def _following(log: LogReader, open_calls: dict[str, FiledRecord]) -> Iterator[C
 def _print(calls: Sequence[Judged], listing: Listing) -> None:
     if listing.as_json:
         for call in calls:
-            typer.echo(json.dumps(listing.members(call)))
+            click.echo(json.dumps(listing.members(call)))
     else:
         several = any(call.row.decision.call.server for call in calls)
         headings = (*_HEADINGS[:_SERVER], "server", *_HEADINGS[_SERVER:]) if several else _HEADINGS

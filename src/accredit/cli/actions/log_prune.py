@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import typer
+import click
 
 from accredit.attest import LogSigner, timestamp
 from accredit.base.clock import unix_ms
-from accredit.cli.actions.log_place import as_configuration_errors
+from accredit.cli.actions.log_place import as_configuration_errors, keys_to_show_with, log_store, moment
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
@@ -18,6 +18,12 @@ from accredit.stores.audit_log import pruning
 from accredit.stores.audit_log.author import Keys
 from accredit.stores.audit_log.pruning import PruneReport
 from accredit.stores.postgres import log_pruning
+
+
+def run_prune(*, before: str, key: Path, store: str | None, config: Path | None, as_json: bool) -> int:
+    """Run `accredit log prune`; return the exit code. Raises `ConfigurationError`."""
+    trusted = keys_to_show_with((), store if config is None else None, config)
+    return prune_log(log_store(store, config), key, trusted, moment("--before", before), as_json=as_json)
 
 
 def prune_log(store: LogStore, key: Path, trusted: Keys, before_ms: int, *, as_json: bool) -> int:
@@ -35,7 +41,7 @@ def prune_log(store: LogStore, key: Path, trusted: Keys, before_ms: int, *, as_j
         say(f"pruned {several(report.records, 'record')} from before {timestamp(before_ms)}")
     if report.overwritten:
         return 0
-    typer.echo(f"what was pruned is still in {_where(store)}\nprune again later", err=True)
+    click.echo(f"what was pruned is still in {_where(store)}\nprune again later", err=True)
     return 1
 
 

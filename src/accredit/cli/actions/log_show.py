@@ -1,13 +1,14 @@
 """Implements `accredit log show`: prints a call in words or its statements as JSON, and what its record proves."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, decode_statement, verify_envelope
 from accredit.base.clock import unix_ms
-from accredit.cli.actions.log_names import one_call
-from accredit.cli.actions.log_place import as_configuration_errors
+from accredit.cli.actions.log_names import known_names, one_call
+from accredit.cli.actions.log_place import as_configuration_errors, keys_to_show_with, log_store, people_to_show_with
 from accredit.cli.actions.log_record import Names, print_evidence, print_record
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json
 from accredit.errors import AttestationError
@@ -16,6 +17,23 @@ from accredit.stores import LogStore, open_log
 from accredit.stores.audit_log.reading import LogReader
 
 _NEGATIVE = 1
+
+
+def run_show(
+    *,
+    call_id: str,
+    store: str | None,
+    config: Path | None,
+    key: Sequence[Path],
+    known: Sequence[Path],
+    root: Sequence[Path],
+    as_json: bool,
+) -> int:
+    """Run `accredit log show`; return the exit code. Raises `ConfigurationError`."""
+    names = known_names(known, store, config)
+    keys, people = keys_to_show_with(key, store, config), people_to_show_with(root, store, config)
+    auditor = Auditor(people, only_these=bool(root))
+    return show_call(log_store(store, config), call_id, keys, auditor, names, as_json=as_json)
 
 
 def show_call(

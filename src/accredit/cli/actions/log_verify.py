@@ -23,6 +23,7 @@ from accredit.cli.actions.log_place import (
     checkpoints,
     lines,
     log_store,
+    names_in,
     people_in,
     people_to_show_with,
     public_keys,
@@ -68,6 +69,28 @@ class ProofRequirements(NamedTuple):
         if evidence is None:
             return []
         return evidence.faults or (evidence.unshown if self.required else [])
+
+
+def run_verify(
+    *,
+    file: Path | None,
+    store: str | None,
+    config: Path | None,
+    key: Sequence[Path],
+    since: Sequence[Path],
+    root: Sequence[Path],
+    require_proofs: bool,
+    no_proofs: bool,
+    known: Sequence[Path],
+    as_json: bool,
+) -> int:
+    """Run `accredit log verify`; return the exit code. Raises `ConfigurationError`."""
+    if no_proofs and (require_proofs or root):
+        raise ConfigurationError("--no-proofs leaves out what --root and --require-proofs ask for", "say one of them")
+    wanted = ProofRequirements(root, require_proofs, no_proofs)
+    if file is not None:
+        return verify_file(file, key, since, wanted, names=names_in(known), config=config, as_json=as_json)
+    return verify_store(store, key, since, wanted, config=config, as_json=as_json)
 
 
 def verify_store(

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import typer
+import click
 
 from accredit.base.standard import STDOUT
 from accredit.base.terminal import FURTHER, for_stderr, pieces, width_of
@@ -30,7 +30,7 @@ GOOD, BAD, QUIET = "green", "bold red", "dim"
 
 def print_json(value: Mapping[str, object]) -> None:
     """Print one JSON object, for programs."""
-    typer.echo(json.dumps(value, indent=2))
+    click.echo(json.dumps(value, indent=2))
 
 
 def say(text: str, style: str = "") -> None:
@@ -43,15 +43,15 @@ def say_script(line: str) -> None:
     copied."""
     width = width_of(sys.stdout)
     if width is None or not line.startswith("#"):
-        typer.echo(line)
+        click.echo(line)
     else:
-        typer.echo("\n".join(pieces(line, width, f"#{FURTHER}")))
+        click.echo("\n".join(pieces(line, width, f"#{FURTHER}")))
 
 
 def tell(line: str) -> None:
     """Print one line on stderr: a note or a warning."""
     clear()
-    typer.echo(for_stderr(line), err=True)
+    click.echo(for_stderr(line), err=True)
 
 
 def check_out(out: Path | None, *, as_json: bool) -> None:
@@ -84,7 +84,7 @@ def show(rows: Iterable[Row], *, err: bool = False) -> None:
     """Print rows that are already folded."""
     if not (sys.stderr if err else sys.stdout).isatty():
         for row in rows:
-            typer.echo("".join(each.text for each in row).rstrip(), err=err)
+            click.echo("".join(each.text for each in row).rstrip(), err=err)
         return
     from rich.console import Console  # noqa: PLC0415 - slow to load, and for terminals alone
     from rich.text import Text  # noqa: PLC0415

@@ -9,15 +9,20 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
+import click
 from msgspec import to_builtins
 
 from accredit.cli.actions.output import BAD, GOOD, QUIET, print_json, say, tell
 from accredit.cli.asking.listing import ServerListing
-from accredit.config import read_lock_file
+from accredit.cli.asking.server import ask_configured
+from accredit.cli.reaching import read_reach
+from accredit.config import load, lock_file, read_lock_file
+from accredit.config.pins import lock_name, stale_pins
+from accredit.config.servers import view
 from accredit.errors import ConfigurationError, LockError
 from accredit.keys import write_file
 from accredit.pins import LOCK_FILE, UPSTREAM, Change, Definitions, Lock, changes, read_lock, write_lock
@@ -31,6 +36,32 @@ class Approval(NamedTuple):
     server: str = UPSTREAM
     agreed: bool = False
     configured: frozenset[str] = frozenset({UPSTREAM})
+
+
+def run_pin(
+    *,
+    name: str | None,
+    config: Path | None,
+    yes: bool,
+    header: Sequence[str],
+    token_env: str | None,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit pin`; return the exit code. Raises `ConfigurationError`."""
+    loaded = load(config, os.environ, {})
+    path = lock_file(loaded)
+    if path is None:
+        raise ConfigurationError("there is no configuration, beside which a lock would be", "name one with --config")
+    if name is not None and name in stale_pins(loaded):
+        return drop_pins(Approval(path, name, yes), as_json=as_json)
+    servers = loaded.config.servers.by_name
+    if servers and name is None:
+        raise ConfigurationError("[servers] names several, and pin approves one", f"name one of {', '.join(servers)}")
+    server = view(loaded, name) if servers and name is not None else loaded
+    offer = ask_configured(server, read_reach(header, token_env, timeout))
+    configured = frozenset(servers) or frozenset({lock_name(loaded)})
+    return pin_offer(Approval(path, name or lock_name(server), yes, configured), offer, as_json=as_json)
 
 
 def pin_offer(approval: Approval, offer: ServerListing, *, as_json: bool) -> int:
@@ -118,4 +149,4 @@ def _confirm() -> bool:
     if not sys.stdin.isatty():
         tell(f"{LOCK_FILE} was not written: --yes approves this")
         return False
-    return typer.confirm("Has all of this been read, and is it approved?", err=True)
+    return click.confirm("Has all of this been read, and is it approved?", err=True)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import typer
+import click
 
 from accredit.app.pid_file import PID_FILE, PidFileContent, find, is_same, place
 from accredit.base.terminal import two_lines
@@ -38,7 +38,7 @@ def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ,
         return 1 if told.problem else 0
     if told.problem:
         return _print_refusal(told.problem, told.remedy)
-    typer.echo(f"read again, and in force. Changed: {told.changed}")
+    click.echo(f"read again, and in force. Changed: {told.changed}")
     return 0
 
 
@@ -105,5 +105,5 @@ def _running(file: Path) -> PidFileContent:
 
 
 def _print_refusal(what: str, remedy: str) -> int:
-    typer.echo(two_lines(what, remedy), err=True)
+    click.echo(two_lines(what, remedy), err=True)
     return 1

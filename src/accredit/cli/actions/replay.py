@@ -16,7 +16,7 @@ from msgspec import Raw, structs
 from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
 from accredit.cli.actions.log_names import known_names
-from accredit.cli.actions.log_place import as_configuration_errors, log_store, public_keys
+from accredit.cli.actions.log_place import as_configuration_errors, log_store, moment, public_keys
 from accredit.cli.actions.log_record import Names, id_with_name
 from accredit.cli.actions.output import print_json, say
 from accredit.cli.actions.wording import calls, escape_text, shown_target, tally_text, unverified_note
@@ -78,6 +78,11 @@ class _Found:
         change = _Change(call.server or "", call.method, call.target or "", agent, before, now, observed)
         if change in self.changes or len(self.changes) < MAX_REPLAYED_CHANGES:
             self.changes.setdefault(change, Tally()).add(at)
+
+
+def run_replay(*, config: Path, since: str | None, key: Sequence[Path], as_json: bool) -> int:
+    """Run `accredit replay`; return the exit code. Raises `ConfigurationError`."""
+    return replay_log(config, key, None if since is None else moment("--since", since), as_json=as_json)
 
 
 def replay_log(config: Path, keys: Sequence[Path], since: int | None, *, as_json: bool) -> int:

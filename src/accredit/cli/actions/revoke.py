@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import msgspec
-import typer
 
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDIN, STDOUT
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.output import check_out, find_by_prefix, print_facts, print_json, say, tell, write_out
+from accredit.cli.passphrases import passphrase_source
 from accredit.cli.progress import Progress
 from accredit.console.revoking import begin_list as begin
 from accredit.console.revoking import revoke
@@ -48,6 +49,28 @@ class ListLocation(NamedTuple):
 
     file: Path | None
     store: str | None
+
+
+def run_revoke(
+    *,
+    issuer: Path,
+    cert_id: str | None,
+    list_file: Path | None,
+    store: str | None,
+    empty: bool,
+    yes: bool,
+    passphrase_file: Path | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit revoke`; return the exit code. Raises `ConfigurationError`."""
+    if empty and cert_id is not None:
+        raise ConfigurationError("CERT_ID and --empty are given", "name a certificate, or make a list without entries")
+    if not empty and cert_id is None:
+        raise ConfigurationError("CERT_ID is missing", "name a certificate; --empty makes a list without entries")
+    ask, place = passphrase_source(passphrase_file), ListLocation(list_file, store)
+    if cert_id is None:
+        return begin_list(issuer, place, ask=ask, as_json=as_json)
+    return revoke_certificate(cert_id, issuer, place, ask=ask, agreed=yes, as_json=as_json)
 
 
 def revoke_certificate(
@@ -149,7 +172,7 @@ def _confirm_revocation(cert: DelegationCert, *, agreed: bool) -> bool:
         raise ConfigurationError(
             "only the beginning of an id is given, and there is nobody to ask", "write it whole, or say --yes"
         )
-    return typer.confirm("Revoke it?", default=False, err=True)
+    return click.confirm("Revoke it?", default=False, err=True)
 
 
 def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:

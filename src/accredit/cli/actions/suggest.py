@@ -21,7 +21,7 @@ from msgspec import structs
 from accredit.attest import timestamp
 from accredit.cli.actions.config_text import key, string, table_name
 from accredit.cli.actions.log_names import known_names
-from accredit.cli.actions.log_place import as_configuration_errors, log_store, public_keys
+from accredit.cli.actions.log_place import as_configuration_errors, log_store, moment, public_keys
 from accredit.cli.actions.log_record import Names, id_with_name
 from accredit.cli.actions.output import print_json, say_script
 from accredit.cli.actions.wording import calls, json_ascii, shown_target, tally_text, unverified_note
@@ -37,6 +37,11 @@ from accredit.stores.audit_log.verifying import Verifiers
 
 _EXPIRES = "30d"
 _ACTIVE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!'"})
+
+
+def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path], as_json: bool) -> int:
+    """Run `accredit suggest`; return the exit code. Raises `ConfigurationError`."""
+    return suggest_from_log(config, key, None if since is None else moment("--since", since), as_json=as_json)
 
 
 def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | None, *, as_json: bool) -> int:

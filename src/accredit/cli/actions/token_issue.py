@@ -1,9 +1,10 @@
 """Implements `accredit token keygen` and `token issue`. Private keys are never printed."""
 
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
-import typer
+import click
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
@@ -47,6 +48,38 @@ def make(path: Path, *, replace: bool, as_json: bool) -> None:
         print_facts([("id", jwk["kid"]), *((f"{half} key", file) for half, file in files.items())])
 
 
+def run_issue(
+    *,
+    key: Path,
+    agent: str,
+    audience: str,
+    ttl: str,
+    allow: Sequence[str],
+    deny: Sequence[str],
+    policy: Path | None,
+    session: str | None,
+    issuer: str,
+    out: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Run `accredit token issue`. Raises `ConfigurationError`."""
+    request = TokenOptions(
+        key=key,
+        agent=agent,
+        audience=audience,
+        ttl=ttl,
+        allow=tuple(dict.fromkeys(allow)) if allow else None,
+        deny=tuple(dict.fromkeys(deny)),
+        policy=policy,
+        session=session,
+        issuer=issuer,
+        out=out,
+        force=force,
+    )
+    issue_token(request, as_json=as_json)
+
+
 def issue_token(request: TokenOptions, *, as_json: bool) -> None:
     """Sign a token, and print it or write it to a file. Raises `ConfigurationError`."""
     check_out(request.out, as_json=as_json)
@@ -58,7 +91,7 @@ def issue_token(request: TokenOptions, *, as_json: bool) -> None:
         place = {"token": token} if request.out is None else {"file": str(request.out)}
         print_json({**place, **_members(grant)})
     elif request.out is None:
-        typer.echo(token)
+        click.echo(token)
     else:
         print_facts([*_facts(grant), ("written to", str(request.out))], err=request.out == STDOUT)
 

@@ -44,6 +44,21 @@ class _Checked(NamedTuple):
     session: bool
 
 
+def run_verify(
+    *,
+    file: Path | None,
+    key: Path,
+    issuer: str,
+    audience: str,
+    policy: Path | None,
+    session: str | None,
+    tool: str | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit token verify`; return the exit code. Raises `ConfigurationError`."""
+    return verify_token(TokenVerifyOptions(file, key, issuer, audience, policy, session, tool), as_json=as_json)
+
+
 def verify_token(question: TokenVerifyOptions, *, as_json: bool) -> int:
     """Print the verdict on a token; return the exit code. Raises `ConfigurationError`."""
     text = _text(question.file)

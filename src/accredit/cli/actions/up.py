@@ -22,7 +22,7 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,9 +35,11 @@ from accredit.cli.actions.output import GOOD, print_json, say, tell
 from accredit.cli.actions.own_grant import DELEGATION, fault_of_grant, grant_command, grant_message, sign_first
 from accredit.cli.actions.own_keys import AGENT_KEY, OwnKey, Passphrases, agent_key, own_config_folder, person_key
 from accredit.cli.actions.up_hosts import offer_hosts
-from accredit.cli.actions.up_place import UpPlace, check_meant, is_known, remember, server_of
+from accredit.cli.actions.up_place import UpPlace, check_meant, found_place, is_known, named_place, remember, server_of
+from accredit.cli.actions.up_plan import print_plan
 from accredit.cli.actions.up_run import UP_LOOK_SECONDS, Subprocess, run_together
-from accredit.cli.reaching import Reach
+from accredit.cli.command_line import upstream_of
+from accredit.cli.reaching import Reach, as_configured, read_reach
 from accredit.config import Loaded, load
 from accredit.config.listen import url_here
 from accredit.config.load import folder_of
@@ -65,6 +67,52 @@ class UpOptions(NamedTuple):
     wants_browser: bool
     agreed: bool
     as_json: bool
+
+
+def run_up(
+    *,
+    url: str | None,
+    command: list[str] | None,
+    config: Path | None,
+    folder: Path,
+    port: int | None,
+    header: Sequence[str],
+    token_env: str | None,
+    timeout: float | None,
+    passphrase_file: Path | None,
+    no_passphrase: bool,
+    no_browser: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Run `accredit up`; return the exit code. Raises `ConfigurationError`."""
+    reach = read_reach(header, token_env, timeout)
+    passphrases = Passphrases(passphrase_file, declined=no_passphrase)
+    if url is None and command is None:
+        place = _place_of_file(config)
+    elif config is not None:
+        raise ConfigurationError("--config and a server are given", "name one: a configuration has its own")
+    else:
+        upstream = upstream_of(url, command, reach)
+        plan = InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout)
+        place = found_place(plan if port is None else plan._replace(port=port))
+    if port is not None and place.is_there:
+        raise ConfigurationError(
+            f"--port is for a configuration that is made, and {place.file} is there", "change it there"
+        )
+    if dry_run:
+        return print_plan(place, as_json=as_json)
+    return bring_up(UpOptions(place, reach, passphrases, not no_browser, yes, as_json))
+
+
+def _place_of_file(config: Path | None) -> UpPlace:
+    named = config if config is not None else Path(os.environ.get("ACCREDIT_CONFIG") or "")
+    if named == Path():
+        raise ConfigurationError(
+            "there is no server to protect", "give its URL, its command after --, or --config FILE"
+        )
+    return named_place(named)
 
 
 def bring_up(wish: UpOptions, environ: Mapping[str, str] = os.environ) -> int:

@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import msgspec
-import typer
 
 from accredit.base.text import one_line
 from accredit.cli.actions.init import InitPlan, Prepared
@@ -115,7 +115,7 @@ def check_meant(place: UpPlace, environ: Mapping[str, str]) -> None:
     if not is_known(file, environ):
         if sys.stdin.isatty():
             tell(f"{file} is there already, and accredit up has not made it. Read it first.")
-            typer.confirm("Is it yours, and meant?", abort=True, err=True)
+            click.confirm("Is it yours, and meant?", abort=True, err=True)
         elif Prepared.asked(plan).text != loaded.content:
             raise ConfigurationError(
                 f"{one_line(str(file))} is there already, and accredit up has not made it",

@@ -1,11 +1,13 @@
 """Implements `accredit verify`: judges a proof as a gateway would, and names the step that failed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from accredit.base.clock import unix_seconds
+from accredit.cli.actions import arguments
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.documents import read_revocations
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json, print_table, say
@@ -49,6 +51,33 @@ class Verdict(Struct, frozen=True, kw_only=True):
     result: VerifyResult
     steps: list[Step]
     notes: list[str] = []
+
+
+def run_verify(
+    *,
+    bundle: Path,
+    root: Sequence[Path],
+    scope: str,
+    fact: Sequence[str],
+    params: Path | None,
+    method: str,
+    gateway_id: str,
+    session_context: str,
+    revoked: Sequence[Path],
+    now: str | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit verify`; return the exit code. Raises `ConfigurationError`."""
+    question = VerifyOptions(
+        bundle=bundle,
+        roots=tuple(root),
+        required_scope=scope,
+        facts=replace(arguments.facts(fact), call=arguments.call_facts(params, method, gateway_id)),
+        session_context=arguments.session_context(session_context),
+        revoked=tuple(revoked),
+        now=None if now is None else arguments.moment(now),
+    )
+    return verify_file(question, as_json=as_json)
 
 
 def verify_file(question: VerifyOptions, *, as_json: bool) -> int:

@@ -1,55 +1,11 @@
 """`accredit call`: calls a tool from a shell."""
 
-# ruff: noqa: PLC0415 - what calls is loaded when it runs: `accredit --help` is quick without it
-
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from accredit.cli.options import (
-    AgentKeyOption,
-    DelegationsOption,
-    GatewayIdOption,
-    HeaderOption,
-    JsonOption,
-    ServerOption,
-    TimeoutOption,
-    TokenEnvOption,
-)
-from accredit.cli.reaching import read_reach
+from accredit.cli.declare import FILE, Command, argument, option
+from accredit.cli.options import AGENT_KEY, DELEGATIONS, GATEWAY_ID, HEADER, JSON, SERVER, TIMEOUT, TOKEN_ENV
 from accredit.cli.standard import reads
 
-
-def call(
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
-    arg: Annotated[
-        list[str] | None,
-        typer.Option("--arg", metavar="NAME=VALUE", help="An argument, typed as the tool says; may be repeated."),
-    ] = None,
-    json_args: Annotated[
-        Path | None,
-        typer.Option("--json-args", metavar="FILE", callback=reads, help="Arguments as a JSON object; - for stdin."),
-    ] = None,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The gateway's or server's endpoint.")] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            callback=reads,
-            help="In place of a URL: a configuration, whose gateway this process is itself.",
-        ),
-    ] = None,
-    server: ServerOption = None,
-    key: AgentKeyOption = None,
-    delegation: DelegationsOption = None,
-    gateway_id: GatewayIdOption = "",
-    token_env: TokenEnvOption = None,
-    header: HeaderOption = None,
-    timeout: TimeoutOption = None,
-    as_json: JsonOption = False,
-) -> int:
+call = Command(
+    "call",
     """Calls a tool and prints its result. Exit code 1: the call was refused, or the tool reports an error.
 
     An argument is a text, a number, true or false, or JSON, as the tool's input schema says. Repeating a name makes a
@@ -65,19 +21,31 @@ def call(
 
     accredit call search --arg word=number --config accredit.toml --server mail --key agent.key --delegation
     delegation.json
-    """
-    from accredit.cli.actions.call import CallOptions, call_tool
-
-    request = CallOptions(
-        tool=tool,
-        args=tuple(arg or ()),
-        json_args=json_args,
-        url=url,
-        config=config,
-        server=server,
-        key=key,
-        delegations=tuple(delegation or ()),
-        gateway_id=gateway_id,
-        reach=read_reach(header, token_env, timeout),
-    )
-    return call_tool(request, as_json=as_json)
+    """,
+    [
+        argument("tool", metavar="TOOL", required=True, help="The tool's name."),
+        option(
+            "--arg", metavar="NAME=VALUE", multiple=True, help="An argument, typed as the tool says; may be repeated."
+        ),
+        option(
+            "--json-args", metavar="FILE", type=FILE, callback=reads, help="Arguments as a JSON object; - for stdin."
+        ),
+        option("--url", metavar="URL", help="The gateway's or server's endpoint."),
+        option(
+            "--config",
+            metavar="FILE",
+            type=FILE,
+            callback=reads,
+            help="In place of a URL: a configuration, whose gateway this process is itself.",
+        ),
+        SERVER,
+        AGENT_KEY,
+        DELEGATIONS,
+        GATEWAY_ID,
+        TOKEN_ENV,
+        HEADER,
+        TIMEOUT,
+        JSON,
+    ],
+    run="accredit.cli.actions.call:run_call",
+)

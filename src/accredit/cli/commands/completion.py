@@ -1,18 +1,12 @@
 """`accredit completion`: completion scripts for shells."""
 
-# ruff: noqa: PLC0415 - what completes is loaded when it runs: `accredit --help` is quick without it
+from click import Choice
 
-from typing import Annotated, Literal
+from accredit.cli.dashes import ProgramCommand
+from accredit.cli.declare import argument
 
-import typer
-
-from accredit.cli.dashes import command_of
-
-
-def completion(
-    ctx: typer.Context,
-    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
-) -> int:
+completion = ProgramCommand(
+    "completion",
     """Prints a shell's script for completing accredit's command lines with the tab key.
 
     It completes commands, options, files, hosts, and the configuration's servers. With words after --, it prints
@@ -25,7 +19,12 @@ def completion(
     accredit completion zsh > ~/.zfunc/_accredit
 
     accredit completion fish > ~/.config/fish/completions/accredit.fish
-    """
-    from accredit.cli.actions.completion import start_completion
-
-    return start_completion(command_of(ctx), shell=shell)
+    """,
+    [
+        argument(
+            "shell", metavar="SHELL", type=Choice(("bash", "zsh", "fish")), required=True, help="bash, zsh or fish."
+        ),
+    ],
+    run="accredit.cli.actions.completion:start_completion",
+    words_before=1,
+)

@@ -1,55 +1,35 @@
 """`accredit connect`: the agent's side, for hosts that don't support proofs."""
 
-# ruff: noqa: PLC0415 - what connects is loaded when it runs: `accredit --help` is quick without it
+from click import Choice
 
-from typing import Annotated, Literal
-
-import typer
-
+from accredit.cli.declare import Command, argument, flag, option
 from accredit.cli.options import (
-    AgentKeyFileOption,
-    DelegationFilesOption,
-    GatewayIdOption,
-    HeaderOption,
-    LogFormatOption,
-    LogLevelOption,
-    ServerOption,
-    TimeoutOption,
-    TokenEnvOption,
+    AGENT_KEY_FILE,
+    DELEGATION_FILES,
+    GATEWAY_ID,
+    HEADER,
+    LOG_FORMAT,
+    LOG_LEVEL,
+    SERVER,
+    TIMEOUT,
+    TOKEN_ENV,
 )
 from accredit.limits import HOLD_SECONDS
 
-_ShowUncovered = Annotated[
-    bool, typer.Option("--show-uncovered", help="List what no delegation covers too, with a note.")
-]
-_Ask = Annotated[
-    Literal["auto", "off"] | None,
-    typer.Option("--ask", help="Ask a person for what is refused, where a desk runs or has run.", show_default="auto"),
-]
-_Hold = Annotated[
-    float, typer.Option("--hold", metavar="SECONDS", help="How long a call waits while a person decides.")
-]
-_Modern = Annotated[
-    bool, typer.Option("--modern", help="Speak revision 2026-07-28 to the gateway, also for an older host.")
-]
+_SHOW_UNCOVERED = flag("--show-uncovered", help="List what no delegation covers too, with a note.")
+_ASK = option(
+    "--ask",
+    type=Choice(("auto", "off")),
+    show_default="auto",
+    help="Ask a person for what is refused, where a desk runs or has run.",
+)
+_HOLD = option(
+    "--hold", metavar="SECONDS", type=float, default=HOLD_SECONDS, help="How long a call waits while a person decides."
+)
+_MODERN = flag("--modern", help="Speak revision 2026-07-28 to the gateway, also for an older host.")
 
-
-def connect(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The gateway's endpoint.")],
-    key: AgentKeyFileOption = None,
-    delegation: DelegationFilesOption = None,
-    server: ServerOption = None,
-    token_env: TokenEnvOption = None,
-    header: HeaderOption = None,
-    timeout: TimeoutOption = None,
-    gateway_id: GatewayIdOption = "",
-    show_uncovered: _ShowUncovered = False,
-    ask: _Ask = None,
-    hold: _Hold = HOLD_SECONDS,
-    modern: _Modern = False,
-    log_level: LogLevelOption = "info",
-    log_format: LogFormatOption = "json",
-) -> int:
+connect = Command(
+    "connect",
     """Attaches proofs and the token for a host, as a stdio server that the host starts.
 
     Tools that no delegation covers are hidden. The error of a refused call says what would allow it. Where a desk
@@ -63,22 +43,22 @@ def connect(
 
     {"mcpServers": {"mail": {"command": "accredit", "args": ["connect", "http://127.0.0.1:8484/mcp", "--key",
     "agent.key", "--delegation", "delegation.json"]}}}
-    """
-    from accredit.cli.actions.connect import start_connect
-
-    return start_connect(
-        url,
-        key=key,
-        delegation=delegation,
-        server=server,
-        token_env=token_env,
-        header=header,
-        timeout=timeout,
-        gateway_id=gateway_id,
-        show_uncovered=show_uncovered,
-        ask=ask,
-        hold=hold,
-        modern=modern,
-        log_level=log_level,
-        log_format=log_format,
-    )
+    """,
+    [
+        argument("url", metavar="URL", required=True, help="The gateway's endpoint."),
+        AGENT_KEY_FILE,
+        DELEGATION_FILES,
+        SERVER,
+        TOKEN_ENV,
+        HEADER,
+        TIMEOUT,
+        GATEWAY_ID,
+        _SHOW_UNCOVERED,
+        _ASK,
+        _HOLD,
+        _MODERN,
+        LOG_LEVEL,
+        LOG_FORMAT,
+    ],
+    run="accredit.cli.actions.connect:start_connect",
+)

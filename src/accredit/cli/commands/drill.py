@@ -1,50 +1,12 @@
 """`accredit drill`: tests that your own gateway refuses what it must."""
 
-# ruff: noqa: PLC0415 - what calls is loaded when it runs: `accredit --help` is quick without it
-
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from accredit.cli.options import (
-    ConfigOption,
-    HeaderOption,
-    JsonOption,
-    NamedServerOption,
-    TimeoutOption,
-    TokenEnvOption,
-)
-from accredit.cli.passphrases import PassphraseFileOption, passphrase_source
-from accredit.cli.reaching import read_reach
+from accredit.cli.declare import FILE, Command, option
+from accredit.cli.options import CONFIG, HEADER, JSON, NAMED_SERVER, TIMEOUT, TOKEN_ENV
+from accredit.cli.passphrases import PASSPHRASE_FILE
 from accredit.cli.standard import reads_secret
 
-
-def drill(
-    issuer: Annotated[
-        Path,
-        typer.Option("--issuer", metavar="KEY", callback=reads_secret, help="The private key of one of proofs.roots."),
-    ],
-    config: ConfigOption = None,
-    url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="The gateway's endpoint, where it is not that of FILE.")
-    ] = None,
-    server: NamedServerOption = None,
-    token_key: Annotated[
-        Path | None,
-        typer.Option(
-            "--token-key",
-            metavar="KEY",
-            callback=reads_secret,
-            help="Where the gateway asks for tokens: the private key of one of its issuers, which signs some.",
-        ),
-    ] = None,
-    token_env: TokenEnvOption = None,
-    header: HeaderOption = None,
-    timeout: TimeoutOption = None,
-    passphrase_file: PassphraseFileOption = None,
-    as_json: JsonOption = False,
-) -> int:
+drill = Command(
+    "drill",
     """Makes the calls that your running gateway must refuse, and some that it must allow. Exit code 1: one was wrong.
 
     All call the tool accredit.drill, which the gateway answers itself: no server is called. The issuer signs
@@ -56,17 +18,31 @@ def drill(
     accredit drill --issuer owner.key --config accredit.toml
 
     accredit drill --issuer owner.key --config accredit.toml --token-key issuer.key --json
-    """
-    from accredit.cli.actions.drill import DrillOptions
-    from accredit.cli.actions.drill import drill as run
-
-    request = DrillOptions(
-        issuer=issuer,
-        config=config,
-        url=url,
-        server=server,
-        token_key=token_key,
-        reach=read_reach(header, token_env, timeout),
-        passphrase=passphrase_source(passphrase_file),
-    )
-    return run(request, as_json=as_json)
+    """,
+    [
+        option(
+            "--issuer",
+            metavar="KEY",
+            type=FILE,
+            required=True,
+            callback=reads_secret,
+            help="The private key of one of proofs.roots.",
+        ),
+        CONFIG,
+        option("--url", metavar="URL", help="The gateway's endpoint, where it is not that of FILE."),
+        NAMED_SERVER,
+        option(
+            "--token-key",
+            metavar="KEY",
+            type=FILE,
+            callback=reads_secret,
+            help="Where the gateway asks for tokens: the private key of one of its issuers, which signs some.",
+        ),
+        TOKEN_ENV,
+        HEADER,
+        TIMEOUT,
+        PASSPHRASE_FILE,
+        JSON,
+    ],
+    run="accredit.cli.actions.drill:run_drill",
+)

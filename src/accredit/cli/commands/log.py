@@ -1,95 +1,62 @@
 """`accredit log list|show|verify|export|follow|checkpoint|prune`: the log of attestations."""
 
-# ruff: noqa: PLC0415 - what verifies is loaded when it runs: `accredit --help` is quick without it
-
-import re
-from pathlib import Path
-from typing import Annotated, Literal
-
-import typer
+from click import Choice, IntRange
 
 from accredit.cli.candidates import server_names
-from accredit.cli.options import ConfigOption, JsonAnywayOption, JsonOption, KeysOption
+from accredit.cli.declare import FILE, Command, Group, argument, flag, option
+from accredit.cli.options import CONFIG, JSON, JSON_ANYWAY, KEYS
 from accredit.cli.standard import reads, reads_secret, writes
 
-log_app = typer.Typer(help="Shows, verifies and keeps the log of calls.", epilog="Example:  accredit log list -f")
+_STORE = option(
+    "--store",
+    metavar="URL",
+    help="The log: sqlite:///FILE, or postgresql://USER@HOST/DATABASE; else the configuration's.",
+)
+_KNOWN = option(
+    "--known",
+    metavar="PUB",
+    type=FILE,
+    multiple=True,
+    callback=reads,
+    help="A public key, by whose name its id is shown; repeatable.",
+)
+_OUT = option("--out", metavar="FILE", type=FILE, callback=writes, help="Write to a new file, not to stdout (-).")
+_ROOT = option(
+    "--root",
+    metavar="PUB",
+    type=FILE,
+    multiple=True,
+    callback=reads,
+    help="The public key of who may have allowed a call; repeatable.",
+)
 
-_StoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="URL",
-        help="The log: sqlite:///FILE, or postgresql://USER@HOST/DATABASE; else the configuration's.",
-    ),
-]
-_KnownOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--known",
-        metavar="PUB",
-        callback=reads,
-        help="A public key, by whose name its id is shown; repeatable.",
-    ),
-]
-_OutOption = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FILE", callback=writes, help="Write to a new file, not to stdout (-)."),
-]
-_RootOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--root",
-        metavar="PUB",
-        callback=reads,
-        help="The public key of who may have allowed a call; repeatable.",
-    ),
-]
-Ending = Literal[
-    "ok", "tool_error", "error", "input_required", "task", "upstream_invalid", "timeout", "cancelled", "unknown", "open"
-]
-_CallFile = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="FILE", callback=reads, help="A call that `log export --bundle` wrote, in place of a store."
-    ),
-]
-_ServerOption = Annotated[
-    str | None,
-    typer.Option("--server", metavar="NAME", autocompletion=server_names, help="Of this one of [servers]."),
-]
-_PrincipalOption = Annotated[
-    str | None, typer.Option("--principal", metavar="ID", help="Of this principal; the id or how it begins.")
-]
-_AgentOption = Annotated[
-    str | None, typer.Option("--agent", metavar="ID", help="Of this agent; the id or how it begins.")
-]
-_DecisionOption = Annotated[
-    Literal["allow", "deny", "challenge"] | None, typer.Option("--decision", help="Decided so.")
-]
-_SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_Time = "2026-08-01T12:00:00Z, or 7d for so long ago"
+ENDINGS = (
+    "ok",
+    "tool_error",
+    "error",
+    "input_required",
+    "task",
+    "upstream_invalid",
+    "timeout",
+    "cancelled",
+    "unknown",
+    "open",
+)
+_CALL_FILE = argument(
+    "file",
+    metavar="FILE",
+    type=FILE,
+    callback=reads,
+    help="A call that `log export --bundle` wrote, in place of a store.",
+)
+_SERVER = option("--server", metavar="NAME", shell_complete=server_names, help="Of this one of [servers].")
+_PRINCIPAL = option("--principal", metavar="ID", help="Of this principal; the id or how it begins.")
+_AGENT = option("--agent", metavar="ID", help="Of this agent; the id or how it begins.")
+_DECISION = option("--decision", type=Choice(("allow", "deny", "challenge")), help="Decided so.")
+_TIME = "2026-08-01T12:00:00Z, or 7d for so long ago"
 
-
-@log_app.command("list")
-def list_calls(
-    file: _CallFile = None,
-    store: _StoreOption = None,
-    config: ConfigOption = None,
-    tool: Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Calls of this target.")] = None,
-    server: _ServerOption = None,
-    principal: _PrincipalOption = None,
-    agent: _AgentOption = None,
-    decision: _DecisionOption = None,
-    outcome: Annotated[Ending | None, typer.Option("--outcome", metavar="STATUS", help="Ended so; or open.")] = None,
-    after: Annotated[str | None, typer.Option("--after", metavar="TIME", help=f"Since then: {_Time}.")] = None,
-    before: Annotated[str | None, typer.Option("--before", metavar="TIME", help="Until then.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; Ctrl-C ends it.")] = False,
-    key: KeysOption = None,
-    known: _KnownOption = None,
-    root: _RootOption = None,
-    as_json: JsonOption = False,
-) -> int:
+_list = Command(
+    "list",
     """Lists calls, newest first; with -f newest last, and then each call as it ends.
 
     Decisions: allow, deny; challenge if the client first had to prove itself over a challenge. Statuses: ok,
@@ -106,44 +73,31 @@ def list_calls(
     accredit log list --server mail
 
     accredit log list -f --json
-    """
-    from accredit.base.clock import unix_ms
-    from accredit.cli.actions.log_list import Filter, Listing, show_bundle, show_calls
-    from accredit.cli.actions.log_names import known_names
-    from accredit.cli.actions.log_place import keys_to_show_with, log_store, moment, people_to_show_with
-    from accredit.policy.evidence import Auditor
-
-    wanted = Filter(
-        target=tool,
-        server=server,
-        principal_id=principal,
-        agent_id=agent,
-        verdict=decision,
-        outcome=outcome,
-        after=None if after is None else moment("--after", after),
-        before=None if before is None else moment("--before", before),
-    )
-    where = (str(file) if file is not None and config is None else store, config)  # a file's log is nobody's here
-    names, keys = known_names(known or (), *where), keys_to_show_with(key or (), *where)
-    auditor = Auditor(people_to_show_with(root or (), *where), only_these=bool(root), now=unix_ms() // 1000)
-    listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names, auditor=auditor, keys=keys)
-    if file is not None:
-        return show_bundle(file, wanted, listing)
-    return show_calls(log_store(store, config), wanted, listing)
-
-
-@log_app.command()
-def show(
-    call_id: Annotated[
-        str, typer.Argument(metavar="CALL_ID", help="The call's id, or how it begins; see `accredit log list`.")
+    """,
+    [
+        _CALL_FILE,
+        _STORE,
+        CONFIG,
+        option("--tool", metavar="NAME", help="Calls of this target."),
+        _SERVER,
+        _PRINCIPAL,
+        _AGENT,
+        _DECISION,
+        option("--outcome", metavar="STATUS", type=Choice(ENDINGS), help="Ended so; or open."),
+        option("--after", metavar="TIME", help=f"Since then: {_TIME}."),
+        option("--before", metavar="TIME", help="Until then."),
+        option("--limit", "-n", metavar="N", type=IntRange(1), default=50, help="At most so many."),
+        flag("--follow", "-f", help="Go on with what comes; Ctrl-C ends it."),
+        KEYS,
+        _KNOWN,
+        _ROOT,
+        JSON,
     ],
-    store: _StoreOption = None,
-    config: ConfigOption = None,
-    key: KeysOption = None,
-    known: _KnownOption = None,
-    root: _RootOption = None,
-    as_json: JsonOption = False,
-) -> int:
+    run="accredit.cli.actions.log_list:run_list",
+)
+
+_show = Command(
+    "show",
     """Shows all records of a call, and whether their signatures are good (exit code 1 if one is not).
 
     It says who allowed the call, by the stored certificates and the roots. Records are verified with the named keys,
@@ -152,49 +106,26 @@ def show(
     Example:
 
     accredit log show 0123456789ab --key gateway.key.pub
-    """
-    from accredit.cli.actions.log_names import known_names
-    from accredit.cli.actions.log_place import keys_to_show_with, log_store, people_to_show_with
-    from accredit.cli.actions.log_show import show_call
-    from accredit.policy.evidence import Auditor
-
-    names = known_names(known or (), store, config)
-    keys, people = keys_to_show_with(key or (), store, config), people_to_show_with(root or (), store, config)
-    auditor = Auditor(people, only_these=bool(root))
-    return show_call(log_store(store, config), call_id, keys, auditor, names, as_json=as_json)
-
-
-@log_app.command()
-def verify(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE", callback=reads, help="What `log export` wrote, in place of a store; - for stdin."
+    """,
+    [
+        argument(
+            "call_id",
+            metavar="CALL_ID",
+            required=True,
+            help="The call's id, or how it begins; see `accredit log list`.",
         ),
-    ] = None,
-    store: _StoreOption = None,
-    config: ConfigOption = None,
-    key: KeysOption = None,
-    since: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--since",
-            metavar="CHECKPOINT",
-            callback=reads,
-            help="What `log checkpoint` wrote, or a gateway's own log; repeatable.",
-        ),
-    ] = None,
-    root: _RootOption = None,
-    require_proofs: Annotated[
-        bool,
-        typer.Option("--require-proofs", help="An allowed call without a proof that verifies is bad (exit code 1)."),
-    ] = False,
-    no_proofs: Annotated[
-        bool, typer.Option("--no-proofs", help="Leave out who allowed calls and who signed them: it takes less time.")
-    ] = False,
-    known: _KnownOption = None,
-    as_json: JsonOption = False,
-) -> int:
+        _STORE,
+        CONFIG,
+        KEYS,
+        _KNOWN,
+        _ROOT,
+        JSON,
+    ],
+    run="accredit.cli.actions.log_show:run_show",
+)
+
+_verify = Command(
+    "verify",
     """Verifies signatures, sequence, chain and checkpoints: exit code 0 if all hold, 1 with the first bad record.
 
     For each allowed call it checks the stored evidence: that a person allowed it, by the certificates, and that the
@@ -212,33 +143,37 @@ def verify(
     accredit log verify export.jsonl --key gateway.key.pub
 
     accredit log verify call.json --key gateway.key.pub --root owner.key.pub
-    """
-    from accredit.cli.actions.log_place import names_in
-    from accredit.cli.actions.log_verify import ProofRequirements, verify_file, verify_store
-    from accredit.errors import ConfigurationError
+    """,
+    [
+        argument(
+            "file",
+            metavar="FILE",
+            type=FILE,
+            callback=reads,
+            help="What `log export` wrote, in place of a store; - for stdin.",
+        ),
+        _STORE,
+        CONFIG,
+        KEYS,
+        option(
+            "--since",
+            metavar="CHECKPOINT",
+            type=FILE,
+            multiple=True,
+            callback=reads,
+            help="What `log checkpoint` wrote, or a gateway's own log; repeatable.",
+        ),
+        _ROOT,
+        flag("--require-proofs", help="An allowed call without a proof that verifies is bad (exit code 1)."),
+        flag("--no-proofs", help="Leave out who allowed calls and who signed them: it takes less time."),
+        _KNOWN,
+        JSON,
+    ],
+    run="accredit.cli.actions.log_verify:run_verify",
+)
 
-    if no_proofs and (require_proofs or root):
-        raise ConfigurationError("--no-proofs leaves out what --root and --require-proofs ask for", "say one of them")
-    wanted = ProofRequirements(root or (), require_proofs, no_proofs)
-    if file is not None:
-        names = names_in(known or ())
-        return verify_file(file, key or (), since or (), wanted, names=names, config=config, as_json=as_json)
-    return verify_store(store, key or (), since or (), wanted, config=config, as_json=as_json)
-
-
-@log_app.command()
-def export(
-    store: _StoreOption = None,
-    config: ConfigOption = None,
-    out: _OutOption = None,
-    call: Annotated[
-        str | None, typer.Option("--call", metavar="ID", help="Only this call's; the id or how it begins.")
-    ] = None,
-    bundle: Annotated[
-        bool, typer.Option("--bundle", help="With --call: one object, with certificates and checkpoint.")
-    ] = False,
-    _json: JsonAnywayOption = False,
-) -> int:
+_export = Command(
+    "export",
     """Writes the log as DSSE envelopes, one a line; or everything about one call as one object.
 
     Examples:
@@ -246,37 +181,20 @@ def export(
     accredit log export --out calls.jsonl
 
     accredit log export --call 0123456789abcdef0123456789abcdef --bundle --out call.json
-    """
-    from accredit.cli.actions.log_export import export_call, export_log
-    from accredit.cli.actions.log_place import log_store
-    from accredit.errors import ConfigurationError
-
-    if bundle and call is None:
-        raise ConfigurationError("--bundle is for one call", "name it with --call")
-    place = log_store(store, config)
-    return export_log(place, out) if call is None else export_call(place, call, out, bundle=bundle)
-
-
-@log_app.command()
-def follow(
-    sink: Annotated[
-        str, typer.Option("--sink", metavar="NAME", help="By this name the store remembers how far it came.")
+    """,
+    [
+        _STORE,
+        CONFIG,
+        _OUT,
+        option("--call", metavar="ID", help="Only this call's; the id or how it begins."),
+        flag("--bundle", help="With --call: one object, with certificates and checkpoint."),
+        JSON_ANYWAY,
     ],
-    form: Annotated[
-        Literal["jsonl", "otlp"], typer.Option("--format", help="One envelope a line, or OTLP log records.")
-    ],
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            metavar="FILE|URL",
-            help="A file to append to, else stdout; for otlp a collector's URL, else telemetry.endpoint.",
-        ),
-    ] = None,
-    store: _StoreOption = None,
-    config: ConfigOption = None,
-    _json: JsonAnywayOption = False,
-) -> int:
+    run="accredit.cli.actions.log_export:run_export",
+)
+
+_follow = Command(
+    "follow",
     """Sends the log to a sink: all existing records, then new ones, until SIGTERM or Ctrl-C.
 
     Delivers each entry at least once, in order within a chain; a restart resumes at the sink's position. A failed
@@ -288,45 +206,47 @@ def follow(
     accredit log follow --sink siem --format jsonl --to /var/log/accredit/calls.jsonl
 
     accredit log follow --sink otel --format otlp --to http://127.0.0.1:4318
-    """
-    from accredit.cli.actions.log_follow import follow_log, target_of
-    from accredit.cli.actions.log_place import log_store
-    from accredit.errors import ConfigurationError
+    """,
+    [
+        option("--sink", metavar="NAME", required=True, help="By this name the store remembers how far it came."),
+        option(
+            "--format",
+            "form",
+            type=Choice(("jsonl", "otlp")),
+            required=True,
+            help="One envelope a line, or OTLP log records.",
+        ),
+        option(
+            "--to",
+            metavar="FILE|URL",
+            help="A file to append to, else stdout; for otlp a collector's URL, else telemetry.endpoint.",
+        ),
+        _STORE,
+        CONFIG,
+        JSON_ANYWAY,
+    ],
+    run="accredit.cli.actions.log_follow:run_follow",
+)
 
-    if not _SINK_NAME.fullmatch(sink):
-        raise ConfigurationError("--sink: not a name", "write letters, digits, - and _: 64 at most")
-    return follow_log(log_store(store, config), sink, target_of(form, to, store, config))
-
-
-@log_app.command()
-def checkpoint(
-    store: _StoreOption = None, config: ConfigOption = None, out: _OutOption = None, _json: JsonAnywayOption = False
-) -> int:
+_checkpoint = Command(
+    "checkpoint",
     """Writes each writer's latest checkpoint, one a line. Keep it where nobody who can change the log can change it.
 
     Example:
 
     accredit log checkpoint --out yesterday.checkpoint
-    """
-    from accredit.cli.actions.log_export import export_checkpoints
-    from accredit.cli.actions.log_place import log_store
-
-    return export_checkpoints(log_store(store, config), out)
-
-
-@log_app.command()
-def prune(
-    before: Annotated[str, typer.Option("--before", metavar="DATE", help=f"What was recorded before: {_Time}.")],
-    key: Annotated[
-        Path,
-        typer.Option(
-            "--key", metavar="KEY", callback=reads_secret, help="The gateway's private key, which signs the note."
-        ),
+    """,
+    [
+        _STORE,
+        CONFIG,
+        _OUT,
+        JSON_ANYWAY,
     ],
-    store: _StoreOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> int:
+    run="accredit.cli.actions.log_export:run_checkpoint",
+)
+
+_prune = Command(
+    "prune",
     """Replaces old records by their digests and a signed note: the log still verifies, but their content is gone.
 
     Exit code 1 if the content is still in the file's write-ahead log, because somebody is reading it: prune again
@@ -335,9 +255,27 @@ def prune(
     Example:
 
     accredit log prune --before 90d --key gateway.key
-    """
-    from accredit.cli.actions.log_place import keys_to_show_with, log_store, moment
-    from accredit.cli.actions.log_prune import prune_log
+    """,
+    [
+        option("--before", metavar="DATE", required=True, help=f"What was recorded before: {_TIME}."),
+        option(
+            "--key",
+            metavar="KEY",
+            type=FILE,
+            required=True,
+            callback=reads_secret,
+            help="The gateway's private key, which signs the note.",
+        ),
+        _STORE,
+        CONFIG,
+        JSON,
+    ],
+    run="accredit.cli.actions.log_prune:run_prune",
+)
 
-    trusted = keys_to_show_with((), store if config is None else None, config)
-    return prune_log(log_store(store, config), key, trusted, moment("--before", before), as_json=as_json)
+log = Group(
+    "log",
+    "Shows, verifies and keeps the log of calls.",
+    [_list, _show, _verify, _export, _follow, _checkpoint, _prune],
+    example="accredit log list -f",
+)

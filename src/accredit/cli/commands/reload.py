@@ -1,11 +1,10 @@
 """`accredit reload`: makes a running gateway read its configuration again."""
 
-# ruff: noqa: PLC0415 - what runs is loaded when it runs: `accredit --help` is quick without it
+from accredit.cli.declare import Command
+from accredit.cli.options import CONFIG_FILE, JSON
 
-from accredit.cli.options import ConfigFileOption, JsonOption
-
-
-def reload(config: ConfigFileOption = None, as_json: JsonOption = False) -> int:
+reload = Command(
+    "reload",
     """Makes the gateway that serves a configuration read it again, with all files that it names, and prints what
     changed.
 
@@ -18,7 +17,10 @@ def reload(config: ConfigFileOption = None, as_json: JsonOption = False) -> int:
     accredit reload
 
     accredit reload --config /etc/accredit/accredit.toml
-    """
-    from accredit.cli.actions.reload import reload_gateway
-
-    return reload_gateway(config, as_json=as_json)
+    """,
+    [
+        CONFIG_FILE,
+        JSON,
+    ],
+    run="accredit.cli.actions.reload:reload_gateway",
+)

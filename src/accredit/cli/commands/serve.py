@@ -1,41 +1,17 @@
 """`accredit serve`: the gateway as an HTTP server."""
 
-# ruff: noqa: PLC0415 - the gateway is loaded when it runs: `accredit --help` is quick without it
+from click import IntRange
 
-from typing import Annotated
+from accredit.cli.dashes import ProgramCommand
+from accredit.cli.declare import flag, option
+from accredit.cli.options import HOST, LOG_FORMAT, LOG_LEVEL, PORT, SERVER_CONFIG, TIMEOUT, URL
 
-import typer
-
-from accredit.cli.dashes import command_of
-from accredit.cli.options import (
-    HostOption,
-    LogFormatOption,
-    LogLevelOption,
-    PortOption,
-    ServerConfigOption,
-    TimeoutOption,
-    UrlArgument,
-)
-from accredit.limits import MAX_WORKERS
+MAX_WORKERS = 64
+"""Processes of `--workers` that share a port: more than the cores of most machines, and few enough to be one's own."""
 
 
-def serve(
-    ctx: typer.Context,
-    url: UrlArgument = None,
-    config: ServerConfigOption = None,
-    host: HostOption = None,
-    port: PortOption = None,
-    workers: Annotated[
-        int, typer.Option("--workers", metavar="N", min=1, max=MAX_WORKERS, help="Processes that share the port.")
-    ] = 1,
-    insecure: Annotated[
-        bool,
-        typer.Option("--insecure", help="Listen outside loopback without TLS: something in front does it."),
-    ] = False,
-    timeout: TimeoutOption = None,
-    log_level: LogLevelOption = "info",
-    log_format: LogFormatOption = "json",
-) -> int:
+serve = ProgramCommand(
+    "serve",
     """Stands in front of an MCP server: no malformed frame gets through and, if so configured, no call without a
     proof.
 
@@ -49,18 +25,19 @@ def serve(
     accredit serve --port 8000 -- python server.py
 
     accredit serve --config accredit.toml --workers 4
-    """
-    from accredit.cli.actions.serve import start_server
-
-    return start_server(
-        command_of(ctx),
-        url=url,
-        config=config,
-        host=host,
-        port=port,
-        workers=workers,
-        insecure=insecure,
-        timeout=timeout,
-        log_level=log_level,
-        log_format=log_format,
-    )
+    """,
+    [
+        URL,
+        SERVER_CONFIG,
+        HOST,
+        PORT,
+        option(
+            "--workers", metavar="N", type=IntRange(1, MAX_WORKERS), default=1, help="Processes that share the port."
+        ),
+        flag("--insecure", help="Listen outside loopback without TLS: something in front does it."),
+        TIMEOUT,
+        LOG_LEVEL,
+        LOG_FORMAT,
+    ],
+    run="accredit.cli.actions.serve:start_server",
+)

@@ -1,13 +1,10 @@
 """`accredit suggest`: the smallest catalog and grants that would have allowed recorded calls."""
 
-# ruff: noqa: PLC0415 - what reads the log is loaded when it runs: `accredit --help` is quick without it
+from accredit.cli.declare import Command
+from accredit.cli.options import CONFIG, JSON, KEYS, SINCE
 
-from accredit.cli.options import ConfigOption, JsonOption, KeysOption, SinceOption
-
-
-def suggest(
-    since: SinceOption = None, config: ConfigOption = None, key: KeysOption = None, as_json: JsonOption = False
-) -> int:
+suggest = Command(
+    "suggest",
     """Prints the tables and grants that would have allowed the recorded calls, and what stays refused.
 
     Tables are TOML for the configuration; grants are commands for the signer, with placeholders for key files. Each
@@ -20,9 +17,12 @@ def suggest(
     accredit suggest --since 7d
 
     accredit suggest --config accredit.toml --json
-    """
-    from accredit.cli.actions.log_place import moment
-    from accredit.cli.actions.suggest import suggest_from_log
-
-    first = None if since is None else moment("--since", since)
-    return suggest_from_log(config, key or (), first, as_json=as_json)
+    """,
+    [
+        SINCE,
+        CONFIG,
+        KEYS,
+        JSON,
+    ],
+    run="accredit.cli.actions.suggest:run_suggest",
+)

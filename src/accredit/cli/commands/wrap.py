@@ -1,21 +1,10 @@
 """`accredit wrap`: the gateway as a stdio server around a stdio server."""
 
-# ruff: noqa: PLC0415 - the gateway is loaded when it runs: `accredit --help` is quick without it
+from accredit.cli.dashes import ProgramCommand
+from accredit.cli.options import LOG_FORMAT, LOG_LEVEL, NAMED_SERVER, SERVER_CONFIG, TIMEOUT
 
-import typer
-
-from accredit.cli.dashes import command_of
-from accredit.cli.options import LogFormatOption, LogLevelOption, NamedServerOption, ServerConfigOption, TimeoutOption
-
-
-def wrap(
-    ctx: typer.Context,
-    config: ServerConfigOption = None,
-    server: NamedServerOption = None,
-    timeout: TimeoutOption = None,
-    log_level: LogLevelOption = "info",
-    log_format: LogFormatOption = "json",
-) -> int:
+wrap = ProgramCommand(
+    "wrap",
     """Runs the gateway as a stdio server, to be named in a host's `mcpServers`.
 
     Examples:
@@ -25,9 +14,13 @@ def wrap(
     accredit wrap --config accredit.toml --server files
 
     {"mcpServers": {"files": {"command": "accredit", "args": ["wrap", "--", "python", "server.py"]}}}
-    """
-    from accredit.cli.actions.serve import start_wrap
-
-    return start_wrap(
-        command_of(ctx), config=config, server=server, timeout=timeout, log_level=log_level, log_format=log_format
-    )
+    """,
+    [
+        SERVER_CONFIG,
+        NAMED_SERVER,
+        TIMEOUT,
+        LOG_LEVEL,
+        LOG_FORMAT,
+    ],
+    run="accredit.cli.actions.serve:start_wrap",
+)

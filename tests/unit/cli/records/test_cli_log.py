@@ -16,12 +16,13 @@ from tests.world.in_process import Run
 from tests.world.records import SECRET
 
 from accredit.attest.statements import OutcomeStatus
-from accredit.cli.commands.log import Ending
+from accredit.cli.commands.log import ENDINGS
 
 pytestmark = [
     pytest.mark.holds("cli/actions/log_export"),
     pytest.mark.holds("cli/actions/log_list"),
     pytest.mark.holds("cli/actions/log_place"),
+    pytest.mark.holds("cli/actions/log_prune"),
     pytest.mark.holds("cli/actions/log_show"),
     pytest.mark.holds("cli/actions/log_verify"),
     pytest.mark.holds("cli/commands/log"),
@@ -70,7 +71,7 @@ def test_filters_leave_what_was_asked_for(
 
 
 def test_a_status_that_no_call_can_have_is_wrong_use(run: Run) -> None:
-    assert (*get_args(OutcomeStatus), "open") == get_args(Ending)
+    assert (*get_args(OutcomeStatus), "open") == ENDINGS
     done = run("log", "list", *STORE, "--outcome", "faild")
     assert (done.code, done.out) == (2, "")
     assert "'upstream_invalid'" in done.err

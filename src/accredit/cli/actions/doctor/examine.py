@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import to_builtins
@@ -20,12 +20,13 @@ from accredit.cli.actions.doctor.entries import look_at_entries
 from accredit.cli.actions.doctor.findings import SUBJECTS, Finding, Subject, bad
 from accredit.cli.actions.doctor.gateways import look_at_gateways
 from accredit.cli.actions.doctor.keys import look_at_keys
+from accredit.cli.actions.doctor.production.checklist import go_through
 from accredit.cli.actions.doctor.setup import look_at_configuration, look_at_store
 from accredit.cli.actions.doctor.surroundings import Surroundings, surroundings
 from accredit.cli.actions.doctor.versions import look_at_versions
 from accredit.cli.actions.output import BAD, GOOD, QUIET, print_json, say
 from accredit.cli.progress import Progress
-from accredit.errors import AccreditError
+from accredit.errors import AccreditError, ConfigurationError
 from accredit.limits import DOCTOR_SECONDS
 
 MAX_FINDINGS = 500
@@ -43,6 +44,15 @@ LOOKS: Mapping[Subject, _Look] = {
     "versions": look_at_versions,
 }
 _MARKS = {"good": ("ok  ", GOOD), "note": ("note", ""), "bad": ("BAD ", BAD)}
+
+
+def run_doctor(*, config: Path | None, production: bool, left_out: Sequence[str], as_json: bool) -> int:
+    """Run `accredit doctor`; return the exit code. Raises `ConfigurationError`."""
+    if production:
+        return go_through(config, left_out, as_json=as_json)
+    if left_out:
+        raise ConfigurationError("--except is of the checklist for production", "give --production, too")
+    return diagnose(config, as_json=as_json)
 
 
 def diagnose(config: Path | None, environ: Mapping[str, str] = os.environ, *, as_json: bool) -> int:

@@ -1,0 +1,101 @@
+"""How a command is declared: its words, its help, its options, and the function that it runs. No I/O.
+
+A declaration loads nothing but click, so help and completion are quick: the function is named as `module:function`, is
+imported when the command runs, and takes each option by its name. It returns the exit code; None means 0.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+FILE = click.Path(path_type=Path)
+"""The type of an option that names a file or folder; it need not exist."""
+
+
+class Argument(click.Argument):
+    """A positional argument. In usage lines an optional one stands in brackets."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return its words in the usage line."""
+        name = self.make_metavar(ctx)
+        return [name if self.required else f"[{name}]"]
+
+
+def argument(name: str, *, required: bool = False, **settings: Any) -> Argument:
+    """Declare a positional argument; None if it is not given."""
+    return Argument([name], required=required, **settings)
+
+
+def option(*words: str, **settings: Any) -> click.Option:
+    """Declare an option with a value: None, or the `default`, if it is not given; () if it is `multiple`."""
+    settings.setdefault("show_default", settings.get("default") not in (None, ""))
+    return click.Option(words, **settings)
+
+
+def flag(*words: str, **settings: Any) -> click.Option:
+    """Declare an option without a value: True if it is given."""
+    return click.Option(words, is_flag=True, default=False, **settings)
+
+
+class Command(click.Command):
+    """A command. `run` names its function; its summary is the first paragraph of `text`."""
+
+    def __init__(self, name: str, text: str, params: Sequence[click.Parameter] = (), *, run: str) -> None:
+        super().__init__(name, help=text, short_help=summary(text), params=[*params], callback=self._run)
+        self.run = run
+
+    def function(self) -> Any:
+        """Import and return the function that runs."""
+        return load(self.run)
+
+    def _run(self, **values: Any) -> Any:
+        return self.function()(**values)
+
+
+class Group(click.Group):
+    """A command of several; with `run`, also a command by itself."""
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        commands: Sequence[click.Command],
+        *,
+        example: str = "",
+        params: Sequence[click.Parameter] = (),
+        run: str | None = None,
+    ) -> None:
+        super().__init__(
+            name,
+            help=text,
+            short_help=summary(text),
+            epilog=f"Example:  {example}" if example else None,
+            commands=commands,
+            params=[*params],
+            callback=self._run if run is not None else None,
+            invoke_without_command=run is not None,
+        )
+        self.run = run
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return their names, in the order in which they are declared."""
+        return [*self.commands]
+
+    def _run(self, **values: Any) -> Any:
+        if self.run is None or click.get_current_context().invoked_subcommand is not None:
+            return None
+        return load(self.run)(**values)
+
+
+def load(name: str) -> Any:
+    """Import what `module:attribute` names."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def summary(text: str) -> str:
+    """Return the first paragraph of a help, on one line."""
+    return " ".join(text.partition("\n\n")[0].split())
