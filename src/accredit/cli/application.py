@@ -66,6 +66,15 @@ class Accredit(click.Group):
         module = _MODULES.get(cmd_name)
         return None if module is None else getattr(import_module(f"accredit.cli.commands.{module}"), cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that a command line begins with. Raises `click.NoSuchCommand`, with those like it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=_MODULES, ctx=ctx) from None
+
 
 def _show_version(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:
     if is_wanted and not ctx.resilient_parsing:
@@ -90,6 +99,7 @@ app = Accredit(
             help="Print the version and the commit.",
         )
     ],
+    no_args_is_help=False,
     context_settings={"max_content_width": _WIDEST},
 )
 
@@ -97,24 +107,33 @@ app = Accredit(
 def main() -> int:
     """Run the command line and return the exit code. An error is two lines on stderr: what is wrong, and what to do."""
     try:
-        code = app.main(sys.argv[1:], prog_name="accredit", standalone_mode=False)
+        code = _run(sys.argv[1:])
         sys.stdout.flush()
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
         return without_reader()
     except OSError as error:
-        return end_unprinted(error)
+        return _end_unprinted(error)
     except ConfigurationError as error:
         return _fail(error.what, error.remedy)
     except click.ClickException as error:
         return _fail(_error_line(error), _help_for(error))
     except click.Abort:
         return 1
+    return code
+
+
+def _run(words: list[str]) -> int:
+    try:
+        with app.make_context("accredit", words) as context:
+            code = app.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
     return code if isinstance(code, int) else 0
 
 
-def end_unprinted(error: OSError) -> int:
+def _end_unprinted(error: OSError) -> int:
     """Return the exit code of a command that could not print, with an error if somebody can read it. Raises other
     errors."""
     if isinstance(error, BrokenPipeError):

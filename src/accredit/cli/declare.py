@@ -77,6 +77,7 @@ class Group(click.Group):
             params=[*params],
             callback=self._run if run is not None else None,
             invoke_without_command=run is not None,
+            no_args_is_help=False,
         )
         self.run = run
 
