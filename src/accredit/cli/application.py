@@ -8,6 +8,7 @@ from importlib import import_module
 
 import click
 
+from accredit.base.standard import open_closed_streams
 from accredit.base.terminal import two_lines
 from accredit.cli.standard import is_full, without_reader
 from accredit.errors import ConfigurationError
@@ -106,6 +107,7 @@ app = Accredit(
 
 def main() -> int:
     """Run the command line and return the exit code. An error is two lines on stderr: what is wrong, and what to do."""
+    open_closed_streams()
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
