@@ -22,7 +22,11 @@ from tests.world.warm import Warm
 from accredit.base.version import version_text
 from accredit.keys import make_key, write_key
 
-pytestmark = [pytest.mark.holds("cli/actions/serve"), pytest.mark.holds("cli/actions/config")]
+pytestmark = [
+    pytest.mark.holds("cli/actions/serve"),
+    pytest.mark.holds("cli/actions/config"),
+    pytest.mark.holds("cli/commands/config"),
+]
 
 COMMANDS = [(), ("serve",), ("config",), ("config", "check")]  # of all of them: tests/unit/cli/test_cli_help.py
 
