@@ -26,7 +26,7 @@ from tests.world.authorization import GATEWAY, Trust
 from tests.world.pipe import Pipe
 from uvicorn.server import ServerState
 
-from accredit.app.fast import FastProtocol
+from accredit.app.http11 import HttpConnection
 from accredit.app.server import server_config
 from accredit.attest import CallDecision, Outcome
 from accredit.base.clock import unix_seconds
@@ -269,7 +269,7 @@ def one_input(data: bytes) -> tuple[bytes, int, int]:
     """
     if len(data) < 2:
         return b"", 0, 0
-    server_log = logging.getLogger("uvicorn.error")
+    server_log = logging.getLogger("accredit.app")
     server_log.addHandler(_raised)
     try:
         told = asyncio.run(_connection(with_proof(data[1:]), data[0]))
@@ -289,7 +289,7 @@ async def _connection(sent: bytes, cut: int) -> tuple[bytes, int, int]:
     config = server_config(app)
     config.load()
     state = ServerState()
-    wire, protocol = Pipe(), FastProtocol(config=config, server_state=state, app_state={})
+    wire, protocol = Pipe(), HttpConnection(config=config, server_state=state, app_state={})
     loop = asyncio.get_running_loop()
     loop.call_soon(protocol.connection_made, wire)
     for part in (sent[:cut], sent[cut:]):

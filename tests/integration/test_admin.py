@@ -19,7 +19,7 @@ from tests.world.raw_server import PATIENCE, RawServer
 from tests.world.running import run
 
 from accredit.app.admin import MAX_ADMIN_CONNECTIONS
-from accredit.app.edge import MAX_REQUEST_HEAD_BYTES
+from accredit.app.http11 import MAX_REQUEST_HEAD_BYTES
 from accredit.gateway.upstream.http.balance import BREAKER_FAILURES
 from accredit.jsonrpc.methods import Era
 

@@ -17,7 +17,7 @@ from tests.world.raw_client import CutOff, RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
 
-from accredit.app.edge import MAX_REQUEST_HEAD_BYTES
+from accredit.app.http11 import MAX_REQUEST_HEAD_BYTES
 from accredit.gateway.upstream.http.parsing import MAX_HEAD_BYTES, MAX_INTERIM_ANSWERS
 from accredit.jsonrpc.methods import Era
 

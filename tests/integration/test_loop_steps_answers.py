@@ -21,7 +21,7 @@ from tests.world.authorization import Trust
 from tests.world.measured_loop import MeasuredLoop
 from uvicorn.server import ServerState
 
-from accredit.app.fast import FastProtocol
+from accredit.app.http11 import HttpConnection
 from accredit.app.server import server_config
 from accredit.config.schema import MAX_RESPONSE_BYTES
 from accredit.gateway.admission.gate import Gate
@@ -172,7 +172,7 @@ async def over_a_connection(app: Gateway, request: bytes) -> bytes:
     config.load()
     state = ServerState()
     server = await loop.create_server(
-        lambda: FastProtocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+        lambda: HttpConnection(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
     head = b"".join(b"%b: %b\r\n" % field for field in headers(None))
 

@@ -19,7 +19,7 @@ from tests.world.sealed import FORMS, again
 from tests.world.tasks_server import EXTENDED
 from tests.world.tokened import Tokened
 
-from accredit.app.plain_post import PlainPost
+from accredit.app.http_request import HttpExchange, HttpRequest
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.recording import early_refusals
 from accredit.gateway.settings import RoundsSettings
@@ -111,12 +111,12 @@ def test_http_sse_of_2024_has_its_two_paths_below_each_endpoint(trust: Trust) ->
 def test_plain_calls_take_the_fast_road_at_each_endpoint(trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
 
-    class Noted(PlainPost):
-        async def answer(self) -> None:
-            taken.append(self.head.path)
-            await super().answer()
+    class Noted(HttpExchange):
+        def __init__(self, request: HttpRequest, *surroundings: Any) -> None:
+            taken.append(request.head.path)
+            super().__init__(request, *surroundings)
 
-    monkeypatch.setattr("accredit.app.fast.PlainPost", Noted)
+    monkeypatch.setattr("accredit.app.http11.HttpExchange", Noted)
 
     async def main() -> None:
         async with Several(trust, required=False) as several:

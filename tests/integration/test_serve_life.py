@@ -294,6 +294,6 @@ def test_every_line_of_a_json_log_is_json(tmp_path: Path) -> None:
             "tokens, proofs and records are off (no accredit.toml; `accredit init URL` writes one)",
             f"listening on {gateway.url} (1 worker)",
         ]
-        assert any(line["logger"] == "uvicorn.error" for line in lines)
+        assert any(line["logger"] == "accredit.app" for line in lines)
 
     scene(tmp_path)(act)

@@ -30,7 +30,7 @@ from tests.world.raw_client import CutOff
 from tests.world.raw_server import PATIENCE, Connection, RawRequest, until
 from tests.world.running import run
 
-from accredit.app import one_write
+from accredit.app import connection, http_request
 from accredit.gateway.front import asgi as gateway_http
 from accredit.gateway.upstream.http import sse_relay
 from accredit.jsonrpc.methods import Era
@@ -193,7 +193,8 @@ def test_a_client_that_never_reads_is_given_up__it_would_hold_its_answer_in_memo
     answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_http, "CLIENT_STALL_SECONDS", 0.3)
-    monkeypatch.setattr(one_write, "CLIENT_STALL_SECONDS", 0.1)
+    monkeypatch.setattr(http_request, "CLIENT_STALL_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "CLIENT_STALL_SECONDS", 0.1)
 
     async def script(connection: Connection, request: RawRequest) -> None:
         if answer == "json":

@@ -18,7 +18,7 @@ import uvloop
 from tests.world.raw_server import until
 from uvicorn.server import ServerState
 
-from accredit.app.fast import FastProtocol
+from accredit.app.http11 import HttpConnection
 from accredit.app.server import CLIENT_IDLE_SECONDS
 from accredit.gateway import GatewaySettings, create_app
 
@@ -118,7 +118,7 @@ class RunningGateway:
         self._errors = ServerErrors()
         self._config = uvicorn.Config(
             self.app if _roads[-1] == FAST else self._mounted,
-            http=FastProtocol,
+            http=HttpConnection,
             ws="none",
             interface="asgi3",
             lifespan="on",
@@ -130,7 +130,7 @@ class RunningGateway:
         self.state = ServerState()
 
     async def __aenter__(self) -> Self:
-        logging.getLogger("uvicorn.error").addHandler(self._errors)
+        logging.getLogger("accredit.app").addHandler(self._errors)
         self._config.load()
         self._lifespan = self._config.lifespan_class(self._config)
         await self._lifespan.startup()
@@ -155,7 +155,7 @@ class RunningGateway:
                 task.cancel()
             await self._server.wait_closed()
             await self._lifespan.shutdown()
-            logging.getLogger("uvicorn.error").removeHandler(self._errors)
+            logging.getLogger("accredit.app").removeHandler(self._errors)
         if error is None and not self._reports_errors:
             assert not self._errors.texts, "\n".join(self._errors.texts)
 
@@ -168,4 +168,4 @@ class RunningGateway:
         await self.app(scope, receive, send)
 
     def _protocol(self) -> asyncio.Protocol:
-        return FastProtocol(config=self._config, server_state=self.state, app_state=self._lifespan.state)
+        return HttpConnection(config=self._config, server_state=self.state, app_state=self._lifespan.state)

@@ -21,7 +21,7 @@ from tests.world.pipe import Pipe
 from tests.world.tokened import Tokened
 from uvicorn.server import ServerState
 
-from accredit.app.fast import FastProtocol
+from accredit.app.http11 import HttpConnection
 from accredit.app.server import server_config
 from accredit.attest import CallDecision, Outcome
 from accredit.gateway import create_app
@@ -205,7 +205,7 @@ async def told(road: str, gateway: Any, server: Server, parts: Sequence[bytes]) 
     config = server_config(gateway if road == FAST else cast(Any, mounted))
     config.load()
     state, loop = ServerState(), asyncio.get_running_loop()
-    pipe, protocol = Pipe(), FastProtocol(config=config, server_state=state, app_state={})
+    pipe, protocol = Pipe(), HttpConnection(config=config, server_state=state, app_state={})
     loop.call_soon(protocol.connection_made, pipe)
     for part in parts:
         if not pipe.closing:

@@ -2,7 +2,7 @@
 
 It requires no credential; all that it reveals is what is called here, and how often. First failure wins:
 
-1. its connections have the bounds of all clients' (`edge`), and there are few;
+1. its connections have the bounds of all clients' (`http11`), and there are few;
 2. `Host` must be an address or a configured name, against DNS rebinding, and other origins are refused: 403;
 3. the path is one of the three (404), and the method GET or HEAD (405).
 
@@ -14,11 +14,12 @@ import asyncio
 import socket
 import ssl
 from time import monotonic
+from typing import cast
 
 from uvicorn.server import ServerState
 
-from accredit.app.edge import EdgeProtocol
 from accredit.app.handshakes import TlsListener
+from accredit.app.http11 import HttpConnection
 from accredit.app.server import server_config
 from accredit.base.addresses import is_address
 from accredit.errors import AccreditError, ClientGone, RequestError
@@ -122,16 +123,17 @@ class AdminListener:
         if self._server is not None:
             self._server.close()
         for connection in list(self._state.connections):
-            connection.transport.abort()
+            cast(HttpConnection, connection).abort()
 
     def _protocol(self) -> "AdminProtocol":
         return AdminProtocol(config=self._config, server_state=self._state, app_state={})
 
 
-class AdminProtocol(EdgeProtocol):
+class AdminProtocol(HttpConnection):
     """One connection. There are few."""
 
-    def _most(self) -> int:
+    def most_connections(self) -> int:
+        """Return how many there may be."""
         return MAX_ADMIN_CONNECTIONS
 
 

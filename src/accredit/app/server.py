@@ -24,9 +24,8 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import uvicorn
 
-from accredit.app.edge import EdgeProtocol
-from accredit.app.fast import FastProtocol
 from accredit.app.handshakes import TlsListener
+from accredit.app.http11 import HttpConnection
 from accredit.limits import GRACE_SECONDS, LISTEN_BACKLOG
 
 LARGE_BLOCK_BYTES = 131_072
@@ -115,7 +114,9 @@ def serve(
     return 0
 
 
-def server_config(app: Any, grace: int = GRACE_SECONDS, protocol: type[EdgeProtocol] = FastProtocol) -> uvicorn.Config:
+def server_config(
+    app: Any, grace: int = GRACE_SECONDS, protocol: type[HttpConnection] = HttpConnection
+) -> uvicorn.Config:
     """Return uvicorn's settings for an application."""
     return uvicorn.Config(
         app,
@@ -202,8 +203,8 @@ class _Server(uvicorn.Server):
             self._drain()
         return await super().on_tick(counter)
 
-    def _protocol(self) -> FastProtocol:
-        return FastProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+    def _protocol(self) -> HttpConnection:
+        return HttpConnection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown. uvicorn's own handler would let the process die of the signal even after a clean stop."""
@@ -220,7 +221,7 @@ class _Server(uvicorn.Server):
         self._draining = True
         self._app.drain()
         for connection in self.server_state.connections:
-            cast(EdgeProtocol, connection).answer_last()
+            cast(HttpConnection, connection).answer_last()
         if self._drain_seconds:
             asyncio.get_running_loop().call_later(self._drain_seconds, self._stop)
         else:

@@ -8,15 +8,14 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import ASGI, FAST, RunningGateway, by_road, run
 
-from accredit.app import fast
-from accredit.app.fast import FastProtocol
-from accredit.app.one_write import OneWriteTransport
-from accredit.app.plain_post import PlainPost
+from accredit.app import http11
+from accredit.app.http11 import HttpConnection
+from accredit.app.http_request import HttpRequest
 from accredit.gateway import GatewaySettings
 from accredit.gateway.settings import HttpUpstream
 from accredit.limits import ANSWER_PIECE_BYTES, MAX_REMEMBERED_HEAD_BYTES
 
-pytestmark = pytest.mark.holds("app/plain_post")
+pytestmark = pytest.mark.holds("app/http_request")
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -70,41 +69,43 @@ class World:
 def repeated(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bodies of requests whose heads were not parsed again."""
     found: list[bytes] = []
-    real = FastProtocol._repeat
+    real = HttpConnection._repeat
 
-    def repeat(self: FastProtocol, known: Any, body: bytes) -> None:
+    def repeat(self: HttpConnection, known: Any, body: bytes) -> None:
         found.append(body)
         real(self, known, body)
 
-    monkeypatch.setattr(FastProtocol, "_repeat", repeat)
+    monkeypatch.setattr(HttpConnection, "_repeat", repeat)
     return found
 
 
-@pytest.mark.holds("app/fast", 1, 2)
+@pytest.mark.holds("app/http11", 6)
+@pytest.mark.holds("app/connection", 3)
 def test_a_call_begins_while_its_bytes_are_read_and_without_a_task__and_its_answer_is_one_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    begun: list[bytes | None] = []
+    begun: list[bytes] = []
     steps: list[tuple[int, set[asyncio.Task[Any]]]] = []
     writes: list[bytes] = []
-    received, body, write = FastProtocol.data_received, PlainPost._whole_body, OneWriteTransport.write
+    received, piece, flush = HttpConnection.data_received, HttpRequest.piece, HttpConnection._flush
 
-    def receive(self: FastProtocol, data: bytes) -> None:
+    def receive(self: HttpConnection, data: bytes) -> None:
         tasks = asyncio.all_tasks()
         received(self, data)
         steps.append((len(begun), asyncio.all_tasks() - tasks))
 
-    def take(self: Any) -> bytes | None:
-        begun.append(body(self))
-        return begun[-1]
+    async def take(self: HttpRequest) -> tuple[bytes, bool]:
+        found = await piece(self)
+        begun.append(found[0])
+        return found
 
-    def send(self: OneWriteTransport, data: bytes) -> None:
-        writes.append(data)
-        write(self, data)
+    def send(self: HttpConnection) -> None:
+        writes.append(b"".join(self._to_write))
+        flush(self)
 
-    monkeypatch.setattr(FastProtocol, "data_received", receive)
-    monkeypatch.setattr(PlainPost, "_whole_body", take)
-    monkeypatch.setattr(OneWriteTransport, "write", send)
+    monkeypatch.setattr(HttpConnection, "data_received", receive)
+    monkeypatch.setattr(HttpRequest, "piece", take)
+    monkeypatch.setattr(HttpConnection, "_flush", send)
 
     async def main() -> None:
         async with World() as world, world.client as client:
@@ -123,7 +124,7 @@ def test_a_call_begins_while_its_bytes_are_read_and_without_a_task__and_its_answ
     run(main())
 
 
-@pytest.mark.holds("app/fast", 3)
+@pytest.mark.holds("app/http11", 7)
 def test_a_head_is_parsed_once__until_another_comes(repeated: list[bytes]) -> None:
     async def main() -> None:
         async with World() as world, world.client as client:
@@ -189,7 +190,7 @@ def test_each_request_of_a_pipeline_has_its_answer_in_its_turn__whatever_road_it
         assert run(main()) == other
 
 
-@pytest.mark.holds("app/fast", 3)
+@pytest.mark.holds("app/http11", 7)
 def test_bytes_behind_a_known_head_that_are_not_its_body_are_another_request() -> None:
     async def main() -> None:
         async with World() as world, world.client as client:
@@ -250,7 +251,7 @@ def test_a_head_that_is_large_or_ends_the_connection_is_not_remembered(repeated:
     assert not repeated
 
 
-@pytest.mark.holds("app/fast", 4)
+@pytest.mark.holds("app/http_request", 2)
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("half", [False, True])
 def test_a_client_that_goes_away_takes_its_call_with_it(known: bool, half: bool) -> None:
@@ -283,7 +284,7 @@ def test_a_client_that_goes_away_takes_its_call_with_it__with_others_in_its_pipe
 
 
 def test_an_answer_that_its_client_does_not_read_is_waited_for__and_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.front.asgi.CLIENT_STALL_SECONDS", 0.2)
+    monkeypatch.setattr("accredit.app.http_request.CLIENT_STALL_SECONDS", 0.2)
 
     async def main() -> None:
         async with World(reports_errors=True) as world, RawClient(world.gateway.port, buffer=1024) as client:
@@ -337,7 +338,7 @@ def test_an_application_that_is_mounted_takes_the_other_road(monkeypatch: pytest
     def start(*given: object) -> None:
         started.append(given)
 
-    monkeypatch.setattr(fast, "EagerTask", start)
+    monkeypatch.setattr(http11, "EagerTask", start)
 
     async def main() -> None:
         async with World() as world, world.client as client:

@@ -1,0 +1,68 @@
+"""Runs an ASGI application over a request of a connection: for an application that mounts a gateway, and for the
+admin listener. Source: ASGI 3.0, HTTP & WebSocket spec 2.3 ("HTTP Connection Scope")."""
+
+from typing import Any
+
+from accredit.app.connection import address_in
+from accredit.app.http_request import HttpRequest
+from accredit.errors import ClientGone
+from accredit.gateway.front.asgi import ASGIApplication, Scope
+
+
+async def run_application(app: ASGIApplication, request: HttpRequest, state: dict[str, Any]) -> None:
+    """Have an application answer a request. `state` is what its lifespan has left."""
+    await request.answer_with(_run(app, request, state))
+
+
+async def _run(app: ASGIApplication, request: HttpRequest, state: dict[str, Any]) -> None:
+    ending = _Messages(request)
+    await app(_scope(request, state), ending.receive, ending.send)
+
+
+class _Messages:
+    """ASGI's messages about one request."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
+
+    async def receive(self) -> dict[str, Any]:
+        """Return the next piece of the body, or that the client has gone."""
+        try:
+            body, more = await self._request.piece()
+        except ClientGone:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": body, "more_body": more}
+
+    async def send(self, message: Any) -> None:
+        """Send the head, or a piece of the body. Raises `RuntimeError` for what may not come now."""
+        request, kind = self._request, message["type"]
+        if kind != ("http.response.body" if request.started else "http.response.start") or request.answered:
+            if request.lost:
+                return
+            raise RuntimeError(f"an application sent {kind}, which can't come here")
+        if kind == "http.response.start":
+            headers = [(name.lower(), value) for name, value in message.get("headers", ())]
+            request.send_head(message["status"], headers)
+            return
+        await request.write(message.get("body", b""))
+        if not message.get("more_body", False):
+            request.end()
+
+
+def _scope(request: HttpRequest, state: dict[str, Any]) -> Scope:
+    connection, head = request.connection, request.head
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": request.version,
+        "server": address_in(connection.socket_info("sockname")),
+        "client": address_in(connection.socket_info("peername")),
+        "scheme": "https" if connection.socket_info("sslcontext") is not None else "http",
+        "root_path": "",
+        "method": head.method,
+        "path": head.path,
+        "raw_path": head.raw_path,
+        "query_string": head.query,
+        "headers": head.raw_headers,
+        "state": state.copy(),
+    }

@@ -1,0 +1,207 @@
+"""One client's connection, below HTTP: what is written, how full it is, and how long it may rest. Runs in the event
+loop.
+
+1. A connection has `REQUEST_HEAD_SECONDS`, from its beginning or from the first byte after a response, until the next
+   request's head and the first byte of its body.
+2. At the limit of connections (`listener.client_connections`), the one that has been idle longest (no request, or no
+   byte of its body has come) makes room for the next; if none is idle, the next gets a 503.
+3. What is written in one step of the loop leaves in one write, at its end: each write is a system call that wakes the
+   client, and a head and its body together are one.
+"""
+
+import asyncio
+from collections import OrderedDict
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from accredit.app.listener import client_connections
+from accredit.gateway.end_of_step import end_of_step
+from accredit.limits import BUSY_RETRY_SECONDS, CLIENT_STALL_SECONDS
+
+REQUEST_HEAD_SECONDS = 20.0
+"""The time from a connection's beginning, or the first byte of its next request, to the end of that request's head. A
+head is one or two packets; a connection that sends none holds a file descriptor."""
+ONE_WRITE_BYTES = 65_536
+"""Bytes of an answer that are held so as to leave in one write with its head; more leave at once, so that the
+transport's own bound on buffered data applies."""
+
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+_idle: WeakKeyDictionary[ServerState, "OrderedDict[ClientConnection, None]"] = WeakKeyDictionary()
+"""A server's idle connections, the longest idle first."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """A connection at uvicorn's server, whose parameters these are."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.loop = _loop or asyncio.get_event_loop()
+        self.app_state = app_state
+        self.server_state = server_state
+        self.address = ""
+        """Where the client comes from."""
+        self.write_paused = self.read_paused = False
+        self._transport: Any = None
+        self._writable: asyncio.Future[None] | None = None
+        self._to_write: list[bytes] = []
+        self._to_write_size = 0
+        self._end_of_step = end_of_step(self.loop)
+        self._keep_alive_seconds = config.timeout_keep_alive
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._idle_until: float | None = None
+        self._idle = _idle.setdefault(server_state, OrderedDict())
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the clock of the first request."""
+        self._transport = transport
+        self.server_state.connections.add(cast(Any, self))
+        self.address = address_in(transport.get_extra_info("peername"))[0]
+        self.start_clock()
+        if len(self.server_state.connections) > self.most_connections():
+            self._make_room()
+        if not transport.is_closing():
+            self._idle[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clocks."""
+        self.server_state.connections.discard(cast(Any, self))
+        self.stop_clock()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle.pop(self, None)
+        self.resume_writing()
+        if exc is None:
+            self._transport.close()
+
+    def has_answered(self) -> None:
+        """Note that a response is complete."""
+        raise NotImplementedError
+
+    def socket_info(self, name: str) -> Any:
+        """Return what the transport knows of the socket."""
+        return self._transport.get_extra_info(name)
+
+    def most_connections(self) -> int:
+        """Return how many there may be at this server (rule 2)."""
+        return client_connections()
+
+    def abort(self) -> None:
+        """Close now, whatever is left to send."""
+        self._transport.abort()
+
+    def write(self, data: bytes) -> None:
+        """Take bytes to send (rule 3)."""
+        if not self._to_write:
+            self._end_of_step.add(self._flush)
+        self._to_write.append(data)
+        self._to_write_size += len(data)
+        if self._to_write_size > ONE_WRITE_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Flush and close; abort after `CLIENT_STALL_SECONDS` if the client doesn't read."""
+        self._flush()
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self.loop.call_later(CLIENT_STALL_SECONDS, self._transport.abort)
+
+    def is_closing(self) -> bool:
+        """Whether the connection is closed or about to be."""
+        return self._transport.is_closing()
+
+    def pause_writing(self) -> None:
+        """The transport holds enough."""
+        self.write_paused = True
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        self.write_paused = False
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    async def drain(self) -> None:
+        """Wait until the client has read, or is gone."""
+        if self.write_paused:
+            if self._writable is None:
+                self._writable = self.loop.create_future()
+            await asyncio.shield(self._writable)
+
+    def pause_reading(self) -> None:
+        """Take no more bytes for now."""
+        if not self.read_paused:
+            self.read_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take more bytes."""
+        if self.read_paused:
+            self.read_paused = False
+            self._transport.resume_reading()
+
+    def _flush(self) -> None:
+        held, self._to_write, self._to_write_size = self._to_write, [], 0
+        if held and not self._transport.is_closing():
+            self._transport.write(b"".join(held) if len(held) > 1 else held[0])
+
+    def start_clock(self) -> None:
+        """Begin to wait for a request's head (rule 1)."""
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(REQUEST_HEAD_SECONDS, self.close)
+
+    def stop_clock(self) -> None:
+        """The head has come, or nobody waits for it."""
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def work(self) -> None:
+        """Note that a request has come: the connection is not idle."""
+        self._idle.pop(self, None)
+
+    def rest(self) -> None:
+        """Note that the connection is idle, from now on."""
+        self._idle[self] = None
+        self._idle_until = self.loop.time() + self._keep_alive_seconds
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_at(self._idle_until, self._end_rest)
+
+    def wake(self) -> None:
+        """Note that bytes have come."""
+        self._idle_until = None
+
+    def _end_rest(self) -> None:
+        """Close a connection that has been idle too long. One timer serves all its idle periods."""
+        self._idle_timer = None
+        if self._idle_until is None or self.is_closing():
+            return  # the next rest sets it anew
+        if self._idle_until > self.loop.time():
+            self._idle_timer = self.loop.call_at(self._idle_until, self._end_rest)
+        else:
+            self.close()
+
+    def _make_room(self) -> None:
+        """Abort the longest idle connection, or refuse the new one with a 503 (rule 2)."""
+        if self._idle:
+            self._idle.popitem(last=False)[0].abort()
+        else:
+            self.write(_BUSY % BUSY_RETRY_SECONDS)
+            self.close()
+
+
+def address_in(found: Any) -> tuple[str, int | None]:
+    """Return the address and port that a transport tells; of a UNIX socket its path."""
+    if isinstance(found, tuple):
+        host, port = cast("tuple[str, int]", found)[:2]
+        return host, port
+    return str(found or ""), None

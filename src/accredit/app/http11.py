@@ -1,0 +1,339 @@
+"""HTTP/1.1 (RFC 9112) for clients: the protocol that uvicorn's server gets for its sockets. Runs in the event loop.
+
+httptools parses; an `HttpRequest` carries one request and its response. Requests of a connection are answered in their
+order, one at a time.
+
+1. Bytes outside bodies (head, trailers, chunk extensions) are bounded by `MAX_REQUEST_HEAD_BYTES` at a time, fields by
+   `MAX_HEADERS`, and pipelined requests by `MAX_PIPELINED_REQUESTS`.
+2. An ambiguous head is refused: a version other than 1.0 and 1.1, a transfer coding other than `chunked`, any coding
+   in HTTP/1.0 (section 6.1), a target whose host is not `Host` (section 3.2.2).
+3. Trailers are read and dropped.
+4. `Upgrade` is ignored, and the request answered in HTTP/1.1 (RFC 9110 section 7.8).
+5. An invalid request is answered only if that can't be mistaken for the response to an earlier one.
+6. A gateway's request starts as soon as its bytes are read, not at the loop's next step, and without an asyncio task
+   (`gateway.eager`); another application's (one that mounts a gateway) is run as ASGI, in a task.
+7. A connection remembers the last head of a POST that came in one piece with its body and nothing else. The same bytes
+   again, but for the digits of Content-Length, with a body of just that length, are not parsed again.
+"""
+
+import asyncio
+import logging
+import urllib.parse
+from collections import deque
+from contextvars import Context, copy_context
+from typing import Any, NamedTuple, NoReturn, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from accredit.app.asgi import run_application
+from accredit.app.connection import ClientConnection
+from accredit.app.http_request import CLOSING, HttpExchange, HttpRequest, status_line
+from accredit.gateway.app import Gateway, Routes
+from accredit.gateway.eager import EagerTask
+from accredit.gateway.headers import HeadText, RawHeaders, RequestHead
+from accredit.limits import MAX_HEADERS, MAX_REMEMBERED_HEAD_BYTES
+
+MAX_PIPELINED_REQUESTS = 16
+"""Requests of one connection that wait for the answer to an earlier one. Clients and proxies send one at a time; a
+read of the event loop brings some 10,000 at once, each of which costs a kilobyte and, when its turn comes, time."""
+MAX_REQUEST_HEAD_BYTES = 65_536
+"""Bytes of a request outside its body, at a time: its head, its trailers, a chunk's extension. Clients and proxies
+themselves stop at 8 to 64 KiB."""
+_TOO_LARGE = "The request's head is too large."
+_INVALID = "Invalid HTTP request received."
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_END_OF_HEAD = b"\r\n\r\n"
+
+_logger = logging.getLogger("accredit.app")
+
+
+class _Refused(Exception):
+    """Stops the parser: an exception in a callback ends as an `HttpParserError`."""
+
+
+class _KnownHead(NamedTuple):
+    """A request's head as bytes, and as parsed (without Content-Length), with the routes for which it was parsed."""
+
+    text: HeadText
+    head: RequestHead
+    routes: Routes
+
+
+class HttpConnection(ClientConnection):
+    """One client's connection."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._app = cast(Any, config.loaded_app)
+        self._gateway = self._app if isinstance(self._app, Gateway) else None
+        self._parser = _parser(self)
+        self._context = Context()
+        self._request: HttpRequest | None = None
+        """The last request of which the head has come."""
+        self._current: HttpRequest | None = None
+        self._waiting: deque[HttpRequest] = deque()
+        self._known: _KnownHead | None = None
+        self._begin_head()
+        self._at_boundary = True
+        """Whether the next byte begins a request."""
+        self._reading = self._resuming = False
+        self._begun = 0
+        """Requests begun in the bytes being read."""
+        self._to_start: EagerTask | None = None
+        self._without_progress = 0
+        self._fault = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come."""
+        super().connection_made(transport)
+        self._context = copy_context()  # in which no call is
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Interrupt the request."""
+        super().connection_lost(exc)
+        self._known = None
+        for request in (self._current, *self._waiting):
+            if request is not None and not request.answered:
+                request.lose()
+
+    def shutdown(self) -> None:
+        """Close after the response to the last request received; now if there is none. uvicorn calls it."""
+        if self._is_answering():
+            self.answer_last()
+        else:
+            self.close()
+
+    def answer_last(self) -> None:
+        """Close the connection after the response to the last request received."""
+        if self._request is not None and not self._request.answered:
+            self._request.keep_alive = False
+
+    def data_received(self, data: bytes) -> None:
+        """Repeat a known head with its new body, or feed the parser."""
+        self.wake()
+        known = self._known
+        if known is not None and self._gateway is not None and known.routes is not self._gateway.routes:
+            known = self._known = None  # there was a reload
+        self._reading, self._begun = True, 0
+        if known is not None and (not self._at_boundary or self._is_answering()):
+            known = None
+        body = known.text.rest(data) if known is not None else None
+        if known is None or body is None:
+            self._read(data)
+        else:
+            self._repeat(known, body)
+        self._reading = False
+        starting, self._to_start = self._to_start, None
+        if starting is not None:
+            starting.start()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        if not self._resuming:
+            self._at_boundary = False
+            self._begun += 1
+            self._begin_head()
+
+    def on_url(self, url: bytes) -> None:
+        """The target of a request, or a part of it."""
+        if not self._resuming:
+            self._count(len(url))
+            self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field, or a trailer (rule 3)."""
+        if not self._resuming:
+            self._count(len(name) + len(value))
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """The head is complete: later fields are trailers."""
+        if self._resuming:
+            return
+        self._without_progress = 0
+        version = self._parser.get_http_version()
+        self._check_head(version)
+        target = parse_url(self._target)
+        path = target.path.decode("ascii")
+        head = RequestHead(
+            self._parser.get_method().decode("ascii"),
+            urllib.parse.unquote(path) if "%" in path else path,
+            self._headers,
+            query=target.query or b"",
+            raw_path=target.path,
+        )
+        keep_alive = version != "1.0" and self._parser.should_keep_alive()
+        self._begin_head()
+        before, self._request = self._request, HttpRequest(self, head, version, keep_alive=keep_alive)
+        if before is None or before.answered:
+            self._answer(self._request)
+        else:
+            self.pause_reading()
+            self._waiting.append(self._request)
+            if len(self._waiting) > MAX_PIPELINED_REQUESTS:
+                self._refuse("Too many requests at once.")
+        if self._gateway is not None and self._gateway.draining:
+            self.answer_last()
+
+    def on_body(self, body: bytes) -> None:
+        """Part of a body: from here on the application sets the pace, unless it has already responded."""
+        self._without_progress = 0
+        if self._is_answering():
+            self._has_come()
+        if self._request is not None:
+            self._request.take(body)
+
+    def on_message_complete(self) -> None:
+        """A request's last byte."""
+        if self._parser.should_upgrade():  # the parser does not read a body behind an offer
+            return
+        self._at_boundary = True
+        self._without_progress = 0
+        self._has_come()
+        if self._request is not None:
+            self._request.complete()
+
+    def _read(self, data: bytes) -> None:
+        from_boundary = self._at_boundary
+        self._without_progress += len(data)
+        try:
+            self._feed(data)
+        except HttpParserError:
+            self._send_400(self._fault or _INVALID)
+        if self.is_closing():
+            return
+        if self._without_progress > MAX_REQUEST_HEAD_BYTES:
+            self._send_400(_TOO_LARGE)
+        elif not self._is_answering():
+            self.start_clock()
+        if self.read_paused and self._current is not None:
+            self._current.look_later()
+        if from_boundary and self._at_boundary and self._begun == 1 and self._to_start is not None:
+            self._remember(data)
+
+    def _feed(self, data: bytes) -> None:
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except HttpParserUpgrade as offer:
+                data = data[offer.args[0] :]
+                self._pass_over()
+            else:
+                return
+
+    def _pass_over(self) -> None:
+        """Ignore an `Upgrade`: the parser stopped after the head, so a new one reads the body."""
+        self._parser = _parser(self)
+        headers = self._request.head.raw_headers if self._request is not None else []
+        framing = [b"%b: %b\r\n" % pair for pair in headers if pair[0] in _FRAMING]
+        self._resuming = True
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
+        self._resuming = False
+
+    def _begin_head(self) -> None:
+        self._target = b""
+        self._headers: RawHeaders = []
+        self._head_bytes = 0
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if len(self._headers) >= MAX_HEADERS or self._head_bytes > MAX_REQUEST_HEAD_BYTES:
+            self._refuse(_TOO_LARGE)
+
+    def _check_head(self, version: str) -> None:
+        if version not in ("1.1", "1.0"):
+            self._refuse("This is HTTP/1.1.")
+        codings = [value.lower() for name, value in self._headers if name == b"transfer-encoding"]
+        if codings and (codings != [b"chunked"] or version == "1.0"):
+            self._refuse("The request's transfer coding is not known here.")
+        if not self._target.startswith(b"/"):
+            hosts = [value.lower() for name, value in self._headers if name == b"host"]
+            if [self._target.partition(b"://")[2].partition(b"/")[0].lower()] != hosts:
+                self._refuse("The request's target is not of this host.")
+
+    def _refuse(self, why: str) -> NoReturn:
+        self._fault = why
+        raise _Refused
+
+    def _send_400(self, message: str) -> None:
+        """Close; send a 400 first if that answers the current request (rule 5)."""
+        _logger.warning(message)
+        last = self._request
+        coming = last is None or last.answered or (last.more and not last.started)
+        if coming and not self._waiting:
+            head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(message)
+            self.write(b"".join((status_line(400), head, CLOSING, message.encode("ascii"))))
+        self.close()
+
+    def _remember(self, data: bytes) -> None:
+        """Remember the head of one whole request (rule 7)."""
+        request = self._request
+        if request is None or self._gateway is None or not request.can_be_repeated():
+            return
+        size = len(data) - len(request.body)
+        lengths = [value for name, value in request.head.raw_headers if name in _FRAMING]
+        if size > MAX_REMEMBERED_HEAD_BYTES or lengths != [b"%d" % len(request.body)]:
+            return
+        text = HeadText.measured(data[:size])
+        if text is None or data.find(_END_OF_HEAD) != size - len(_END_OF_HEAD) or text.rest(data) != request.body:
+            return
+        self._known = _KnownHead(text, request.head.without(_FRAMING), self._gateway.routes)
+
+    def _repeat(self, known: _KnownHead, body: bytes) -> None:
+        """Do what the parser would for a whole request with a known head."""
+        self.stop_clock()
+        self.work()
+        keep_alive = self._gateway is None or not self._gateway.draining
+        self._request = HttpRequest(self, known.head, "1.1", keep_alive=keep_alive, body=body)
+        self._answer(self._request)
+
+    def _answer(self, request: HttpRequest) -> None:
+        self._current = request
+        gateway = self._gateway
+        if gateway is None:
+            task: Any = self.loop.create_task(run_application(self._app, request, self.app_state))
+            task.add_done_callback(self.server_state.tasks.discard)
+            self.server_state.tasks.add(task)
+            return
+        routes = gateway.routes
+        exchange = HttpExchange(request, *routes.surroundings)
+        work = request.answer_with(routes.serve(exchange))
+        task = EagerTask(work, self.loop, self.server_state.tasks.discard, self._context.copy())
+        self.server_state.tasks.add(task)
+        if self._reading:
+            self._to_start = task  # there is at most one: the next waits for its answer
+        else:
+            self.loop.call_soon(task.start)  # its turn has come in the middle of an earlier one's
+
+    def has_answered(self) -> None:
+        """The present response is complete: start the next request, or idle."""
+        self.server_state.total_requests += 1
+        if self.is_closing():
+            return
+        self.resume_reading()
+        if self._waiting:
+            self._answer(self._waiting.popleft())
+        elif not self._is_answering():
+            self.rest()
+
+    def _is_answering(self) -> bool:
+        return self._request is not None and not self._request.answered
+
+    def _has_come(self) -> None:
+        self.stop_clock()
+        if self._is_answering():
+            self.work()
+
+
+def _parser(connection: HttpConnection) -> HttpRequestParser:
+    parser = HttpRequestParser(connection)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # what comes behind a last request is not read
+    return parser

@@ -1,0 +1,313 @@
+"""One request of a client's connection and its one response, and the gateway's exchange over it. I/O through the
+connection only.
+
+1. A client of HTTP/1.0 gets no chunks: a response without a length ends with the connection (RFC 9112 section 6.1).
+2. The end of a connection interrupts its request, after `DISCONNECT_WATCH_SECONDS`: most are over by then.
+3. Work that fails, or does not answer, is answered by a 500; where the head is sent, the connection ends.
+"""
+
+import asyncio
+import http
+import logging
+import re
+from collections.abc import Coroutine
+from typing import Any
+
+from accredit.app.connection import ClientConnection
+from accredit.errors import ClientGone
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import RawHeaders, RequestHead
+from accredit.gateway.room import Rooms
+from accredit.limits import ANSWER_PIECE_BYTES, CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS
+
+HELD_BODY_BYTES = 65_536
+"""Bytes of a body that are held for an application that does not read yet; then the client has to wait."""
+CLOSING = b"connection: close\r\n\r\n"
+"""The end of the head of a connection's last response."""
+
+_FIELDS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\0-\x08\x0a-\x1f\x7f]*\r\n)*")
+_field = b"%b: %b\r\n".__mod__
+_FAILED = b"Internal Server Error"
+_WITHOUT_BODY = frozenset({204, 304})
+_STATUS = {each.value: b"HTTP/1.1 %d %b\r\n" % (each.value, each.phrase.encode()) for each in http.HTTPStatus}
+
+_logger = logging.getLogger("accredit.app")
+
+
+def status_line(status: int) -> bytes:
+    """Return the first line of a response."""
+    return _STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status
+
+
+class HttpRequest:
+    """A request, whose body may still be coming, and its response. `body` is given if all of it has come already.
+
+    `lost` is set once the connection has ended, `answered` once the response is complete.
+    """
+
+    __slots__ = (
+        "_chunked",
+        "_expects",
+        "_looks",
+        "_news",
+        "_on_lost",
+        "_to_send",
+        "_waiter",
+        "answered",
+        "body",
+        "connection",
+        "head",
+        "keep_alive",
+        "lost",
+        "more",
+        "started",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: ClientConnection,
+        head: RequestHead,
+        version: str,
+        *,
+        keep_alive: bool,
+        body: bytes | None = None,
+    ) -> None:
+        self.connection = connection
+        self.head = head
+        self.version = version
+        self.keep_alive = keep_alive
+        self.body = bytearray() if body is None else body
+        self.more = body is None
+        self.lost = self.started = self.answered = False
+        self._news = body is not None
+        self._expects = body is None and head.headers.get(b"expect", b"").lower() == b"100-continue"
+        self._waiter: asyncio.Future[None] | None = None
+        self._on_lost: Any = None
+        self._looks = False
+        self._chunked = False
+        self._to_send: int | None = None
+        """Bytes of the response's body that are still to come; None if nobody has said how many."""
+
+    def take(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        if not self.answered:
+            self.body += body
+            if len(self.body) > HELD_BODY_BYTES:
+                self.connection.pause_reading()
+            self._wake()
+
+    def complete(self) -> None:
+        """Note that the whole body has come."""
+        if not self.answered:
+            self.more = False
+            self._wake()
+
+    def lose(self) -> None:
+        """Note that the connection has ended."""
+        self.lost = True
+        self._wake()
+        if self._on_lost is not None:
+            self.connection.loop.call_later(DISCONNECT_WATCH_SECONDS, self._interrupt)
+
+    def look_later(self) -> None:
+        """Resume reading once, after a moment, though requests are queued: else a disconnect would go unnoticed."""
+        if self._on_lost is not None and not self._looks:
+            self._looks = True
+            self.connection.loop.call_later(DISCONNECT_WATCH_SECONDS, self._look)
+
+    def can_be_repeated(self) -> bool:
+        """Whether the same head means the same request again, of which only the body differs."""
+        head = self.head
+        plain = head.method == "POST" and not head.query and self.version == "1.1" and self.keep_alive
+        return plain and b"expect" not in head.headers and b"upgrade" not in head.headers
+
+    async def piece(self) -> tuple[bytes, bool]:
+        """Return the next piece of the body, and whether more may come. Raises `ClientGone`, also once it is answered.
+        Where the whole body has been returned, waits for that."""
+        if self._expects and not self.connection.is_closing():
+            self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._expects = False
+        if not self.lost and not self.answered:
+            self.connection.resume_reading()
+            while not self._news:
+                self._waiter = self.connection.loop.create_future()
+                await self._waiter
+        if self.lost or self.answered:
+            raise ClientGone
+        self._news = False
+        body, self.body = bytes(self.body), bytearray()
+        return body, self.more
+
+    def watch(self, on_lost: Any) -> None:
+        """From now on, call `on_lost` some time after the connection has ended; None ends that."""
+        self._on_lost = on_lost
+        if on_lost is not None:
+            if self.lost:
+                self.lose()
+            elif self.connection.read_paused:
+                self.look_later()
+
+    def send_whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
+        """Send a whole response; `headers` tell the length of the body, and are written as they are."""
+        if self.lost:
+            return
+        end = b"\r\n" if self.keep_alive else CLOSING
+        sent = b"" if self.head.method == "HEAD" else body
+        self.connection.write(b"".join((status_line(status), _field_text(headers), end, sent)))
+        self.started = True
+        self._end()
+
+    def send_head(self, status: int, headers: RawHeaders) -> None:
+        """Send the head of a response whose body follows in pieces. Raises `RuntimeError` for a field that can't be
+        sent."""
+        if self.lost:
+            return
+        fields, length = _field_text(headers), None
+        for name, value in headers:
+            if name == b"content-length":
+                length = int(value)
+            elif name == b"connection" and b"close" in [each.strip() for each in value.lower().split(b",")]:
+                self.keep_alive = False
+                fields = fields.replace(_field((name, value)), b"")
+        self._to_send = length
+        if self.head.method == "HEAD" or status in _WITHOUT_BODY:
+            self._to_send = 0
+        elif length is None and self.version == "1.0":
+            self.keep_alive = False  # (rule 1)
+        elif length is None:
+            self._chunked = True
+            fields += b"transfer-encoding: chunked\r\n"
+        self.connection.write(b"".join((status_line(status), fields, b"\r\n" if self.keep_alive else CLOSING)))
+        self.started, self._expects = True, False
+
+    async def write(self, chunk: bytes) -> None:
+        """Send a piece; wait while the client is slow to read. Raises `RuntimeError` for more than was announced."""
+        if self.connection.write_paused and not self.lost:
+            await self.connection.drain()
+        if self.lost or not chunk or self.head.method == "HEAD":
+            return
+        if self._chunked:
+            self.connection.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            return
+        if self._to_send is not None:
+            if len(chunk) > self._to_send:
+                raise RuntimeError("a response is longer than it says")
+            self._to_send -= len(chunk)
+        self.connection.write(chunk)
+
+    def end(self) -> None:
+        """End a response that was sent in pieces. Raises `RuntimeError` if it is shorter than it says."""
+        if self.lost:
+            return
+        if self._to_send:
+            raise RuntimeError("a response is shorter than it says")
+        if self._chunked:
+            self.connection.write(b"0\r\n\r\n")
+        self._end()
+
+    async def answer_with(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work that answers; where it does not, say so: by a 500, or by the end of the connection."""
+        try:
+            await work
+        except BaseException as error:
+            self._fail("a request's answer has failed", error)
+            return
+        if not self.answered and not self.lost:
+            self._fail("a request was not answered to its end", None)
+
+    def _fail(self, why: str, error: BaseException | None) -> None:
+        _logger.error(why, exc_info=error)
+        if self.started or self.answered:
+            self.connection.close()
+            return
+        self.keep_alive = False
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(_FAILED))]
+        self.send_whole(500, headers, _FAILED)
+
+    def _end(self) -> None:
+        self.answered = True
+        self._wake()
+        if not self.keep_alive:
+            self.connection.close()
+        self.connection.has_answered()
+
+    def _wake(self) -> None:
+        self._news = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _interrupt(self) -> None:
+        if self._on_lost is not None:
+            self._on_lost()
+
+    def _look(self) -> None:
+        if self._on_lost is not None:
+            self.connection.resume_reading()
+
+
+class HttpExchange(Exchange):
+    """The gateway's exchange over a request of a connection."""
+
+    __slots__ = ("_gone", "_request", "_task")
+
+    def __init__(self, request: HttpRequest, rooms: Rooms, origins: tuple[str, ...] = ()) -> None:
+        super().__init__(request.head, request.connection.address, rooms, origins)
+        self._request = request
+        self._task: asyncio.Task[Any] | None = None
+        self._gone = False
+
+    async def _piece(self) -> tuple[bytes, bool]:
+        return await self._request.piece()
+
+    async def _send_whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
+        if not self._request.connection.write_paused and len(body) <= ANSWER_PIECE_BYTES:
+            self._request.send_whole(status, headers, body)
+            return
+        await self._send_head(status, headers)
+        for start in range(0, len(body), ANSWER_PIECE_BYTES):
+            await self.write(body[start : start + ANSWER_PIECE_BYTES])
+        await self.end()
+
+    async def _send_head(self, status: int, headers: RawHeaders) -> None:
+        self._request.send_head(status, headers)
+
+    async def write(self, chunk: bytes) -> None:
+        """Send a piece; wait for a slow client, up to a limit. Raises `ClientGone`."""
+        if not self._request.connection.write_paused:
+            await self._request.write(chunk)
+            return
+        try:
+            async with asyncio.timeout(CLIENT_STALL_SECONDS):
+                await self._request.write(chunk)
+        except TimeoutError:
+            raise ClientGone from None
+
+    async def end(self) -> None:
+        """End an answer that was begun with `start`."""
+        self._request.end()
+
+    def watch(self) -> None:
+        """From now on, cancel the current task if the client disconnects. The body has been read."""
+        self._gone = False
+        self._task = asyncio.current_task(self._request.connection.loop)
+        self._request.watch(self._interrupt)
+
+    def unwatch(self) -> bool:
+        """Stop watching. Return whether the disconnect, and nothing else, cancelled the task."""
+        self._request.watch(None)
+        task, self._task = self._task, None
+        return self._gone and task is not None and task.uncancel() == 0
+
+    def _interrupt(self) -> None:
+        self._gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _field_text(headers: RawHeaders) -> bytes:
+    """Return fields as they are sent. Raises `RuntimeError` for one that can't be."""
+    fields = b"".join(map(_field, headers))
+    if fields.count(b"\n") != len(headers) or not _FIELDS.fullmatch(fields):
+        raise RuntimeError("a header field that can't be sent")
+    return fields
