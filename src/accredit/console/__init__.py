@@ -1,12 +1,12 @@
-"""The desk: the process on a person's machine that holds their key, shows what is asked, and signs what they allow.
+"""The desk: the process on a person's machine that holds their key, shows them asks, and signs what they allow.
 
 - `settings`, `names`, `journal`: its files;
-- `book`: which asks wait, and how many may (no I/O);
+- `book`: pending asks and their limits (no I/O);
 - `unlock`, `prompts`: the key, and the passphrase that unlocks it;
-- `desk`: what is done with an ask, whoever decides it;
+- `desk`: the steps from an ask to a signed certificate;
 - `socket`, `client`, `peers`: the Unix socket, for programs and commands of the same user;
 - `sessions`, `admission`, `api`, `live`, `views`, `static/`: the page;
 - `serving`, `browser`: the process itself.
 
-It grants nothing by itself: what it gives out is a certificate that the person's key has signed.
+It has no authority of its own: all it gives out are certificates signed by the person's key.
 """

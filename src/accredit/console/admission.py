@@ -2,12 +2,12 @@
 
 Other users, other ports and other sites reach 127.0.0.1 as well as the person's browser does. In this order:
 
-1. `Host`, exactly once, is the address that the desk advertises: a name that was rebound to 127.0.0.1 is not;
+1. `Host`, exactly once, is the address that the desk advertises, which stops DNS rebinding;
 2. the path and the method are known;
-3. pages and their parts hold nothing of anybody, and need nothing more;
-4. whatever else a browser asks for comes from this very origin, where the browser says so (`Sec-Fetch-Site`);
+3. pages and their static files hold no personal data, and need no further checks;
+4. any other request of a browser comes from this very origin, if the browser says so (`Sec-Fetch-Site`);
 5. a write comes with `Origin`, exactly, and `Sec-Fetch-Site: same-origin`, as JSON with a length within bounds;
-6. `Authorization` is, exactly once, the bearer of somebody who is signed in; to sign in needs none.
+6. `Authorization` is, exactly once, the bearer of a signed-in session; signing in needs none.
 
 Cookies are neither set nor read. Not checked here: an ask's nonce (`desk`).
 """
@@ -18,7 +18,7 @@ from msgspec import Struct
 from starlette.datastructures import Headers
 
 MAX_PAGE_BODY_BYTES = 4_096
-"""Bytes of what a page sends: a decision has some 200."""
+"""Bytes of a request's body from the page: a decision has some 200."""
 
 
 _POLICY = (
@@ -36,11 +36,11 @@ EVERY_ANSWER: tuple[tuple[bytes, bytes], ...] = (
 )
 """Headers of every answer, refusals included."""
 SIGNED_IN = "signed_in"
-"""What a request's state says once all rules hold, and somebody is signed in: its connection is not cut off."""
+"""Member of a request's state, set once all rules hold with a signed-in session: its connection is then not cut off."""
 
 
 class PageRefusal(Struct, frozen=True):
-    """A request that is not answered: the HTTP status, and a word for the page."""
+    """A refused request: the HTTP status, and a word for the page."""
 
     status: int
     error: str
@@ -59,14 +59,14 @@ def bearer_in(headers: Headers) -> str:
 
 
 def host_fault(headers: Headers, address: str) -> PageRefusal | None:
-    """Check rule 1; `address` is `127.0.0.1:PORT`."""
+    """Refuse a `Host` other than `address` (`127.0.0.1:PORT`): rule 1."""
     return None if only(headers, "host") == address else PageRefusal(421, "other_host")
 
 
 def api_fault(
     method: str, headers: Headers, address: str, signed_in: Callable[[str], bool], *, login: bool
 ) -> PageRefusal | None:
-    """Check rules 4 to 6 for what is no page. `login` is for the request that signs in."""
+    """Check origin, write headers and bearer of an `/api/` request (rules 4 to 6). `login` is for signing in."""
     return (
         _site_fault(headers)
         or (_write_fault(headers, address) if method != "GET" else None)

@@ -1,7 +1,7 @@
 """The desk's page over ASGI: one HTML shell, its modules, and JSON. I/O through `receive` and `send` only.
 
-Every request passes `admission` first. What a page can do is in one table; each entry says what comes in, and what
-goes out. The page is never asked for the passphrase, and is never given a key.
+Every request passes `admission` first. All that a page can do is in one table of routes. The page never asks for the
+passphrase, and never gets a key.
 """
 
 import asyncio
@@ -33,19 +33,19 @@ from accredit.console.sessions import PAGE_SESSION_SECONDS, Sessions
 from accredit.errors import DeskError
 
 MAX_PAGE_STREAMS = 16
-"""Pages that are told of changes at one time."""
+"""Pages that can listen for changes at one time."""
 PAGE_STREAM_SECONDS = 15.0
-"""How often a page is told of nothing, so that both sides notice that the other one is gone."""
+"""Seconds between keep-alive events, by which both sides notice that the other one is gone."""
 PAGE_BODY_SECONDS = 5.0
-"""The time for what a page sends to come."""
+"""Seconds for the whole body of a page's request to arrive."""
 
 
 Said = Mapping[str, Any]
 Work = Callable[..., Awaitable[Said]]
-"""Does what is asked for, given the object or the query that came with it, and the parts of the path by their names."""
+"""Handles a request, given its JSON object (or query) and its path parameters as keywords."""
 
 _Respond = Callable[[Request], Awaitable[ASGIApp]]
-"""Answers a request that was admitted. Raises `DeskError`."""
+"""Handles an admitted request. Raises `DeskError`."""
 
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -66,11 +66,11 @@ _STATUS = {
     "unavailable": 503,
     "damaged": 500,
 }
-"""HTTP status of a `DeskError`, else 400."""
+"""HTTP status by `DeskError` code; 400 for all others."""
 
 
 def _read_files() -> Mapping[str, Response]:
-    """Return the shell and its modules by their names; nothing else can be asked for."""
+    """Return the shell and its modules by name: the only static files that are served."""
     folder = files("accredit.console") / "static"
     return {
         each.name: Response(each.read_bytes(), headers={"content-type": _TYPES[each.name.rpartition(".")[2]]})
@@ -80,21 +80,20 @@ def _read_files() -> Mapping[str, Response]:
 
 
 class PageSection(Protocol):
-    """A part of what the page can do: it has answers for some paths below `/api/`, and members of the state that pages
-    are told."""
+    """A section of the page: routes below `/api/`, and its members of the state that is pushed to pages."""
 
     def routes(self) -> Mapping[str, Work]:
-        """Return what answers each method and path, such as `GET /api/calls/{call_id}`."""
+        """Return the handler of each method and path, such as `GET /api/calls/{call_id}`."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return what pages are told of it."""
+        """Return its members of the state that is pushed to pages."""
         ...
 
 
 class _Route(Route):
-    """A method and a path, exactly: HEAD is no GET, a line's end is no end of the path, and what is asked with another
-    method is not known."""
+    """Matches a method and a path exactly: HEAD is not GET, a trailing newline is not the same path, and another method
+    gets 404, not 405."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, found = super().matches(scope)
@@ -192,7 +191,8 @@ class Page:
         return tell
 
     async def _states(self, bearer: str, number: int) -> AsyncIterator[str]:
-        """Tell a page the state whenever it is another one than `number`, until it is signed out."""
+        """Yield the state as server-sent events, at first if it is newer than `number` and then at every change, until
+        the page signs out."""
         while not self._changes.is_over and self._sessions.knows(bearer, self._clock()):
             state = {name: value for part in self._parts for name, value in part.state().items()}
             if self._changes.number != number:
@@ -203,7 +203,7 @@ class Page:
 
 
 def _json(status: int, value: Said) -> Response:
-    return Response(json.dumps(value), status, media_type="application/json")  # the library's takes no lone surrogate
+    return Response(json.dumps(value), status, media_type="application/json")  # JSONResponse fails on a lone surrogate
 
 
 def _refusal(fault: PageRefusal) -> Response:
@@ -216,7 +216,7 @@ async def _respond(work: Work, request: Request) -> Response:
 
 
 async def _body(request: Request) -> Said:
-    """Return the object that a page sent. Raises `DeskError`."""
+    """Read the JSON object in a request's body. Raises `DeskError`."""
     body, value = b"", None
     try:
         async with asyncio.timeout(PAGE_BODY_SECONDS):
@@ -241,7 +241,7 @@ def _query(request: Request) -> Said:
 
 
 def text_in(said: Said, name: str) -> str:
-    """Return a member that is a text. Raises `DeskError`."""
+    """Return a member that must be a string. Raises `DeskError`."""
     value = said.get(name)
     if not isinstance(value, str):
         raise DeskError("not_json", f"{name} is missing")

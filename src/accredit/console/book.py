@@ -1,16 +1,16 @@
-"""Which asks wait for the person, and how many may. No I/O, no clock: times are unix seconds that are passed in.
+"""Pending asks, and how many there may be. No I/O, no clock: times are unix seconds that are passed in.
 
-An ask that is good in itself (`consent.asks`) is taken by these rules, in this order:
+An ask that is valid by itself (`consent.asks`) is taken by these rules, in this order:
 
-1. it is known already: whoever sends it again joins it, or gets its answer;
+1. one that is known already is joined by whoever sends it again, or returns its answer;
 2. its id was never used before, nor its code by another ask that is remembered: both would hide one ask behind another;
-3. it is for this person, if it is for somebody;
+3. if it names principals, this person is one of them;
 4. an identical call was denied less than an hour ago: so is this one, unseen;
-5. the agent has fewer than three that wait, and had fewer than ten in this hour. All agents together to whom nothing
-   was allowed yet at the gateway have a share of their own: keys cost nothing;
-6. fewer than 64 wait in all.
+5. the agent has fewer than three pending, and had fewer than ten in this hour. All agents together to whom nothing was
+   allowed yet at the gateway share limits of their own: keys cost nothing;
+6. fewer than 64 are pending in all.
 
-An ask waits until it expires, or for an hour if the person keeps it open.
+An ask is pending until it expires, or for an hour if the person keeps it open.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ from accredit.consent.asks import Ask
 from accredit.errors import DeskError
 
 MAX_PENDING_ASKS = 64
-"""Asks that wait for a person at one time: more than anybody reads."""
+"""Pending asks at one time: more than anybody reads."""
 MAX_PENDING_ASKS_OF_NEW = 16
-"""Of these, asks of agents to whom nothing was allowed yet. Whoever runs programs can make keys without end: they must
-not take the room of agents that the person knows."""
+"""Of these, asks of agents to whom nothing was allowed yet: any program can make keys without end, and must not crowd
+out agents that the person knows."""
 MAX_PENDING_ASKS_OF_AGENT = 3
-"""Asks of one agent that wait at one time."""
+"""Pending asks of one agent at one time."""
 MAX_ASKS_OF_AGENT_AN_HOUR = 10
 """Asks of one agent that a person is shown in an hour: who is asked too often says yes without reading."""
 MAX_ASKS_OF_NEW_AN_HOUR = 60
 """The same, for all agents together to whom nothing was allowed yet."""
 MAX_ANSWERED_ASKS = 1_024
-"""Asks that were answered and are remembered: a program that lost its answer gets it again, and an identical ask is
-denied unseen."""
+"""Answered asks that are remembered: a program that lost its answer gets it again, and an identical ask is denied
+unseen."""
 DENIED_SECONDS = 3_600
-"""How long an ask that is identical to a denied one is denied unseen."""
+"""How long asks identical to a denied one are denied unseen."""
 KEPT_OPEN_SECONDS = 3_600
-"""How long an ask waits that a person keeps open (WCAG 2.2.1)."""
+"""How long an ask stays open that the person keeps open (WCAG 2.2.1)."""
 
 
 State = Literal["pending", "allowed", "denied", "expired", "withdrawn"]
@@ -51,13 +51,13 @@ State = Literal["pending", "allowed", "denied", "expired", "withdrawn"]
 _HOUR = 3_600
 _NONCE_BYTES = 16
 _NEW = ""
-"""Whose count all new agents share."""
+"""The key of the counters that all new agents share."""
 
 
 class PendingAsk(Struct, kw_only=True, eq=False):
-    """An ask that the desk has taken, and what became of it.
+    """An ask that the desk has taken, and its state.
 
-    `until` is when it stops waiting. `answered` is set once there is an `answer`, or will be none.
+    `until` is when it stops being pending. `answered` is set once there is an `answer`, or never will be.
     """
 
     ask: Ask
@@ -81,18 +81,18 @@ class PendingAsk(Struct, kw_only=True, eq=False):
         return self.state == "pending" and now <= self.until
 
     def settle(self, state: State, answer: Answer | None) -> None:
-        """Note what became of it."""
+        """Set the final state and answer, and wake those who wait for it."""
         self.state, self.answer = state, answer
         self.answered.set()
 
 
 class AskBook:
-    """The asks that wait, oldest first, and the last ones that don't."""
+    """Pending asks, oldest first, and the latest answered ones."""
 
     def __init__(
         self, person_id: str, used_ids: Iterable[str] = (), denied: Iterable[tuple[tuple[str, ...], int]] = ()
     ) -> None:
-        """Begin with the ids that were used before, and the calls that were denied, with the times of that."""
+        """Start with the ids used before, and the calls denied before with their times."""
         self._person_id = person_id
         self._by_key: OrderedDict[str, PendingAsk] = OrderedDict()
         self._used_ids: RecentlyUsed[str, bool] = RecentlyUsed(MAX_ANSWERED_ASKS * 4)
@@ -105,15 +105,15 @@ class AskBook:
             self._denied.put(call, at + DENIED_SECONDS)
 
     def waiting(self, now: int) -> list[PendingAsk]:
-        """Return the asks that wait, oldest first."""
+        """Return the pending asks, oldest first."""
         return [each for each in self._by_key.values() if each.waits(now)]
 
     def unseen(self, agent_id: str = _NEW) -> int:
-        """Return how many asks of an agent were not taken for their number; without one, of agents never taken."""
+        """Return how many asks of an agent were turned away for their number; by default those of all new agents."""
         return self._unseen[agent_id]
 
     def find(self, code: str) -> PendingAsk | None:
-        """Return the ask of a code, waiting or not."""
+        """Return the ask with this code, pending or not."""
         return next((each for each in self._by_key.values() if each.ask.code == code), None)
 
     def known(self, key: str) -> PendingAsk | None:
@@ -121,7 +121,7 @@ class AskBook:
         return self._by_key.get(key)
 
     def take(self, ask: Ask, now: int, *, is_new: bool, started_by: str = "") -> tuple[PendingAsk, bool]:
-        """Take an ask by the rules above; return it, and whether the person is to see it. Raises `DeskError`."""
+        """Take an ask by the rules above; return it, and whether the person must be shown it. Raises `DeskError`."""
         known = self._by_key.get(ask.digest.hex())
         if known is not None:
             return known, False
@@ -130,7 +130,7 @@ class AskBook:
         if ask.principals and self._person_id not in ask.principals:
             raise DeskError("bad_ask", "this asks somebody else")
         asked = PendingAsk(ask=ask, is_new=is_new, taken_at=now, until=ask.expires_at, started_by=started_by)
-        if now < (self._denied.peek(ask.same_call) or 0):  # not even remembered: such asks are without number
+        if now < (self._denied.peek(ask.same_call) or 0):  # not even remembered: there may be any number of them
             asked.settle("denied", Answer(ask=asked.key, decision="deny", reason="denied less than an hour ago"))
             return asked, False
         self._check_rate(asked, now)
@@ -140,16 +140,16 @@ class AskBook:
         return asked, True
 
     def keep_open(self, asked: PendingAsk, now: int) -> None:
-        """Let an ask wait for an hour from now."""
+        """Keep an ask open for an hour from now."""
         asked.until = max(asked.until, now + KEPT_OPEN_SECONDS)
 
     def deny(self, asked: PendingAsk, now: int, answer: Answer) -> None:
-        """Deny an ask, and for an hour all that are identical."""
+        """Deny an ask, and all identical ones for an hour."""
         self._denied.put(asked.ask.same_call, now + DENIED_SECONDS)
         asked.settle("denied", answer)
 
     def expire(self, now: int) -> list[PendingAsk]:
-        """Return the asks that wait no longer, now settled: nothing was decided."""
+        """Settle the asks whose time is over, undecided, and return them."""
         over = [each for each in self._by_key.values() if each.state == "pending" and now > each.until]
         for each in over:
             each.settle("expired", Answer(ask=each.key, decision="later", reason="nobody answered in time"))
@@ -180,7 +180,7 @@ class AskBook:
         return len(hour)
 
     def _forget(self, now: int) -> None:
-        """Forget the oldest asks that were answered, and counts of hours that are over."""
+        """Forget the oldest answered asks, and the counters of hours that are over."""
         done = [key for key, each in self._by_key.items() if not each.waits(now)]
         for key in done[: max(0, len(done) - MAX_ANSWERED_ASKS)]:
             del self._by_key[key]

@@ -1,7 +1,7 @@
 """Opens the desk's page in the person's browser. I/O: a file, processes.
 
-The link signs in whoever has it, and a command line is for every user to read: so the browser is given a file that
-only the user can read, which leads to the link, and is gone after a while.
+The link signs in whoever has it, and every user can read a command line: so the browser is given a file that only the
+user can read, which redirects to the link and is removed after a while.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from pathlib import Path
 from accredit.limits import LOGIN_LINK_SECONDS
 
 OPENING_SECONDS = 5.0
-"""How long the desk waits for a browser to take a page: one that takes longer runs in the foreground, and has it."""
+"""How long the desk waits for a browser command to return. One that runs longer is the browser itself: it has the
+page."""
 
 
 _PAGE = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">
@@ -27,13 +28,13 @@ _PAGE = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="n
 
 
 def has_browser(environ: Mapping[str, str]) -> bool:
-    """Return whether there is a screen to open a browser on."""
+    """Return whether there is a display to open a browser on."""
     named = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform == "darwin" or any(environ.get(each) for each in named)
 
 
 async def open_browser(folder: Path, link: str) -> bool:
-    """Open a link; return whether a browser took it."""
+    """Open a link; return whether a browser could be started with it."""
     path = folder / f"open-{secrets.token_hex(8)}.html"
     try:
         _write(path, _PAGE.format(link=html.escape(link)))
@@ -41,7 +42,7 @@ async def open_browser(folder: Path, link: str) -> bool:
         return False
     asyncio.get_running_loop().call_later(LOGIN_LINK_SECONDS, _remove, path)
     opened = asyncio.get_running_loop().create_future()
-    # A thread of its own, which nobody waits for at the end: some browsers return when they are closed.
+    # A daemon thread that is not joined at exit: some browsers return only when they are closed.
     threading.Thread(target=_open, args=(path.as_uri(), opened), daemon=True).start()
     try:
         async with asyncio.timeout(OPENING_SECONDS):
@@ -70,7 +71,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove what was left of such files."""
+    """Remove files left by earlier processes."""
     for path in folder.glob("open-*.html"):
         _remove(path)
 

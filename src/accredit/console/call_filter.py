@@ -1,8 +1,8 @@
 """A filter of calls, as people write it: `tool:send_email -outcome:ok after:1d`. No I/O.
 
-Each word is a qualifier and a value, and all must hold; with `-` before it, it must not. A value with blanks is in
-quotes. Of several values of one qualifier any will do. `after` and `before` take a time (RFC 3339, or a day), or how
-long ago (`30m`, `12h`, `7d`). An agent or principal is named by its name, or by how its id begins.
+Each word is `QUALIFIER:VALUE`; `-` before it negates it. All qualifiers must match; several values of one qualifier are
+alternatives. A value with blanks is quoted. `after` and `before` take a time (RFC 3339, or a day), or an age (`30m`,
+`12h`, `7d`). An agent or principal matches by name, or by a prefix of its id.
 """
 
 import re
@@ -42,7 +42,7 @@ class _Decision(Struct, frozen=True):
 
     @property
     def goes_on(self) -> bool:
-        """As `attest.RecordedDecision`."""
+        """Whether the call was forwarded, as in `attest.RecordedDecision`."""
         return self.verdict == "allow" or self.enforced is False
 
 
@@ -63,8 +63,7 @@ class _Outcome(Struct, frozen=True):
 
 
 class Glimpse(Struct, frozen=True):
-    """What a filter asks of a record, read ten times as fast as the record. What is shown is read in full (`attest`),
-    and has to pass again."""
+    """A partial, fast decoding of a record for filtering. Matches are decoded in full (`attest`) and filtered again."""
 
     phase: str
     call: _Call
@@ -83,7 +82,7 @@ _decode = msgspec.json.Decoder(_Statement).decode
 
 
 def glimpse(payload: bytes) -> Glimpse | None:
-    """Return what a filter asks of a record, or None for what is none, or can't be read."""
+    """Decode the members of a record that filters use; None if it is not a record or can't be read."""
     try:
         return _decode(payload).predicate
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -91,7 +90,7 @@ def glimpse(payload: bytes) -> Glimpse | None:
 
 
 class CallFilter(Struct, frozen=True):
-    """Which calls to show. Times are as records have them: RFC 3339, UTC, with milliseconds."""
+    """A parsed filter. Times are as in records: RFC 3339, UTC, with milliseconds."""
 
     wanted: Mapping[str, frozenset[str]] = {}
     unwanted: Mapping[str, frozenset[str]] = {}
@@ -99,7 +98,7 @@ class CallFilter(Struct, frozen=True):
     before: str = ""
 
     def passes(self, received: str, values: Mapping[str, tuple[str, ...]]) -> bool:
-        """Return whether to show a call that came at this time: `values` are those of each qualifier (`values_of`)."""
+        """Return whether a call received at this time matches; `values` are its values by qualifier (`values_of`)."""
         if received < self.after or (self.before and received >= self.before):
             return False
         return all(_any(each, values[name]) for name, each in self.wanted.items()) and not any(
@@ -108,7 +107,7 @@ class CallFilter(Struct, frozen=True):
 
 
 def read_filter(text: str, now_ms: int) -> CallFilter:
-    """Read a filter; `now_ms` is in unix milliseconds. Raises `DeskError`."""
+    """Parse a filter; `now_ms` is in unix milliseconds. Raises `DeskError`."""
     if len(text) > MAX_CALL_FILTER_CHARS:
         raise DeskError("filter", f"a filter has at most {MAX_CALL_FILTER_CHARS} characters")
     wanted: dict[str, frozenset[str]] = {}
@@ -132,8 +131,8 @@ def read_filter(text: str, now_ms: int) -> CallFilter:
 
 
 def values_of(decision: "Glimpse | CallRecord", status: str, names: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Return what each qualifier is compared with: its values, of which those with an asterisk count by how they
-    begin. `status` is how the call ended; `names` are known names, by id."""
+    """Return a call's values by qualifier; one that ends with an asterisk is matched as a prefix. `status` is how the
+    call ended; `names` are the known names by id."""
     call, decided, authority = decision.call, decision.decision, decision.authority
     agent, principal = (authority.agent_id, authority.principal_id) if authority else ("", "")
     verdict = decided.verdict if decided else ""

@@ -1,6 +1,6 @@
-"""The other side of the desk's socket, for commands: one line out, one line in. I/O: blocking, with a time limit.
+"""The client of the desk's socket, for commands: one line out, one line in. I/O: blocking, with a time limit.
 
-Before anything is sent, the system says that whoever listens is the same user: another one's socket gets no passphrase
+Before anything is sent, the system confirms that the listener is the same user: another one's socket gets no passphrase
 and no arguments.
 """
 
@@ -15,16 +15,16 @@ from accredit.base.peers import is_own, socket_peer
 from accredit.errors import ConfigurationError, DeskError
 
 MAX_DESK_LIST_BYTES = 8_388_608
-"""Bytes of the desk's longest line, the list of all asks that wait: 64 of 96 KiB."""
+"""Bytes of the desk's longest line, the list of all pending asks: 64 of 96 KiB."""
 DESK_PATIENCE_SECONDS = 10.0
-"""How long a command waits for the desk to answer what it answers at once."""
+"""Seconds that a command waits for answers that need nobody's decision."""
 
 
 _CHUNK = 65_536
 
 
 def find_desk(paths: Iterable[Path]) -> socket.socket | None:
-    """Return a connection to the first of these sockets at which a desk of this user listens, or None."""
+    """Connect to the first of these sockets that a desk of this user listens on; None if no desk does."""
     for path in paths:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(DESK_PATIENCE_SECONDS)
@@ -37,7 +37,7 @@ def find_desk(paths: Iterable[Path]) -> socket.socket | None:
 
 
 def tell_desk(paths: Sequence[Path], request: Mapping[str, object]) -> Mapping[str, Any]:
-    """Send one request to the desk at the first of `paths` where one is; return its answer. Raises `DeskError` for a
+    """Send a request to the first desk that listens at one of `paths`; return its answer. Raises `DeskError` for a
     refusal, and `ConfigurationError` if no desk answers."""
     connection = find_desk(paths)
     if connection is None:

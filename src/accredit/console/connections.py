@@ -1,10 +1,9 @@
 """Connections to the desk's page: any user of the machine can open them. Runs in an event loop.
 
-1. There are at most `MAX_PAGE_CONNECTIONS`. One more makes room for itself: of those that rest, the one that has been
-   open for the longest is cut off.
-2. A connection rests unless somebody who is signed in is answered there, and reads what is answered. Strangers may ask
-   without end, or let the desk wait: that must not keep the person out.
-3. What is no HTTP gets an answer with the headers that every answer has, and the connection ends.
+1. There are at most `MAX_PAGE_CONNECTIONS`. One more cuts off the oldest of those that are idle.
+2. A connection is idle unless a signed-in session is being answered on it, and reads the answer. Strangers who send
+   requests without end, or don't read, must not keep the person out.
+3. What is not HTTP gets an answer with the headers that every answer has, and the connection ends.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from accredit.console.admission import EVERY_ANSWER, SIGNED_IN
 
 MAX_PAGE_CONNECTIONS = 64
-"""Connections to the desk's page. Any user of the machine can open them: one more closes the oldest that rests, and
+"""Connections to the desk's page. Any user of the machine can open them: one more closes the oldest idle one, and
 commands use the socket."""
 
 
@@ -26,23 +25,25 @@ class PageConnection(H11Protocol):
     """When it was opened, by the loop's clock."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection (rule 1)."""
+        """Accept a connection; above the bound, cut off the oldest idle one (rule 1)."""
         super().connection_made(transport)
         self.opened_at = self.loop.time()
         if len(self.connections) > MAX_PAGE_CONNECTIONS:
             resting = [each for each in self.connections if isinstance(each, PageConnection) and each.rests]
-            min(resting, key=_age, default=self).transport.abort()  # `close` would wait for what is not read
+            min(
+                resting, key=_age, default=self
+            ).transport.abort()  # `close` would wait until the peer has read everything
 
     @property
     def rests(self) -> bool:
-        """Whether it can be cut off (rule 2)."""
+        """Whether it is idle, and so may be cut off (rule 2)."""
         cycle: Any = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete or self.flow.write_paused:
             return True
         return not cycle.scope["state"].get(SIGNED_IN)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP (rule 3)."""
+        """Answer what is not HTTP with 400 and the common headers, and close (rule 3)."""
         headers = [*EVERY_ANSWER, (b"content-type", b"text/plain"), (b"connection", b"close")]
         lines = [b"HTTP/1.1 400 Bad Request", *(name + b": " + value for name, value in headers), b"", msg.encode()]
         self.transport.write(b"\r\n".join(lines))

@@ -1,12 +1,11 @@
 """Who may what: delegations, joined into a tree below each person who grants. No I/O.
 
-1. A chain gives each of its certificates a place: below the one that its issuer holds by. The same certificate
-   under two parents has two places.
-2. A certificate that is taken back, has ended or has not begun takes all below it with it.
-3. An id is chosen by whoever issues: taking it back ends every certificate that has it, wherever it is, and all below.
+1. A chain puts each of its certificates below its issuer's own. The same certificate under two parents appears twice.
+2. A certificate that is revoked, expired or not yet valid makes all below it so.
+3. An id is chosen by the issuer: revoking it ends every certificate with that id, anywhere, and all below them.
 
-Nothing is verified here: whoever can write a gateway's store, or this person's files, can put anything there. The
-signatures of one delegation are looked at when it is shown by itself (`people`).
+Nothing is verified here: whoever can write to a gateway's store, or to this person's files, can put anything there. The
+signatures of one delegation are checked when it is opened (`people`).
 """
 
 import hashlib
@@ -29,12 +28,12 @@ Source = Literal["log", "journal", "file"]
 State = Literal["now", "early", "ended", "taken back"]
 
 HOLDS: tuple[State, ...] = ("now", "early")
-"""The states in which a certificate can be taken back."""
+"""The states in which a certificate can be revoked."""
 _HANDLE_CHARS = 32
 
 
 class Link(Struct, frozen=True):
-    """What a certificate says. Times are unix seconds; `constraints` is their JSON text."""
+    """The content of a certificate. Times are unix seconds; `constraints` is their JSON text."""
 
     cert_id: str
     issuer_id: str
@@ -46,7 +45,7 @@ class Link(Struct, frozen=True):
 
     @property
     def handle(self) -> str:
-        """What an address calls the certificate: by its id, and by whose it is, as others may have its id."""
+        """The certificate's name in URLs: a digest of its id, issuer and subject, as ids alone need not be unique."""
         named = json.dumps([self.cert_id, self.issuer_id, self.subject_id])
         return hashlib.sha256(named.encode()).hexdigest()[:_HANDLE_CHARS]
 
@@ -59,7 +58,7 @@ class Link(Struct, frozen=True):
 
 
 class _Read(Struct):
-    """A certificate in a gateway's log, read ten times as fast as `DelegationCert` does."""
+    """A fast, partial decoding of a recorded certificate: ten times as fast as `DelegationCert`."""
 
     cert_id: str
     issuer_id: str
@@ -74,7 +73,7 @@ _decode = msgspec.json.Decoder(list[_Read]).decode
 
 
 def links_in(chain: bytes) -> tuple[Link, ...] | None:
-    """Return what the certificates of a recorded chain say, the root's first; None for what no gateway takes."""
+    """Decode the certificates of a recorded chain, root first; None for a chain that no gateway would accept."""
     if len(chain) > MAX_PROOF_BUNDLE_BYTES:
         return None
     try:
@@ -87,7 +86,7 @@ def links_in(chain: bytes) -> tuple[Link, ...] | None:
 
 
 def links_of(chain: Sequence[DelegationCert]) -> tuple[Link, ...]:
-    """Return what the certificates of a chain, leaf first, say: the root's first."""
+    """Return the content of a chain's certificates (given leaf first), root first."""
     return tuple(
         Link(each.cert_id, each.issuer_id, each.subject_id, each.scope,
              _text(json.loads(canonical([one.members() for one in each.constraints]))), each.issued_at, each.expires_at)
@@ -114,9 +113,9 @@ def _link_from_entry(person_id: str, entry: Mapping[str, Any]) -> Link | None:
 
 
 class Node(Struct, eq=False):
-    """A certificate in its place. `calls` are those that passed by it, the last one at `last` (RFC 3339); `asked_for`
-    is the call for which it was signed at the desk; `found_in` is a chain that it is in: the SHA-256 of one in the log,
-    or a file ("" for neither)."""
+    """A certificate at one place in the tree. `calls` counts calls that used it, the last at `last` (RFC 3339);
+    `asked_for` is the call for which it was signed at the desk; `found_in` names a chain that holds it: its SHA-256 in
+    the log, or a file ("" for neither)."""
 
     link: Link
     found_in: str | Path = ""
@@ -127,15 +126,15 @@ class Node(Struct, eq=False):
     under: "dict[Link, Node]" = field(default_factory=dict[Link, "Node"])
 
     def all(self) -> "Iterator[Node]":
-        """Yield it and all below it."""
+        """Yield this node and all below it."""
         yield self
         for each in self.under.values():
             yield from each.all()
 
 
 class Placed(Struct, frozen=True):
-    """A certificate, how many stand above it, the id of the person on whose word it stands, its state, and when it ends
-    at the latest: with the first one above it that does."""
+    """A certificate with its depth, the id of the person at its root, its state, and when it expires: by itself or by
+    one above it, whichever is first."""
 
     node: Node
     level: int
@@ -145,7 +144,7 @@ class Placed(Struct, frozen=True):
 
 
 class DelegationTree:
-    """All that is known. `by_person` are the first certificates below each person's id."""
+    """All known delegations. `by_person` holds the top certificates by the id of the person who issued them."""
 
     def __init__(self) -> None:
         self.by_person: dict[str, dict[Link, Node]] = {}
@@ -153,7 +152,7 @@ class DelegationTree:
     def add(
         self, chain: Iterable[Link], source: Source, calls: int = 0, last: str = "", found_in: str | Path = ""
     ) -> None:
-        """Take a chain in, the root's certificate first."""
+        """Add a chain, given root first."""
         level: dict[Link, Node] | None = None
         for link in chain:
             level = self.by_person.setdefault(link.issuer_id, {}) if level is None else level
@@ -167,8 +166,7 @@ class DelegationTree:
             level = node.under
 
     def add_signed(self, person_id: str, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Take in what a journal says of certificates that the person signed; of one that came with a call, the call
-        says more."""
+        """Add the journal's entries about signed certificates; those already seen in the log keep the log's data."""
         level = self.by_person.setdefault(person_id, {})
         known = {link.cert_id: node for link, node in level.items()}
         for entry in entries:
@@ -182,20 +180,20 @@ class DelegationTree:
             node.asked_for = str(entry.get("target", ""))
 
     def placed(self, now: int, revoked: frozenset[str]) -> Iterator[Placed]:
-        """Yield every certificate with its state, each before those below it."""
+        """Yield every certificate with its state, parents before children."""
         for person, level in self.by_person.items():
             for each in level.values():
                 yield from _walk_tree(Placed(each, 0, person, "now", each.link.expires_at), now, revoked)
 
     def ends_with(self, cert_id: str, now: int, revoked: frozenset[str]) -> list[Placed]:
-        """Return what holds now, and ends when an id is taken back: all with that id, and all below these."""
+        """Return what is valid now and would end if this id were revoked: all with that id, and all below them."""
         ending = {id(each) for found in self.placed(now, revoked) if found.node.link.cert_id == cert_id
                   for each in found.node.all()}  # fmt: skip
         return [each for each in self.placed(now, revoked) if id(each.node) in ending and each.state in HOLDS]
 
 
 def _walk_tree(place: Placed, now: int, revoked: frozenset[str]) -> Iterator[Placed]:
-    """Yield a certificate and all below it; `place` has the state of the one above."""
+    """Yield a certificate and all below it; `place.state` is its parent's."""
     node, ends_at = place.node, min(place.ends_at, place.node.link.expires_at)
     state = _state(node.link, place.state, now, revoked)
     yield Placed(node, place.level, place.person, state, ends_at)
@@ -214,7 +212,7 @@ def _state(link: Link, above: State, now: int, revoked: frozenset[str]) -> State
 
 
 def sorted_nodes(level: Mapping[Link, Node], state_of: Callable[[Node], State]) -> list[Node]:
-    """Return the certificates of one level: those that hold, then those that don't; of these, the last used first."""
+    """Sort the certificates of one level: valid ones first; within these, the last used first."""
     order = {"now": 0, "early": 1, "taken back": 2, "ended": 3}
     by_use = sorted(level.values(), key=lambda each: (each.last, each.link.issued_at), reverse=True)
     return sorted(by_use, key=lambda each: order[state_of(each)])

@@ -1,18 +1,18 @@
-"""What the desk does with an ask, whoever brings it and wherever it is decided: page, terminal or socket.
+"""What the desk does with an ask, from the page, the terminal or the socket.
 
 A call is allowed in these steps; if one fails nothing is given out, and the ask and its nonce stay as they are:
 
-1. there is an ask with this code and this digest, it waits, and nobody else is deciding it;
+1. there is an ask with this code and this digest, it is pending, and nobody else is deciding it;
 2. the nonce is the one that the page was given with the ask;
 3. the choice is one of those that this ask has, within its bounds;
-4. the key is open, or the person gives the passphrase;
-5. the ask still waits;
-6. the certificate is signed, and is what the asking side will take: for its key, this gateway and this call;
+4. the key is unlocked, or the person gives the passphrase;
+5. the ask is still pending;
+6. the certificate is signed, and the asking side will accept it: for its key, this gateway and this call;
 7. the journal has it on disk.
 
-A certificate that the person signed elsewhere (`accredit approve`) is delivered by steps 1, 6 and 7; it has to be
-signed by this very key, after the ask came, and not to have been given out before: an agent has those that it was
-given. Nothing else that comes through the socket allows anything. To deny waits for nobody.
+A certificate that the person signed elsewhere (`accredit approve`) is delivered by steps 1, 6 and 7; it must be signed
+by this very key, after the ask came, and not given out before: an agent holds those that it was given. Nothing else
+that comes through the socket allows anything. Denying takes effect at any time.
 """
 
 import hmac
@@ -38,11 +38,11 @@ from accredit.ratify.scopes import is_sensitive
 
 _PROMPTED_CHARS = 80
 _USED_IDS_SECONDS = 7_200
-"""How long the ids of decided asks count after a restart: longer than any ask waits."""
+"""How long the ids of decided asks are remembered over a restart: longer than any ask is pending."""
 
 
 class Choice(Struct, frozen=True):
-    """What the person chose: an offer's key, and how many calls for how long (0: as it is proposed)."""
+    """The person's choice: an offer's key, and the number of calls and seconds (0: as proposed)."""
 
     key: str
     calls: int = 0
@@ -50,8 +50,7 @@ class Choice(Struct, frozen=True):
 
 
 class Desk:
-    """The asks, the key and the journal of one person. `on_change` is called whenever a page would show something
-    else."""
+    """The asks, the key and the journal of one person. `on_change` is called whenever the pages' state has changed."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class Desk:
         )
 
     def take(self, ask: Ask, started_by: str = "") -> tuple[PendingAsk, bool]:
-        """Take an ask; return it, and whether it is to be shown to the person. Raises `DeskError`."""
+        """Take an ask; return it, and whether the person must be shown it. Raises `DeskError`."""
         now = self.now()
         self.expire()
         try:
@@ -87,7 +86,7 @@ class Desk:
         return asked, is_news
 
     def find(self, code: str, key: str | None = None) -> PendingAsk:
-        """Return the ask of a code; with `key`, only if that is its digest. Raises `DeskError`."""
+        """Return the ask with this code; with `key`, only if that is its digest. Raises `DeskError`."""
         self.expire()
         try:
             asked = self.book.find(read_code(code))
@@ -98,14 +97,14 @@ class Desk:
         return asked
 
     def offers(self, asked: PendingAsk) -> tuple[Offer, ...]:
-        """Return what can be chosen for an ask; nothing for what can't be allowed here."""
+        """Return the choices for an ask; none if it can't be allowed here."""
         try:
             return offers_for(asked.ask, is_new=asked.is_new)
         except NotOffered:
             return ()
 
     def check_nonce(self, asked: PendingAsk, nonce: str) -> None:
-        """Check that a page was given this ask. Raises `DeskError`; the nonce stays good."""
+        """Check that the page was given this ask. Raises `DeskError`; the nonce stays valid."""
         if not hmac.compare_digest(asked.nonce.encode(), nonce.encode("utf-8", "surrogatepass")):
             raise DeskError("nonce", "this page is not the one that shows the ask")
 
@@ -126,13 +125,13 @@ class Desk:
 
     @property
     def wanted_for(self) -> str:
-        """What the passphrase is for now: what waits for the key, else, where each signature needs it, the only ask
-        that waits; "" if there is nothing, or if it is not clear which."""
+        """What the passphrase would be used for now: the signature that waits for the key; else, if each needs it, the
+        only pending ask. "" if nothing waits, or if it is ambiguous."""
         return self.keys.wanted_for or self._beforehand
 
     async def unlock(self, passphrase: str, told: str | None) -> None:
-        """Open the key for what the person was `told` (None: nobody was). Raises `ConfigurationError` for a wrong
-        passphrase, and `DeskError`."""
+        """Unlock the key for what the person was `told` it is for (None: nothing). Raises `ConfigurationError` for a
+        wrong passphrase, and `DeskError`."""
         await self.keys.unlock(passphrase, told, self._beforehand)
 
     @property
@@ -141,7 +140,7 @@ class Desk:
         return _reason(waiting[0].ask) if len(waiting) == 1 else ""
 
     def deliver(self, answer: Answer) -> None:
-        """Pass on what the person signed elsewhere. Raises `DeskError`."""
+        """Deliver a certificate that the person signed elsewhere. Raises `DeskError`."""
         asked = self.book.known(answer.ask)
         if asked is None:
             raise DeskError("unknown", "nobody has asked this")
@@ -154,7 +153,7 @@ class Desk:
             self._give(asked, answer.certificates)
 
     def deny(self, asked: PendingAsk) -> None:
-        """Deny a call, also while it is being allowed: who does that may not be the person. Raises `DeskError`."""
+        """Deny a call, even while it is being allowed: that may be somebody else's doing. Raises `DeskError`."""
         self._check_waits(asked)
         with suppress(DeskError):  # a full disk must not keep anybody from saying no
             self._note("denied", asked)
@@ -162,19 +161,19 @@ class Desk:
         self._on_change()
 
     def keep_open(self, asked: PendingAsk) -> None:
-        """Let an ask wait for an hour. Raises `DeskError`."""
+        """Keep an ask open for an hour. Raises `DeskError`."""
         self._check_waits(asked)
         self.book.keep_open(asked, self.now())
         self._on_change()
 
     def withdraw(self, asked: PendingAsk) -> None:
-        """Note that nobody waits for an answer any more."""
+        """Mark an ask as withdrawn: its asker no longer waits."""
         if asked.state == "pending":
             asked.settle("withdrawn", None)
             self._on_change()
 
     def expire(self) -> None:
-        """End the asks whose time is over."""
+        """End asks that have expired."""
         if self.book.expire(self.now()):
             self._on_change()
 
@@ -204,7 +203,7 @@ class Desk:
             raise DeskError("over", _OVER[asked.state])
 
     def _give(self, asked: PendingAsk, certificates: tuple[DelegationCert, ...]) -> None:
-        """Take the last two steps, and answer."""
+        """Check that the asking side accepts the certificates, write the journal, and answer (steps 6 and 7)."""
         answer = Answer(ask=asked.key, decision="allow", certificates=certificates)
         try:
             chain_allowed(answer, asked.ask, self.now())
@@ -250,16 +249,16 @@ _OVER: dict[State, str] = {
 
 
 def signed_certificate(signer: HybridSigner, ask: Ask, offer: Offer, choice: Choice, now: int) -> DelegationCert:
-    """Return the certificate that a person's choice is; its id vouches for the ask and its values (`past.id_for`).
-    Raises `AccreditError`."""
+    """Sign the certificate of a person's choice; its id commits to the ask and its values (`past.id_for`). Raises
+    `AccreditError`."""
     draft = offer.grant(ask, "", now, max_calls=choice.calls, seconds=choice.seconds)
     grant = replace(draft, cert_id=id_for(ask.digest.hex(), values_of(ask), draft))
     return issue_delegation(signer, grant, vocabulary=grant.scope)
 
 
 def needs_each(ask: Ask, offer: Offer) -> bool:
-    """Return whether a choice is worth the passphrase, however long the key stays open: a sensitive scope, money, or
-    calls whose arguments are not named."""
+    """Return whether a choice always needs the passphrase: for a sensitive scope, money, or calls whose arguments are
+    not fixed."""
     return (
         is_sensitive(ask.refusal.required_scope) or concerns_money(ask, {}) or (offer.key != "once" and not offer.kept)
     )

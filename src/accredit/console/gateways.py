@@ -1,16 +1,16 @@
-"""Gateways that a desk knows, and how they are: what `/readyz` tells everybody. I/O: the network, bounded.
+"""Health of the gateways that a desk knows, from their public `/readyz`. I/O: the network, bounded.
 
 Known are those that agents of this person have met (`known_gateways.json`), and those that a configuration names; never
 one that only an ask names. In order:
 
-1. http or https; only what comes by https, or from this machine, counts as said by the gateway;
-2. nothing from the environment, no redirect, no credential goes along;
-3. an answer within `HEALTH_SECONDS` and `MAX_HEALTH_BYTES`, of status 200 or 503, that is `/readyz`'s;
-4. one that did not answer in time is not asked again for `HEALTH_REST_SECONDS`: to look a name up may hold a thread for
-   longer than anybody waits, and the person's key needs threads as well.
+1. http or https; an answer counts as the gateway's only over https, or from this machine;
+2. no proxy from the environment, no redirect, no credentials;
+3. an answer within `HEALTH_SECONDS` and `MAX_HEALTH_BYTES`, of status 200 or 503, in the shape of `/readyz`;
+4. one that did not answer in time is left alone for `HEALTH_REST_SECONDS`: a name lookup may hold a thread longer than
+   the request's timeout, and the person's key needs threads as well.
 
-What it tells are words and booleans; other members are passed over. It is what whoever answers at that address says: a
-gateway that lies, or who has its port, says what they like.
+Only words and booleans are taken; other members are ignored. The answer is the word of whoever answers at that address:
+a gateway that lies, or another process on its port, can say anything.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ from accredit.net.fetch import trust
 HEALTH_FRESH_SECONDS = 2.0
 """How long an answer of `/readyz` is shown before a gateway is asked again."""
 HEALTH_REST_SECONDS = 30.0
-"""How long the desk leaves a gateway alone that did not answer in time: about as long as a system looks for a name that
-nobody answers for."""
+"""How long a gateway that did not answer in time is left alone: about as long as a system's name lookup takes to give
+up."""
 MAX_ASKED_GATEWAYS = 32
-"""Gateways that a desk asks how they are, all at one time; of more it names the first."""
+"""Gateways whose health a desk asks for at one time; of more, the first ones."""
 
 
 _STATUSES = ("ok", "not ready", "draining")
@@ -58,9 +58,9 @@ def read_known(file: Path) -> Mapping[str, str]:
 
 
 class GatewayHealth(Struct, frozen=True, kw_only=True):
-    """What a gateway says of itself. `status` is "" if it said nothing, and `problem` why. `parts` are those of
-    `/readyz`; `has_list` is whether it goes by one of the revocation lists about which it was asked (None: it does not
-    say); `clock_ahead` is by how many seconds its clock is ahead of this machine's, at least."""
+    """A gateway's own report. `status` is "" without a report, and `problem` says why. `parts` are those of `/readyz`;
+    `has_list` is whether it uses one of the revocation lists asked about (None: it does not say); `clock_ahead` is by
+    how many seconds its clock is ahead of this machine's, at least."""
 
     ids: tuple[str, ...]
     address: str
@@ -73,7 +73,7 @@ class GatewayHealth(Struct, frozen=True, kw_only=True):
 
 
 class Gateways:
-    """The gateways that are known: `known` gives their ids by URL, and may raise `ConfigurationError`."""
+    """The known gateways: `known` returns their ids by URL, and may raise `ConfigurationError`."""
 
     def __init__(self, known: Callable[[], Mapping[str, str]]) -> None:
         self._known = known
@@ -81,14 +81,14 @@ class Gateways:
         self._asked_of: tuple[str, ...] = ()
         self._said: list[GatewayHealth] = []
         self.not_asked = 0
-        """How many more are known than are asked."""
+        """How many known gateways are above the bound, and not asked."""
         self._asking = asyncio.Lock()
         self._late: dict[str, float] = {}
-        """When those answer again, at the earliest, that did not in time."""
+        """The earliest time to ask again, by address, of those that did not answer in time."""
 
     async def ask(self, lists: Iterable[str] = (), *, anew: bool = False) -> list[GatewayHealth]:
-        """Return what each says, asked a moment ago at most; `anew`: after this call began. `lists` are the SHA-256 of
-        revocation lists: it is asked whether it goes by one of them."""
+        """Return all reports, at most moments old; with `anew`, asked after this call began. `lists` are SHA-256
+        digests of revocation lists: each gateway is asked whether it uses one of them."""
         begun, wanted = time.monotonic(), tuple(sorted(set(lists)))[:MAX_ASKED_LISTS]
         async with self._asking:
             if self._asked_at < (begun if anew else begun - HEALTH_FRESH_SECONDS) or wanted != self._asked_of:
@@ -114,7 +114,7 @@ class Gateways:
             return msgspec.structs.replace(said, problem=_LATE)
 
     def addresses(self) -> dict[str, tuple[str, ...]]:
-        """Return the ids that are known at each address."""
+        """Return the known gateway ids by address."""
         try:
             known = self._known()
         except ConfigurationError:
@@ -128,7 +128,7 @@ class Gateways:
 
 
 def _address(url: str) -> str:
-    """Return scheme, host and port of a URL; "" if it can't be asked."""
+    """Return `SCHEME://HOST:PORT` of a URL; "" if it can't be asked."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -187,7 +187,7 @@ def _parts(members: Mapping[str, object]) -> dict[str, bool]:
 
 
 def _ahead(date: str, now: float) -> float | None:
-    """Return by how much a `Date`, which has whole seconds, is ahead; 0 where that may be rounding."""
+    """Return by how many seconds a `Date` (whole seconds) is ahead of `now`; 0 where that may be rounding."""
     try:
         said = parsedate_to_datetime(date).timestamp()
     except (ValueError, TypeError, OverflowError):

@@ -1,11 +1,11 @@
-"""The page "Health": how gateways are, how far the log is vouched for and how fast it grows, and the revocation lists.
-Reads the log, the lists and gateways' `/readyz`.
+"""The page "Health": the gateways' health, the log's verification and growth, and the revocation lists. Reads the log,
+the lists and gateways' `/readyz`.
 
-1. A writer's records are counted by its latest checkpoint, if a key that the desk was given has signed it: one that is
-   forged counts nothing. Without a key nothing is checked, and the page says so.
-2. The whole log is verified only when asked for, and if it is short: else `accredit log verify` does that.
-3. How fast it grows, and whether proofs are only observed, is said by the newest records that verify; without a key, by
-   the newest ones.
+1. A writer's records are counted by its latest checkpoint, if a key that the desk was given has signed it; a forged one
+   counts nothing. Without a key nothing is checked, and the page says so.
+2. The whole log is verified only on request, and only if it is short: for others there is `accredit log verify`.
+3. The growth, and whether proofs are only observed, come from the newest records that verify; without a key, from the
+   newest ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,20 +31,20 @@ from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
 
 MAX_SHOWN_WRITERS = 50
-"""Writers of a log that the desk's page names: a gateway's process is one, and so is each that it was before."""
+"""Writers of a log that the page names: each start of a gateway's process is one."""
 RATE_ENTRIES = 1_000
-"""The newest entries of a log, from whose times the desk says how fast it grows."""
+"""The newest entries of a log, whose times give its growth."""
 
 
 _Keys = Sequence[LogKey | RecordKey]
 _GOOD, _UNCHECKED = "good", "not checked"
 _DAY_MS = 86_400_000
 _LEAST_MS = 600_000
-"""Over less time than this the newest records say nothing about a day."""
+"""The shortest span of time, in milliseconds, from which records per day are extrapolated."""
 
 
 class HealthPart:
-    """Gateways, the log, and the lists that `people` has seen."""
+    """The health of the gateways and the log, and the lists that `people` has read."""
 
     def __init__(
         self, gateways: Gateways, people: People, names: Callable[[], Mapping[str, str]], log: LogPages | None
@@ -55,12 +55,12 @@ class HealthPart:
         self._log = log
 
     def routes(self) -> Mapping[str, Work]:
-        """Return what answers which requests."""
+        """Return the routes; verification only with a log."""
         routes: dict[str, Work] = {"GET /api/health": self._health, "GET /api/health/gateways": self._asked}
         return routes if self._log is None else {**routes, "GET /api/health/verify": self._verify}
 
     def state(self) -> dict[str, Any]:
-        """Return that there is such a page."""
+        """Tell pages that this section exists."""
         return {"health": True}
 
     async def _health(self, _said: Said) -> Said:
@@ -142,12 +142,12 @@ def _signature(entry: Stored, keys: _Keys) -> str:
 
 
 def _growth(log: LogReader, prover: Prover) -> dict[str, Any]:
-    """Return when the newest record came, how many a day come, by the times of the newest ones, and whether the newest
-    call was only observed: then that gateway refuses none for want of authority."""
+    """Return the time of the newest record, the records per day by the newest ones, and whether the newest call was
+    only observed: then the gateway refuses none for lack of authority."""
     times: list[float] = []
     enforced: list[bool] = []
     for each in islice(log.newest_first(), RATE_ENTRIES):
-        with suppress(AttestationError, ValueError, OverflowError):  # a record may say a day that there is not
+        with suppress(AttestationError, ValueError, OverflowError):  # a record's time may be no real date
             if prover.has_keys and prover.fault(each) is not None:
                 continue
             record = each.record()

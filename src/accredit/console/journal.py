@@ -1,11 +1,10 @@
-"""The desk's journal: what was asked, answered and signed, one JSON object a line. I/O: one file, mode 0600.
+"""The desk's journal: asks, answers and signatures, one JSON object a line. I/O: one file, mode 0600.
 
-Each entry is on disk before what it tells of happens: nothing is signed that the journal could not take. Arguments are
-there as digests only. Any program of the user can write the file: what its entries prove, `past` says. What a person
-was asked in the past is read from it at the start: of a file that has grown, the end. What was only asked is clipped:
-agents ask without end, and must not push out what was allowed. One desk writes it at a time: two would not know of each
-other's answers. A line that is not whole (the machine stopped) is passed over; entries after it begin on a line of
-their own.
+Each entry is on disk before its event takes effect: nothing is signed that the journal could not take. Arguments are
+there as digests only. Any program of the user can write the file; `past` says what its entries prove. At the start the
+end of it is read, to know what the person decided before. Entries of mere asks are clipped: agents ask without end, and
+must not push out what was allowed. One desk writes it at a time: two would not know of each other's answers. A partial
+line (the machine stopped) is skipped; entries after it begin on a line of their own.
 """
 
 import fcntl
@@ -21,11 +20,11 @@ from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.keys.places import JOURNAL
 
 MAX_JOURNAL_READ_BYTES = 16_777_216
-"""Bytes of the end of the desk's journal that are read at its start: some 40,000 asks, or 1,000 calls that were
-allowed, whose certificates are verified then."""
+"""Bytes read from the end of the desk's journal at its start: some 40,000 asks, or 1,000 allowed calls, whose
+certificates are verified then."""
 MAX_JOURNAL_ASKED_CHARS = 200
-"""Characters of each text of a journal's entry for what was asked: sixty such entries an hour, which is what new agents
-can have written, take days to fill what is read."""
+"""Characters of each text in a journal's entry of an ask: at sixty an hour, the most that new agents can cause, such
+entries take days to fill what is read."""
 
 
 _ASKED = "asked"
@@ -35,7 +34,7 @@ Entry = Mapping[str, Any]
 
 
 class Journal:
-    """The open file; `past` are the entries that it held."""
+    """The open file; `past` are the entries that it held at the start."""
 
     def __init__(self, folder: Path) -> None:
         """Raise `ConfigurationError` if it can't be opened."""
@@ -61,7 +60,7 @@ class Journal:
         self.past = read_journal(folder)
 
     def write(self, event: str, at: int, /, **members: object) -> None:
-        """Add an entry, and wait until it is on disk. `at` is in unix seconds. Raises `StoreUnavailable`."""
+        """Append an entry, and wait until it is on disk. `at` is in unix seconds. Raises `StoreUnavailable`."""
         most = MAX_JOURNAL_ASKED_CHARS if event == _ASKED else None
         told = {name: value[:most] if isinstance(value, str) else value for name, value in members.items()}
         entry = {"at": at, "event": event, **{name: value for name, value in told.items() if value is not None}}

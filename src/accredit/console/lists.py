@@ -1,8 +1,9 @@
-"""The revocation lists that a desk can see: in a gateway's store, and in the file that `desk.toml` names. Blocking I/O.
+"""The revocation lists that a desk can read: in a gateway's store, and in the file that `desk.toml` names. Blocking
+I/O.
 
-A list counts here if it can be read and its issuer has signed it: the desk's own person, one whose public key lies in
-its folder, or the root of a chain in the log. Others are named, and take nothing back on the page: an agent's key that
-lies there as well is none of a gateway's roots.
+A list counts here if it is readable and signed by its issuer: the desk's own person, a person whose public key is in
+its folder, or the root of a chain in the log. Others are named on the page, and revoke nothing there; nor does one of
+an agent's key in that folder, as it is no root of a gateway.
 """
 
 import hashlib
@@ -23,15 +24,15 @@ KeyOf = Callable[[str], HybridPublicKey | None]
 
 
 class ListPlace(Struct, frozen=True):
-    """Where a list may be: `name` is for people."""
+    """A place for a list, with its name for people."""
 
     place: Path | LogStore
     name: str
 
 
 class SeenList(Struct, frozen=True):
-    """A list as it is. `fault` says why it does not count, or that nobody could look; `issuer_id` is "" where even that
-    can't be read. `updated_at` is in unix seconds; `sha256` is that of its bytes, in lower-case hex."""
+    """A list as found. `fault` says why it does not count or could not be read; `issuer_id` is "" if even that is
+    unreadable. `updated_at` is in unix seconds; `sha256` is that of its bytes, in lower-case hex."""
 
     where: str
     issuer_id: str = ""
@@ -42,7 +43,7 @@ class SeenList(Struct, frozen=True):
 
 
 def list_places(settings: DeskSettings) -> list[ListPlace]:
-    """Return where the person's list goes, as `desk.toml` says. Raises `ConfigurationError`."""
+    """Return the places of the person's own list, from `desk.toml`. Raises `ConfigurationError`."""
     store = parse_store_url(settings.store, settings.folder) if settings.store else InMemory()
     places = [] if isinstance(store, InMemory) else [ListPlace(store, store.name)]
     file = settings.revocation_list
@@ -50,7 +51,7 @@ def list_places(settings: DeskSettings) -> list[ListPlace]:
 
 
 def people_in(folder: Path | None) -> dict[str, HybridPublicKey]:
-    """Return the public keys of people that lie in a folder, by their ids."""
+    """Return the public keys of people in a folder, by id."""
     found: dict[str, HybridPublicKey] = {}
     for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder is not None and folder.is_dir() else []:
         with suppress(ConfigurationError):
@@ -61,12 +62,12 @@ def people_in(folder: Path | None) -> dict[str, HybridPublicKey]:
 
 
 def see_lists(places: Sequence[ListPlace], key_of: KeyOf) -> list[SeenList]:
-    """Return the lists at these places."""
+    """Read the lists at these places."""
     return [seen for each in places for seen in _at(each, key_of)]
 
 
 def revoked_ids(lists: Sequence[SeenList]) -> frozenset[str]:
-    """Return the ids in those that count."""
+    """Return the ids revoked by the lists that count."""
     return frozenset(cert_id for each in lists if not each.fault for cert_id in each.revoked)
 
 

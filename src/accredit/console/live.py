@@ -1,7 +1,7 @@
-"""What pages are told while they are open: the whole state, again at every change. No I/O of its own.
+"""Pushes the whole state to open pages, again at every change. No I/O of its own.
 
-A state has a number. A page that comes back with the last one that it saw (`Last-Event-ID`) is told at once if there
-is a newer one, and else waits: so nothing is lost, and nothing is kept for pages that are gone.
+Each state has a number. A page that reconnects with the last one that it saw (`Last-Event-ID`) gets the current state
+at once if that is newer, and else waits: nothing is lost, and nothing is kept for pages that are gone.
 """
 
 import asyncio
@@ -11,26 +11,26 @@ class Changes:
     """Counts changes, and wakes whoever waits for the next one."""
 
     def __init__(self, first: int) -> None:
-        """Begin with a number that no earlier process had reached: the time in milliseconds."""
+        """Start at a number that no earlier process had reached: the time in milliseconds."""
         self.number = first
         self.is_over = False
         self.watched = 0
-        """How many pages are being told."""
+        """How many pages listen for changes."""
         self._changed = asyncio.Event()
 
     def note(self) -> None:
-        """Note a change."""
+        """Count a change, and wake all that wait."""
         self.number += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def end(self) -> None:
-        """Let everybody who waits go home."""
+        """Wake all that wait, for good."""
         self.is_over = True
         self.note()
 
     async def after(self, seen: int, seconds: float) -> bool:
-        """Wait for a state that is not the one that was seen. Return False if there was none for so long."""
+        """Wait for a state other than `seen`; return False if there was none within `seconds`."""
         changed = self._changed
         if self.number != seen:
             return True

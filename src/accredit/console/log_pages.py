@@ -1,11 +1,10 @@
-"""The log of calls for the page: a list that goes on where it ended, and one call's story. Blocking I/O: reads the
-store, in threads of which there are few.
+"""The log of calls for the page: a paged list, and one call's story. Blocking I/O: reads the store, in a few threads.
 
-1. Each call that is shown is verified, by the keys that the desk was given: one of which a record does not verify says
-   so. So does each record of a story, which goes by those that verify, if there are any.
-2. Who allowed a call, and who signed it, is said only of a record that verifies, by what was kept of it
-   (`policy.evidence`); a person is called by a name only if theirs is one of the keys that the desk was given.
-3. Without a key nothing is verified, and the page says so. Neither is what is only counted: the rate says so.
+1. Each shown call is verified with the keys that the desk was given, and is marked if a record of it does not verify.
+   So is each record of a story, which is told from those that verify, if there are any.
+2. Who allowed a call, and who signed it, is shown only from a record that verifies, by the evidence kept with it
+   (`policy.evidence`); a person is named only if theirs is one of the keys that the desk was given.
+3. Without a key nothing is verified, and the page says so. Nor is what is only counted: the rate says so.
 """
 
 import asyncio
@@ -50,14 +49,14 @@ from accredit.stores.audit_log.reading import Bookmark, LogReader, Numbered
 CALLS_A_PAGE = 50
 """Calls that the desk's page shows at once; there are more at the end of the list."""
 CALLS_LOOKED_AT = 20_000
-"""Entries of the log that are looked at for one page of calls (some 0.3 s): a filter that few calls pass goes on from
-there when the reader asks for more."""
+"""Entries of the log that are scanned for one page of calls (some 0.3 s): with a filter that matches few, the next page
+resumes there."""
 OUTCOMES_LOOKED_AT = 512
-"""Entries after the end of the page before that are looked at for outcomes of its calls: of calls that others overtook
-by more, the page says only that they have ended."""
+"""Entries past the end of a page that are scanned for outcomes of its calls: of a call whose outcome is further away,
+the page says only that it has ended."""
 MAX_BOOKMARKS = 10_000
-"""Calls that were listed whose place in the log is remembered: 4 MiB, and 200 pages of the list. The story of others is
-found by the index of calls."""
+"""Listed calls whose log position is remembered: 4 MiB, and 200 pages of the list. Others are found by the index of
+calls."""
 MAX_LOG_LOOKS = 2
 """Pages of the log that are read at one time: each is a thread and a connection to the store."""
 
@@ -73,8 +72,8 @@ _Bookmarks = RecentlyUsed[str, Bookmark]
 
 
 class LogPages:
-    """The log at a store. `names` gives the known names by id; `keys` verify its records, and
-    `people`, by their names, may have allowed calls."""
+    """Reads the log at a store. `names` returns the known names by id; `keys` verify its records, and `people`, by
+    name, may have allowed calls."""
 
     def __init__(
         self,
@@ -89,33 +88,33 @@ class LogPages:
         self._auditor = Auditor(people or {})
         self._looks = asyncio.Semaphore(MAX_LOG_LOOKS)
         self._bookmarks = RecentlyUsed[str, Bookmark](MAX_BOOKMARKS)
-        """Where the calls begin that were listed: a story is found there at once, however long the log is."""
+        """Log positions of listed calls, so that opening one needs no scan."""
 
     async def calls(self, text: str, before: int | None) -> dict[str, Any]:
-        """Return a page of the calls that pass a filter, the newest first, and where the next page begins (None: there
-        is none). Raises `DeskError`."""
+        """Return a page of the calls that match a filter, newest first, and where the next page begins (None: this is
+        the last). Raises `DeskError`."""
         wanted, names = read_filter(text, unix_ms()), self.names()
         shown_by = _Listing(names, Prover(self.keys), self._bookmarks)
         return await self.look(lambda log: _page(log, wanted, before, shown_by))
 
     async def rate(self, text: str) -> dict[str, Any]:
-        """Return how many calls that pass a filter came in each minute of the last hour. Raises `DeskError`."""
+        """Return the number of matching calls in each minute of the last hour. Raises `DeskError`."""
         now = unix_ms()
         wanted, names = read_filter(text, now), self.names()
         return await self.look(lambda log: _rate(log, wanted, names, now))
 
     async def story(self, call_id: str) -> dict[str, Any]:
-        """Return all that the log says of a call. Raises `DeskError`."""
+        """Return everything that the log holds about a call. Raises `DeskError`."""
         names, since = self.names(), self._bookmarks.get(call_id)
         return await self.look(lambda log: _story(log, call_id, since, names, self.keys, self._auditor))
 
     async def bundle(self, call_id: str) -> dict[str, Any]:
-        """Return what shows to anybody what became of a call. Raises `DeskError`."""
+        """Return a call's bundle, which proves to others what happened. Raises `DeskError`."""
         since = self._bookmarks.get(call_id)
         return await self.look(lambda log: _bundle(log, call_id, since))
 
     async def look(self, read: Callable[[LogReader], _Found]) -> _Found:
-        """Return what is read of the log as it is now, in a thread. Raises `DeskError`."""
+        """Open the log and run `read` on it, in a thread. Raises `DeskError`."""
 
         def work() -> _Found:
             with open_log(self.store) as log:
@@ -137,7 +136,7 @@ class CallsPart:
         self._pages = pages
 
     def routes(self) -> Mapping[str, Work]:
-        """Return what answers which requests."""
+        """Return the routes."""
         return {
             "GET /api/calls": self._calls,
             "GET /api/calls/rate": self._rate,
@@ -146,7 +145,7 @@ class CallsPart:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return that there is a log."""
+        """Tell pages that there is a log."""
         return {"calls": True}
 
     async def _calls(self, said: Said) -> Said:
@@ -166,7 +165,7 @@ class CallsPart:
 
 
 class _Listing(NamedTuple):
-    """How calls are listed: by which names, verified by what, and where it is remembered where they begin."""
+    """What a listing needs: the names, the verifier, and the remembered log positions."""
 
     names: Mapping[str, str]
     prover: Prover
@@ -174,7 +173,7 @@ class _Listing(NamedTuple):
 
 
 def _page(log: LogReader, wanted: CallFilter, before: int | None, listing: _Listing) -> dict[str, Any]:
-    """Return a page, and remember where its calls begin. `since` is the time of the last call that was looked at."""
+    """Return a page, and remember its calls' positions. `since` is the time of the last call that was scanned."""
     names = listing.names
     found: list[dict[str, Any]] = []
     outcomes: dict[str, tuple[str, Numbered]] = {}
@@ -212,7 +211,7 @@ def _signature(entries: Iterable[Numbered | None], prover: Prover) -> str:
 
 
 def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int) -> dict[str, Any]:
-    """Count calls at a glimpse, the newest first; a busy hour is not counted as a `whole`."""
+    """Count calls by fast decoding, newest first; `whole` is False if the hour holds more than is scanned."""
     begin = now - _HOUR_MS
     minutes = [0] * (_HOUR_MS // _MINUTE_MS)
     statuses: dict[str, str] = {}
@@ -237,7 +236,7 @@ def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int
 
 
 def _ms_of(text: str) -> int:
-    """Return a record's time in unix milliseconds; a text that is none counts as the beginning."""
+    """Return a record's time in unix milliseconds; 0 if it is not a time."""
     with suppress(ValueError):
         return int(datetime.fromisoformat(text).timestamp() * 1_000)
     return 0
@@ -246,7 +245,7 @@ def _ms_of(text: str) -> int:
 def _in_full(
     entry: Numbered, outcome: Numbered | None, wanted: CallFilter, names: Mapping[str, str], still_open: frozenset[str]
 ) -> dict[str, Any] | None:
-    """Return a call as it is listed, if it passes when it is read in full. Raises `AttestationError`."""
+    """Decode a call in full and return its row, if it still matches. Raises `AttestationError`."""
     decision, ended = entry.record(), outcome.record() if outcome is not None else None
     if decision is None:
         return None
@@ -256,7 +255,8 @@ def _in_full(
 
 
 def _status(decision: Glimpse | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
-    """Return how a call ended: `open` only if the store says so, `ended` if its outcome is too far away to be seen."""
+    """Return how a call ended: `open` only if the store says so, `ended` if its outcome is beyond the scanned
+    entries."""
     if decision.decision is None or not decision.decision.goes_on:
         return outcome if outcome != "open" else ""
     return "ended" if outcome == "open" and decision.call.id not in still_open else outcome
@@ -265,7 +265,7 @@ def _status(decision: Glimpse | CallRecord, outcome: str, still_open: frozenset[
 def _open_calls(log: LogReader) -> frozenset[str]:
     found = set[str]()
     for each in log.open_calls():
-        with suppress(AttestationError):  # somebody filed a call with what is no record: it hides no other
+        with suppress(AttestationError):  # another record filed under the same call is unreadable: it hides no other
             record = each.record()
             if record is not None:
                 found.add(record.call.id)
@@ -319,7 +319,7 @@ def _story(
 
 
 def _describe_evidence(decision: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a record proves: the sentence, its parts, and what it does not answer."""
+    """Return what a record proves: a sentence, its parts, and what stays unanswered."""
     parts = evidence.parts(decision).items()
     return {
         "sentence": visible_text(sentence(decision, evidence, names)),
@@ -343,9 +343,8 @@ def _bundle(log: LogReader, call_id: str, since: Bookmark | None) -> dict[str, A
 def _records(
     log: LogReader, call_id: str, since: Bookmark | None
 ) -> tuple[list[tuple[CallRecord, Envelope]], frozenset[str]]:
-    """Return the records of a call, in order, and the ids of calls that are open. Raises `DeskError` if there are no
-    records."""
-    if not _CALL_ID.fullmatch(call_id):  # a part of one would be in all entries
+    """Return the records of a call, in order, and the ids of open calls. Raises `DeskError` if there are no records."""
+    if not _CALL_ID.fullmatch(call_id):  # part of an id would match other calls' entries
         raise DeskError("unknown", "a call's id has 32 characters")
     still_open = _open_calls(log)
     found: list[tuple[int, CallRecord, Envelope]] = []
@@ -360,7 +359,7 @@ def _records(
 
 
 def _of_call(entries: Iterable[Numbered], call_id: str, *, is_open: bool) -> list[tuple[int, CallRecord, Envelope]]:
-    """Return a call's records, and read no further once it is told to its end."""
+    """Collect a call's records; stop reading once they are complete."""
     found: list[tuple[int, CallRecord, Envelope]] = []
     for each in entries:
         record = each.record()
@@ -372,14 +371,14 @@ def _of_call(entries: Iterable[Numbered], call_id: str, *, is_open: bool) -> lis
 
 
 def _is_whole(found: Iterable[tuple[int, CallRecord, Envelope]], *, is_open: bool) -> bool:
-    """Return whether these records tell a call from its decision to its end, as far as it has come."""
+    """Return whether these records cover a call from its decision to its end, or to now if it is open."""
     records = [record for _, record, _ in found]
     allowed = [each.decision.verdict == "allow" for each in records if each.decision is not None]
     return bool(allowed) and (is_open or not allowed[0] or any(each.outcome is not None for each in records))
 
 
 def _certificates(chain: bytes | None) -> list[DelegationCert]:
-    """Return the certificates of a chain, whoever's word comes first: the root's. Of one that can't be read none."""
+    """Decode the certificates of a chain, root first; none if it can't be read."""
     if chain is None or len(chain) > _MAX_CHAIN_BYTES:
         return []
     with suppress(WireError, ValueError, RecursionError):

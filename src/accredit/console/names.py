@@ -1,7 +1,7 @@
 """The names that a person gives to keys and gateways: `names.json` in the folder of `desk.toml`. I/O: that file.
 
 They are the person's own, so they are shown without quotes; a name that a key gives itself never is. The file is read
-whenever it is needed: `accredit names set` may have changed it.
+at each use, as `accredit names set` may have changed it.
 """
 
 import json
@@ -27,7 +27,7 @@ NAMES = "names.json"
 
 
 def read_names(folder: Path) -> Mapping[str, str]:
-    """Return the names by the ids of keys and gateways. Raises `ConfigurationError` for a file that is not one."""
+    """Return the names by the ids of keys and gateways. Raises `ConfigurationError` for a malformed file."""
     path = folder / NAMES
     if not path.exists():
         return {}
@@ -46,8 +46,8 @@ def read_names(folder: Path) -> Mapping[str, str]:
 
 
 def known_names(folder: Path) -> Mapping[str, str]:
-    """Return what `read_names` does, and the names in the public keys that lie in the folder: the person made these, or
-    took them in. A file that can't be read names nobody."""
+    """Return `read_names`, and the names in the folder's public keys, which the person made or accepted. Unreadable
+    files are skipped."""
     names: dict[str, str] = {}
     for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []:
         with suppress(ConfigurationError):
@@ -59,7 +59,7 @@ def known_names(folder: Path) -> Mapping[str, str]:
 
 
 def gateway_keys(folder: Path) -> list[LogKey]:
-    """Return the keys of gateways that lie in the folder: with these the records of their logs are verified."""
+    """Return the gateways' public keys in the folder, which verify the records of their logs."""
     keys: list[LogKey] = []
     for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []:
         with suppress(ConfigurationError):
@@ -69,9 +69,9 @@ def gateway_keys(folder: Path) -> list[LogKey]:
 
 
 def set_name(folder: Path, holder_id: str, name: str) -> None:
-    """Give a key or a gateway a name; the empty one takes it away. Raises `ConfigurationError`.
+    """Name a key or a gateway; an empty name removes it. Raises `ConfigurationError`.
 
-    No two have the same name: whoever reads it must know who is meant.
+    Names are unique: whoever reads one must know who is meant.
     """
     if not holder_id.isprintable() or not 0 < len(holder_id.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
         raise ConfigurationError(f"{holder_id!a} is no id", "`accredit asked` and `accredit keys show` print ids")

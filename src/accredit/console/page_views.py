@@ -1,5 +1,4 @@
-"""Asks on the page: the state that all pages share, one ask with its nonce, and what is decided. Reads the person's
-names."""
+"""Asks on the page: the state that all pages share, one ask with its nonce, and decisions. Reads the person's names."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,18 +18,18 @@ from accredit.errors import DeskError, NotOffered
 from accredit.pins.shown import visible_text
 
 _LISTED_CHARS = 200
-"""Characters of a target in the list that all pages are told; the ask's own page shows it whole."""
+"""Characters of a target in the list of asks; the ask's own page shows it whole."""
 
 
 class Views:
-    """What a page may see of a desk. `folder` is that of the person's keys and names."""
+    """A desk's data for its pages. `folder` is that of the person's keys and names."""
 
     def __init__(self, desk: Desk, folder: Path) -> None:
         self._desk = desk
         self._folder = folder
 
     def circumstances(self, asked: PendingAsk) -> Circumstances:
-        """Return what the desk knows of an ask beside the ask itself."""
+        """Return what the desk knows about an ask beyond the ask itself."""
         desk, ask = self._desk, asked.ask
         kept = [pointer[1:] for offer in desk.offers(asked) for pointer in offer.kept if offer.key == "like"]
         return Circumstances(
@@ -47,7 +46,7 @@ class Views:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return what every page shows at its top, and the list of asks, oldest first."""
+        """Return what every page shows at its top, and the pending asks, oldest first."""
         desk, names = self._desk, known_names(self._folder)
         now = desk.now()
         return {
@@ -61,7 +60,7 @@ class Views:
         }  # fmt: skip
 
     def ask(self, asked: PendingAsk) -> dict[str, Any]:
-        """Return one ask: all that is to be known before it is decided, and the nonce to decide it with."""
+        """Return all about one ask that a decision needs, and the nonce to decide it with."""
         known, now = self.circumstances(asked), self._desk.now()
         described = describe(asked.ask, known)
         return {
@@ -100,16 +99,16 @@ def _ask_row(asked: PendingAsk, name: str | None, unseen: int) -> dict[str, Any]
 
 
 class AskedPart:
-    """Asks: shown, allowed, denied, kept open; and the key, locked."""
+    """The section of asks: show, allow, deny, keep open; and lock the key."""
 
     def __init__(self, desk: Desk, views: Views, log: LogPages | None = None) -> None:
-        """`log` is that of the gateway, where there is one."""
+        """`log` is the gateway's, if there is one."""
         self._desk = desk
         self._views = views
         self._log = log
 
     def routes(self) -> Mapping[str, Work]:
-        """Return what answers which requests."""
+        """Return the routes."""
         return {
             "POST /api/lock": self._lock,
             "GET /api/asks/{code}": self._show,
@@ -118,7 +117,7 @@ class AskedPart:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return who asks, and whether the key is open."""
+        """Return the pending asks, and the state of the key."""
         self._desk.expire()
         return self._views.state()
 

@@ -1,12 +1,12 @@
 """What the person decided before, as far as the journal proves it. No I/O.
 
-1. The journal is a file, which any program of the same user can write. Of what was allowed it holds the certificate: an
-   entry counts only if this person's key has signed that, and then for the agent, the gateway and the call that the
+1. Any program of the same user can write the journal's file. An entry of an allowed call holds the certificate, and
+   counts only if this person's key has signed that, and then for the agent, the gateway and the call that the
    certificate names, whatever the entry says.
-2. Of arguments it knows digests only: enough to say that a value was never allowed before. The certificate's id is
-   made of them (`id_for`), so that they are signed, too; others don't count.
-3. That something was denied, or an id used, is a courtesy: nothing is signed for it. A program that writes such lines
-   keeps a call from being asked for, and one that takes them out has it asked again; both it can do without.
+2. Of arguments it holds digests only: enough to say that a value was never allowed before. The certificate's id is
+   derived from them (`id_for`), so that they are signed, too; others don't count.
+3. Entries of denials and used ids are unsigned, and trusted as a courtesy. By writing some a program keeps a call from
+   being asked for, by removing some it has one asked again; it can do both without the journal.
 """
 
 import hashlib
@@ -24,16 +24,16 @@ from accredit.ratify.verify import certificate_fault
 
 Entry = Mapping[str, Any]
 DECIDED = ("allowed", "denied")
-"""The events after which an ask is over."""
+"""The events that decide an ask."""
 _TAG = b"accredit/journal/v1\0"
 _ID_CHARS = 32
 
 
 class Past:
-    """What journal entries prove of agents, gateways and calls; `add` keeps it up to date."""
+    """What journal entries prove about agents, gateways and calls; `add` keeps it up to date."""
 
     def __init__(self, entries: Iterable[Entry] = (), person: HybridPublicKey | None = None) -> None:
-        """`person` is the key by which entries of what was allowed count; without one, none does."""
+        """`person` is the key by which entries of allowed calls are verified; without it none counts."""
         self._person = person
         self._met: dict[tuple[str, str], int] = {}
         self._calls: set[tuple[str, ...]] = set()
@@ -41,14 +41,14 @@ class Past:
         self._denied: dict[tuple[str, ...], int] = {}
         self._certs: set[str] = set()
         self.signed: list[Entry] = []
-        """What was allowed, as its certificates say it, oldest first."""
+        """Allowed calls, by their certificates, oldest first."""
         self.unsigned = 0
-        """Entries of what was allowed that this person's key has not signed: they count as nothing."""
+        """Entries of allowed calls that this person's key has not signed: they don't count."""
         for entry in entries:
             self.add(entry)
 
     def add(self, entry: Entry) -> None:
-        """Take an entry in. One that misses members says nothing."""
+        """Add an entry; one that lacks members is ignored."""
         at, event, ask_id = entry["at"], entry["event"], entry.get("id")
         if event in DECIDED and isinstance(ask_id, str):
             self._used[ask_id] = at
@@ -72,19 +72,19 @@ class Past:
             self._calls.add((*call, name, digest))
 
     def used_ids(self, since: int) -> list[str]:
-        """Return the ids of asks that were decided since then."""
+        """Return the ids of asks decided since then."""
         return [ask_id for ask_id, at in self._used.items() if at >= since]
 
     def denied(self, since: int) -> list[tuple[tuple[str, ...], int]]:
-        """Return the calls that were denied since then (`Ask.same_call`), and when."""
+        """Return the calls denied since then (`Ask.same_call`), with their times."""
         return [(call, at) for call, at in self._denied.items() if at >= since]
 
     def has_given(self, cert_id: str) -> bool:
-        """Return whether a certificate was given out already."""
+        """Return whether a certificate was given out before."""
         return cert_id in self._certs
 
     def is_new(self, ask: Ask) -> bool:
-        """Return whether nothing was allowed yet to this agent at this gateway."""
+        """Return whether nothing was ever allowed to this agent at this gateway."""
         return (ask.agent_id, ask.gateway.id) not in self._met
 
     def met_at(self, ask: Ask) -> int | None:
@@ -92,21 +92,21 @@ class Past:
         return self._met.get((ask.agent_id, ask.gateway.id))
 
     def is_first(self, ask: Ask) -> bool:
-        """Return whether this agent was never allowed such a call."""
+        """Return whether this agent was never allowed such a call (method and target)."""
         return _call(ask) not in self._calls
 
     def targets(self, gateway: str) -> list[str]:
-        """Return what was allowed at a gateway before, by its names."""
+        """Return the targets (tool names) allowed at a gateway before."""
         return sorted({call[3] for call in self._calls if call[1] == gateway})
 
     def first_values(self, ask: Ask, names: Iterable[str]) -> list[str]:
-        """Return those of these arguments whose values were never allowed before in such a call."""
+        """Return those of the named arguments whose value was never allowed before in such a call."""
         found = values_of(ask)
         return [name for name in names if name in found and (*_call(ask), name, found[name]) not in self._calls]
 
 
 def values_of(ask: Ask) -> dict[str, str]:
-    """Return digests of the arguments' values, by their names: of those that are no objects or arrays."""
+    """Return digests of the arguments' scalar values, by name; objects and arrays are left out."""
     arguments = ask.params.get("arguments")
     members = cast("dict[str, object]", arguments) if isinstance(arguments, dict) else {}
     scalars = {name: value for name, value in members.items() if not isinstance(value, dict | list)}
@@ -114,8 +114,8 @@ def values_of(ask: Ask) -> dict[str, str]:
 
 
 def id_for(ask: str, values: Mapping[str, str], grant: Grant | DelegationCert) -> str:
-    """Return the id of a certificate that is signed for an ask, named by its digest, with these digests of values: 32
-    hex characters that nobody has for another ask, other values, or other terms."""
+    """Return the id of a certificate for an ask (its digest) with these digests of values: 32 hex characters that
+    differ for any other ask, values, or terms."""
     subject = grant.subject_pub_key if isinstance(grant, DelegationCert) else grant.subject
     terms = [each.members() for each in grant.constraints]
     named = [ask, dict(values), subject.id, list(grant.scope), grant.issued_at, grant.expires_at, terms]
@@ -123,7 +123,7 @@ def id_for(ask: str, values: Mapping[str, str], grant: Grant | DelegationCert) -
 
 
 def _read_certificate(entry: Entry, person: HybridPublicKey | None) -> Entry | None:
-    """Return what an entry's certificate says (rules 1 and 2); None if this person's key has not signed it."""
+    """Return an entry as its certificate states it (rules 1 and 2); None if this person's key has not signed it."""
     certificate: object = entry.get("certificate")
     if person is None or not isinstance(certificate, dict):
         return None
@@ -151,7 +151,7 @@ def _read_certificate(entry: Entry, person: HybridPublicKey | None) -> Entry | N
 
 
 def _values(entry: Entry, cert: DelegationCert) -> Mapping[str, str]:
-    """Return the digests of values that a certificate's id is made of; none if the entry has others."""
+    """Return the entry's digests of values if the certificate's id is derived from them, else none."""
     ask, values = entry.get("ask"), entry.get("values")
     told = cast("dict[str, object]", values) if isinstance(values, dict) else {}
     digests = {name: digest for name, digest in told.items() if isinstance(digest, str)}

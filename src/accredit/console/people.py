@@ -1,10 +1,9 @@
 """Who may what, as far as this desk can know: delegations in a gateway's log, in the desk's journal, and in files.
 Reads all three, in threads.
 
-What nobody used at this gateway, did not sign at this desk, and does not keep in this folder is unknown here; the page
-says so. Calls are counted over the newest entries of the log, of which there is a bound. Who says how often something
-was used is the log, which is not verified for that: the page says so. Whether a certificate was signed as it says is
-looked at before anything is shown of it by itself, or taken back (`signature`).
+A delegation that was not used at this gateway, not signed at this desk, and is not kept in this folder is unknown here;
+the page says so. Calls are counted over a bounded number of the log's newest entries, which are not verified for that:
+the page says so. A certificate's signatures are verified before it is opened, or revoked (`signature`).
 """
 
 import asyncio
@@ -30,7 +29,7 @@ from accredit.ratify.verify import certificate_fault
 from accredit.stores.audit_log.reading import LogReader
 
 MAX_LOG_CHAINS = 20_000
-"""Chains of certificates in a log that the desk reads for its tree (some 100 µs each); of more it says so."""
+"""Chains in a log that the desk reads for its tree (some 100 µs each); the page says if there are more."""
 PEOPLE_FRESH_SECONDS = 3.0
 """How long the desk shows a tree of delegations before it reads the log again."""
 MAX_DELEGATION_FILES = 1_000
@@ -41,9 +40,9 @@ _GRANTS = "grants"
 
 
 class Known(Struct, frozen=True):
-    """What is known at one moment. `counted` entries of the log were looked at for calls, `is_counted_whole` if there
-    are no more. `is_whole` is False if the log holds more chains than are read, `odd` are those of it that no gateway
-    can have taken; `problem` says why it could not be read at all."""
+    """What is known at one moment. Calls were counted over `counted` log entries, all of them if `is_counted_whole`.
+    `is_whole` is False if the log holds more chains than are read, `odd` counts chains that no gateway would accept;
+    `problem` says why the log could not be read at all."""
 
     forest: DelegationTree
     lists: tuple[SeenList, ...] = ()
@@ -56,7 +55,7 @@ class Known(Struct, frozen=True):
 
 
 class People:
-    """Reads what is known, at most once in a while. `signed` gives the journal's entries of what a `person` signed."""
+    """Reads and caches what is known. `signed` returns the journal's entries of what `person` signed."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class People:
         self._reading = asyncio.Lock()
 
     async def known(self, *, anew: bool = False) -> Known:
-        """Return what is known, as of a moment ago at most; `anew`: as of now."""
+        """Return what is known, at most seconds old; with `anew`, read now."""
         async with self._reading:
             if anew or self._known is None or time.monotonic() - self._read_at > PEOPLE_FRESH_SECONDS:
                 entries = tuple(self._signed())
@@ -91,8 +90,8 @@ class People:
         return await asyncio.to_thread(self._see_lists)
 
     async def signature(self, node: Node) -> str:
-        """Return whether the signatures of a chain hold that a certificate is in: "good", "BAD: ..." or "" (there is no
-        chain here, or it is gone). Raises `DeskError`."""
+        """Verify the signatures of the chain that holds a certificate: "good", "BAD: ..." or "" (no chain is known
+        here, or it is gone). Raises `DeskError`."""
         match node.found_in:
             case str() as sha256 if sha256 and self._log is not None:
                 text = await self._log.look(lambda log: log.certificates(sha256)) or b""
@@ -107,7 +106,7 @@ class People:
     async def _in_log(self) -> "_Seen":
         try:
             return await self._log.look(_read_log) if self._log is not None else _Seen()
-        except DeskError as error:  # what else is known is shown all the same, and can be taken back
+        except DeskError as error:  # the rest is shown all the same, and can be revoked
             return _Seen(problem=error.reason)
 
     def _joined(self, seen: "_Seen", entries: Iterable[Mapping[str, Any]]) -> Known:
@@ -133,8 +132,8 @@ class People:
 
 
 class _Seen(Struct):
-    """What a log has: chains by their SHA-256, how often calls passed by each and when the last one did, and one chain
-    of each root, as it is."""
+    """A log's chains by SHA-256, with the number of calls by each and the time of the last one, and one sample chain of
+    each root."""
 
     chains: dict[str, tuple[Link, ...]] = {}
     calls: dict[str, tuple[int, str]] = {}
@@ -146,7 +145,7 @@ class _Seen(Struct):
     problem: str = ""
 
     def key_of(self, issuer_id: str) -> HybridPublicKey | None:
-        """Return a root's public key: it is in each of its certificates, and its id is derived from it."""
+        """Return a root's public key, from a chain of its own: the id is derived from the key."""
         with suppress(WireError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             texts = msgspec.json.decode(self.samples.get(issuer_id, b"[]"), type=list[msgspec.Raw])
             return DelegationCert.decode(bytes(texts[-1])).issuer_pub_key if texts else None
@@ -197,7 +196,7 @@ def _read_log(log: LogReader) -> _Seen:
 
 
 def _take(seen: _Seen, found: Iterable[tuple[str, bytes | None]]) -> None:
-    """Take chains in, as many as there may be: those of the newest calls come first."""
+    """Add chains up to the bound; those of the newest calls come first."""
     for sha256, text in found:
         if len(seen.chains) == MAX_LOG_CHAINS:
             seen.is_whole = False
@@ -222,7 +221,7 @@ def _count(seen: _Seen, record: _Record) -> None:
 
 
 def _in_files(folder: Path) -> Iterable[tuple[Path, tuple[Link, ...]]]:
-    """Yield the chains in a folder's files, and in those of its folder `grants`."""
+    """Yield the chains in the files of a folder and of its folder `grants`."""
     paths = (path for place in (folder, folder / _GRANTS) for path in sorted(place.glob("*.json")))
     for path in islice(paths, MAX_DELEGATION_FILES):
         with suppress(ConfigurationError, WireError, OSError):
@@ -234,13 +233,13 @@ def _certificates_in(path: Path) -> Sequence[DelegationCert]:
 
 
 def _in_file(path: Path) -> bytes:
-    """Return the chain in a file as a log has it."""
+    """Return a file's chain in the log's encoding."""
     return b"[" + b",".join(each.encode() for each in _certificates_in(path)) + b"]"
 
 
 def _judge_signatures(text: bytes, link: Link) -> str:
-    """Return what the signatures of a chain say of the certificate that says `link`, and of those above it. Of an empty
-    text, the log has no chain with the digest of the one that was read in it."""
+    """Verify a chain from its root down to the certificate `link`. An empty text means that the log no longer has the
+    chain under that digest."""
     if not text:
         return "BAD: the log has it under another digest, or not any more"
     try:

@@ -1,18 +1,17 @@
-"""The page "Who may what", and what is done from it: a delegation is taken back.
+"""The page "Who may what", and the revocation of a delegation from it.
 
-It is taken back in these steps; if one of the first three fails, nothing after it is done, and the page is told:
+It is revoked in these steps; if one of the first three fails, nothing after it is done, and the page is told:
 
-1. the desk has a key, `desk.toml` names a place, and the delegation stands on this person's word: no signature of it,
-   or of what it stands on, is bad;
+1. the desk has a key, `desk.toml` names a place, and this person is the delegation's root: no signature of it, or of
+   those above it, is bad;
 2. the nonce is the one that the page was given with this delegation;
-3. the key is open, or the person gives the passphrase;
-4. the journal has it on disk, if it can: what only takes away waits for no disk;
-5. the list at each place that is named gets the id (`revoking`): if one does not, the page says so, and the rest can
-   be done later;
-6. gateways are asked, for a while, whether they go by one of these lists, which they are told by its digest.
+3. the key is unlocked, or the person gives the passphrase;
+4. the journal has it on disk, if it can: a revocation does not wait for a disk;
+5. the list at each named place gets the id (`revoking`): if one does not, the page says so, and it can be retried;
+6. gateways are asked, for a while, whether they use one of these lists, named by its digest.
 
-What ends is told afterwards as well: since the page was shown, a certificate with the same id may have become known.
-Not known to the desk: gateways whose address it does not know, and those that don't say which lists they go by.
+What has ended is computed again at the end: since the page was shown, a certificate with the same id may have become
+known. Gateways are not asked whose address is unknown; some don't say which lists they use.
 """
 
 import asyncio
@@ -39,7 +38,7 @@ from accredit.pins.shown import visible_text
 from accredit.stores import SqliteFile
 
 TAKE_BACK_SECONDS = 8.0
-"""How long the desk waits for gateways to say that they know what was taken back."""
+"""How long the desk waits for gateways to confirm a revocation."""
 
 
 _SECRET_BYTES = 32
@@ -47,7 +46,7 @@ _PAUSE_SECONDS = 0.5
 
 
 class TakingBack:
-    """What takes a person's delegations back: their desk, the places of their list, and the gateways to ask."""
+    """What a revocation needs: the person's desk, the places of their list, and the gateways to ask."""
 
     def __init__(self, desk: Desk, places: Sequence[ListPlace], gateways: Gateways, people: People) -> None:
         self.desk = desk
@@ -58,7 +57,7 @@ class TakingBack:
         self._turn = asyncio.Lock()
 
     def missing(self, placed: Placed, known: Known) -> list[str]:
-        """Return the places in whose list of this person a certificate's id is not."""
+        """Return the places whose list of this person lacks a certificate's id."""
         person, cert_id = self.desk.person.id, placed.node.link.cert_id
         have = {
             each.where
@@ -68,7 +67,7 @@ class TakingBack:
         return [each.name for each in self.places if each.name not in have]
 
     def why_not(self, placed: Placed, known: Known) -> str:
-        """Return why a delegation can't be taken back here; "" if it can."""
+        """Return why a delegation can't be revoked here; "" if it can."""
         if placed.person != self.desk.person.id:
             return "It does not stand on your word: only who granted it can take it back."
         if placed.state == "taken back":
@@ -83,12 +82,12 @@ class TakingBack:
         return ""
 
     def nonce(self, placed: Placed) -> str:
-        """Return what a page has to bring to take this delegation back."""
+        """Return the nonce that a page must send to revoke this delegation."""
         cert_id = placed.node.link.cert_id.encode("utf-8", "surrogatepass")
         return hmac.digest(self._secret, cert_id, "sha256").hex()
 
     async def take_back(self, placed: Placed, nonce: str, name: str, known: Known) -> "TakenBack":
-        """Take a delegation back. Raises `DeskError`."""
+        """Revoke a delegation. Raises `DeskError`."""
         if not hmac.compare_digest(self.nonce(placed).encode(), nonce.encode("utf-8", "surrogatepass")):
             raise DeskError("nonce", "this page is not the one that shows the delegation")
         reason = self.why_not(placed, known)
@@ -119,7 +118,7 @@ class TakingBack:
             return TakenBack([*told, *await self._told(link.cert_id)], written == len(self.places), known, ended)
 
     def _noted(self, event: str, link: Link) -> list[str]:
-        """Write into the journal; return what is to be said of that."""
+        """Write an event into the journal; return what the page must be told if that fails."""
         places = [each.name for each in self.places]
         try:
             self.desk.note(event, cert=link.cert_id, agent=link.subject_id, places=places)
@@ -128,12 +127,12 @@ class TakingBack:
         return []
 
     async def _told(self, cert_id: str) -> list[str]:
-        """Return what gateways say of the lists, a moment after they were written."""
+        """Return what gateways say about the lists, a moment after they were written."""
         has_store = any(not isinstance(each.place, Path) for each in self.places)
         until = time.monotonic() + TAKE_BACK_SECONDS
-        await asyncio.sleep(REVOCATION_CHECK_SECONDS)  # what a gateway has seen before, it may go by for so long
+        await asyncio.sleep(REVOCATION_CHECK_SECONDS)  # a gateway reads its lists again after this time
         while True:
-            lists = await self._people.lists()  # others may have added to them meanwhile
+            lists = await self._people.lists()  # others may have extended them meanwhile
             with_it = [each.sha256 for each in lists if not each.fault and cert_id in each.revoked]
             said = await self._gateways.ask(with_it, anew=True)
             if all(each.has_list for each in said) or time.monotonic() > until:
@@ -152,7 +151,8 @@ class TakingBack:
 
 
 class TakenBack(NamedTuple):
-    """What is to be said of it, whether all lists have it, and what has `ended`, by what is `known` now."""
+    """The result of a revocation: sentences for the page, whether all lists have it, and what has `ended`, by what is
+    `known` now."""
 
     told: list[str]
     is_everywhere: bool
@@ -161,7 +161,7 @@ class TakenBack(NamedTuple):
 
 
 class PeoplePart:
-    """Who may what: a list, one delegation, and how it is taken back. Without `taking` nothing is."""
+    """The section of delegations: the list, one delegation, and its revocation (only with `taking`)."""
 
     def __init__(
         self, people: People, names: Callable[[], Mapping[str, str]], taking: TakingBack | None = None
@@ -171,14 +171,14 @@ class PeoplePart:
         self._taking = taking
 
     def routes(self) -> Mapping[str, Work]:
-        """Return what answers which requests."""
+        """Return the routes."""
         routes: dict[str, Work] = {"GET /api/people": self._page, "GET /api/people/{handle}": self._one}
         if self._taking is not None:
             routes["POST /api/people/{handle}"] = partial(self._take_back, self._taking)
         return routes
 
     def state(self) -> dict[str, Any]:
-        """Return that there is such a page."""
+        """Tell pages that this section exists."""
         return {"people": True}
 
     async def _views(self, known: Known) -> PeopleViews:
@@ -223,22 +223,22 @@ class PeoplePart:
 
 
 def _forgery_reason(signature: str) -> str:
-    """Return why nothing is signed about a certificate that nobody signed as it says; "" if somebody did, or it is not
-    here. Whoever writes to a store could give a certificate that is needed the looks of one that is not."""
+    """Return why a certificate with a bad signature is not revoked; "" if it is good or not here. Whoever writes to a
+    store could disguise a certificate that is needed as one that is not."""
     if not signature.startswith("BAD"):
         return ""
     return "Nobody signed it as it is shown: the store, or the file, that it is in was changed."
 
 
 def _revoke(cert_id: str, key: SigningKey, place: ListPlace) -> None:
-    """Put an id into the list at a place. Raises `ConfigurationError`."""
+    """Add an id to the list at a place. Raises `ConfigurationError`."""
     if isinstance(place.place, SqliteFile) and not place.place.path.exists():
         raise ConfigurationError("there is no such store: no gateway reads it", "correct store in desk.toml")
     revoke(cert_id, key, place.place, place.name)
 
 
 def _sentence(gateway: GatewayHealth) -> str:
-    """Return what a gateway's answer says of the lists about which it was asked."""
+    """Describe a gateway's answer about the lists in one sentence."""
     who = f"The gateway at {visible_text(gateway.address)}"
     if not gateway.status:
         return f"{who}: {gateway.problem}. Whether it knows is not known."

@@ -1,6 +1,7 @@
-"""Who may what on the page: a list of all in the order of the tree, and one delegation with what ends with it. No I/O.
+"""The data of the page "Who may what": the list, in the order of the tree, and one delegation with what ends with it.
+No I/O.
 
-Whoever may pass on can make any number of delegations: below one, the list of all shows only some.
+Whoever may delegate can make any number of delegations: below one, the list of all shows only some.
 """
 
 import re
@@ -18,37 +19,37 @@ from accredit.pins.shown import visible_text
 from accredit.policy.constraint_words import UNTIL_REVOKED, scopes
 
 DELEGATIONS_A_PAGE = 200
-"""Delegations that the desk's page shows at once; there are more at the end of the list."""
+"""Delegations that the page shows at once; more are loaded on request."""
 DELEGATIONS_UNDER_ONE = 20
-"""Delegations below one that a page of all shows: whoever may pass on makes as many as they like, and the others must
-stay in sight. All are on that one's own page."""
+"""Delegations below one that the list of all shows: whoever may delegate makes as many as they like, and others must
+stay in sight. The delegation's own page shows all."""
 MAX_SHOWN_ENDS = 100
-"""Delegations that are named before one is taken back; of more, their number."""
+"""Delegations that are named before one is revoked; of more, their number."""
 MAX_SHOWN_SCOPE_CHARS = 300
-"""Characters of what a delegation allows, in the list of all; on its own page there is the rest."""
+"""Characters of a delegation's scopes in the list of all; its own page shows the rest."""
 MAX_SHOWN_ID_CHARS = 600
-"""Characters of a certificate's id on its own page: whoever issues one chooses it, and it may be as long as a proof."""
+"""Characters of a certificate's id on its own page: the issuer chooses it, and it may be as long as a proof."""
 
 
 _OWN_ID = re.compile(r"[0-9a-f]{32}")
-"""Ids that accredit gives. Others may hold anything, and are not put into a command that a person might run."""
+"""Ids as accredit makes them. Others may hold anything, and are not put into a command that a person might run."""
 
 
 class PeopleViews:
-    """What is known at one moment, with the names that are known. `person_id` is whose desk it is ("" for nobody's)."""
+    """What is known at one moment, with names. `person_id` is the desk's owner ("" without a desk)."""
 
     def __init__(self, known: Known, names: Mapping[str, str], person_id: str = "") -> None:
         self._known = known
         self._names = names
         self._person_id = person_id
         self._holders = Counter(names.values())
-        """How many have a name: one of them alone would be taken for the other."""
+        """How many ids share a name: then the name alone is ambiguous."""
         self._now = unix_seconds()
         self._placed = {id(each.node): each for each in known.forest.placed(self._now, known.revoked)}
 
     def page(self, text: str, begin: int, *, all_states: bool) -> dict[str, Any]:
-        """Return a page of the list from row `begin` on: what holds, or all; with a text, what it is in, and what
-        stands above that."""
+        """Return a page of the list from row `begin` on: valid delegations, or all; with a text, those that match it,
+        and those above them."""
         kept = self._kept(text.casefold().strip(), all_states=all_states)
         rows = list(self._rows(kept, is_short=not text))
         end = begin + DELEGATIONS_A_PAGE
@@ -62,14 +63,14 @@ class PeopleViews:
         }
 
     def find(self, handle: str) -> Placed:
-        """Return the certificate of a handle: of its places, one that the person may take back. Raises `DeskError`."""
+        """Return the certificate of a handle; of several places, one that the person may revoke. Raises `DeskError`."""
         found = [each for each in self._placed.values() if each.node.link.handle == handle]
         if not found:
             raise DeskError("unknown", "this desk knows no such delegation")
         return max(found, key=lambda each: (each.person == self._person_id, each.state in HOLDS))
 
     def one(self, placed: Placed) -> dict[str, Any]:
-        """Return one delegation, the way to it, what is below it, and what ends with it."""
+        """Return one delegation, the path to it, what is below it, and what ends with it."""
         link = placed.node.link
         ends = self._known.forest.ends_with(link.cert_id, self._now, self._known.revoked)
         some = _nearest(placed.node, DELEGATIONS_A_PAGE)
@@ -90,14 +91,14 @@ class PeopleViews:
         }
 
     def rows(self, ends: Sequence[Placed]) -> dict[str, Any]:
-        """Return what ends, as far as it is named, and how many more there are."""
+        """Return the first rows of what ends, and how many more there are."""
         return {
             "ends_with": [self._row(each.node) for each in ends[:MAX_SHOWN_ENDS]],
             "ends_with_more": max(0, len(ends) - MAX_SHOWN_ENDS),
         }
 
     def _others(self, placed: Placed, ends: Sequence[Placed]) -> int:
-        """Return how many other delegations the same holder has that hold now, and don't end with this one."""
+        """Count the holder's other valid delegations that don't end with this one."""
         ending = {id(each.node) for each in ends}
         holder = placed.node.link.subject_id
         return sum(
@@ -118,7 +119,7 @@ class PeopleViews:
         }
 
     def _kept(self, text: str, *, all_states: bool) -> set[int]:
-        """Return the places to show: a place whose text matches, and those above it."""
+        """Return the nodes to show, by `id()`: those whose text matches, and those above them."""
         kept: set[int] = set()
 
         def look(node: Node) -> bool:
@@ -141,7 +142,7 @@ class PeopleViews:
         return "\n".join((*said, self._name(link.issuer_id))).casefold()
 
     def _rows(self, kept: set[int], *, is_short: bool) -> "Iterator[str | _Told]":
-        """Yield the id of each person, and after it what stands on their word."""
+        """Yield each person's id, followed by the delegations below that person."""
         people = self._known.forest.by_person
         for person in sorted(people, key=lambda each: (each != self._person_id, self._name(each), each)):
             shown_here = [each for each in self._sorted(people[person]) if id(each) in kept]
@@ -151,7 +152,7 @@ class PeopleViews:
                 yield from self._tree(each, 1, _nearest(each, DELEGATIONS_UNDER_ONE, kept) if is_short else kept, kept)
 
     def _tree(self, node: Node, level: int, told: set[int], kept: set[int] | None = None) -> "Iterator[_Told]":
-        """Yield a place and those of `told` below it; each with the number of those next to it that are left out."""
+        """Yield a node and those of `told` below it, each with the number of its children that are left out."""
         under = [each for each in self._sorted(node.under) if kept is None or id(each) in kept]
         yield _Told(node, level, sum(id(each) not in told for each in under))
         for each in under:
@@ -196,7 +197,7 @@ class PeopleViews:
         }
 
     def name(self, placed: Placed) -> str:
-        """Return whose delegation it is."""
+        """Return the holder's name."""
         return self._name(placed.node.link.subject_id)
 
     def _name(self, holder_id: str) -> str:
@@ -207,7 +208,7 @@ class PeopleViews:
 
 
 class _Told(NamedTuple):
-    """A place in a list: how deep it is there, and how many next below it are left out."""
+    """A row of the list: a node, its depth there, and how many of its children are left out."""
 
     node: Node
     level: int
@@ -215,10 +216,10 @@ class _Told(NamedTuple):
 
 
 def _nearest(top: Node, most: int, kept: set[int] | None = None) -> set[int]:
-    """Return the places below one that are the nearest to it, so many: whoever passes on makes any number, as deep as
-    wide, and must not fill the list with them."""
+    """Return the `most` nodes nearest below one, breadth first: whoever delegates makes any number, deep or wide, and
+    must not fill the list with them."""
     found: list[Node] = []
-    for each in chain([top], found):  # which grows meanwhile
+    for each in chain([top], found):  # `found` grows meanwhile
         if len(found) == most:
             break
         under = (under for under in each.under.values() if kept is None or id(under) in kept)

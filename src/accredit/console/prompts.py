@@ -1,7 +1,7 @@
-"""Asking the person for the passphrase: on the desk's own terminal, else with `pinentry`. Never on the page. I/O:
-terminal, processes.
+"""Asks for the passphrase: on the desk's own terminal, else with `pinentry`. Never on the page. I/O: terminal,
+processes.
 
-A prompt can be given up at any moment: the terminal is then as it was, and pinentry is ended.
+A prompt can be cancelled at any moment: the terminal's modes are then restored, and pinentry is ended.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ _LOCAL_FLAGS = 3
 
 
 class Prompt(Protocol):
-    """A way to ask for a passphrase. `place` says where the person is asked, for those who look elsewhere."""
+    """A way to ask for a passphrase."""
 
     @property
     def place(self) -> str:
-        """Where the person is asked."""
+        """Where the person is asked, in words for those who look elsewhere."""
         ...
 
     async def ask(self, text: str) -> str | None:
-        """Return what the person has typed, or None if they don't want to, or can't."""
+        """Return what the person typed, or None if they cancelled or can't be asked."""
         ...
 
 
 def find_prompt(environ: Mapping[str, str]) -> Prompt | None:
-    """Return the way to ask the person who started this process, if there is one."""
+    """Return a prompt that reaches whoever started this process, if any does."""
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None:
         return TerminalPrompt(sys.stdin.fileno(), sys.stderr.fileno())
     program = shutil.which("pinentry", path=environ.get("PATH", os.defpath))
@@ -44,7 +44,7 @@ def find_prompt(environ: Mapping[str, str]) -> Prompt | None:
 
 
 class TerminalPrompt:
-    """The terminal in which the desk runs. What is typed is not shown."""
+    """The terminal in which the desk runs. Typing is not echoed."""
 
     place = "in the terminal of the desk"
 
@@ -53,12 +53,12 @@ class TerminalPrompt:
         self._to = to
 
     async def ask(self, text: str) -> str | None:
-        """Return a line that is typed from now on, without its end; None at the end of the terminal."""
+        """Return the next line typed, without its end; None at the end of the terminal's input."""
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()
         try:
             if os.tcgetpgrp(self._source) != os.getpgrp():
-                return None  # in the background: to change the terminal would stop the whole process
+                return None  # in the background: changing the terminal's modes would stop the whole process
             before = termios.tcgetattr(self._source)
             silent = [*before]
             silent[_LOCAL_FLAGS] &= ~termios.ECHO
@@ -87,7 +87,7 @@ class TerminalPrompt:
 
 
 class Pinentry:
-    """The dialog that GnuPG has for this (the Assuan protocol, a line each way)."""
+    """GnuPG's passphrase dialog (the Assuan protocol, a line each way)."""
 
     place = "in the window that has opened"
 
@@ -95,7 +95,7 @@ class Pinentry:
         self._program = program
 
     async def ask(self, text: str) -> str | None:
-        """Return what is typed into the dialog; None if it was closed, or could not be shown."""
+        """Return what was typed into the dialog; None if it was closed, or could not be shown."""
         pipe = asyncio.subprocess.PIPE
         try:
             process = await asyncio.create_subprocess_exec(
@@ -116,7 +116,7 @@ class Pinentry:
 
 
 async def _send_command(process: asyncio.subprocess.Process, command: str | None) -> tuple[bool, bytes]:
-    """Send a command; return whether pinentry took it, and the data that it gave."""
+    """Send a command (None: only read); return whether pinentry accepted it, and the data that it returned."""
     reader, writer = process.stdout, process.stdin
     if reader is None or writer is None:  # both are pipes
         return False, b""

@@ -1,13 +1,10 @@
-"""Taking a certificate back: an issuer's signed list, in a file or in a gateway's store, gets another entry. Blocking
-I/O.
+"""Extends an issuer's signed revocation list, in a file or in a gateway's store. Blocking I/O.
 
-1. The list that is there must be whole and the issuer's own: extending a forged one would sign what the forger left
-   out.
-2. Whoever extends a list waits for whoever does so already, so that neither's entry is lost.
-3. All that a list has stays in it, and its time never goes back, also if it is later than this machine's: an older list
-   would not count.
-4. A list that is begun without entries has the lowest time there is: it is older than any that was lost, so that no
-   gateway takes it for what came after that one.
+1. The existing list must be whole and the issuer's own: extending a forged one would sign what the forger left out.
+2. Writers of one list take turns, so that no entry is lost.
+3. All entries stay, and its time never goes back, even if it is ahead of this machine's: an older list would not count.
+4. A new list without entries has the lowest time there is: older than any list that was lost, so that no gateway takes
+   it for a later one.
 """
 
 import contextlib
@@ -31,12 +28,12 @@ _BEGINNING = 0
 """The time of a list without entries, in unix seconds (rule 4)."""
 
 _Extend = Callable[[bytes | None], bytes]
-"""Takes a list's bytes (None if there is none yet) and returns those of the list that is to be there."""
+"""Takes a list's bytes (None: no list yet) and returns those of the new one."""
 
 
 def revoke(cert_id: str, key: SigningKey, place: Path | LogStore, where: str) -> ListChange:
-    """Add a certificate's id to the key's list; `where` is the place for people. Raises `ConfigurationError`: then
-    nothing is changed."""
+    """Add a certificate's id to the key's list; `where` names the place for people. Raises `ConfigurationError`, with
+    nothing changed."""
 
     def extend(old: bytes | None) -> bytes:
         return _extend_list(old, cert_id, key, where)
@@ -45,8 +42,8 @@ def revoke(cert_id: str, key: SigningKey, place: Path | LogStore, where: str) ->
 
 
 def begin_list(key: SigningKey, place: Path | LogStore, where: str) -> ListChange:
-    """Make the key's list, without entries; one that has none already stays as it is. Raises `ConfigurationError`, also
-    for a list that has entries: then nothing is changed."""
+    """Create the key's list, without entries; an empty one stays as it is. Raises `ConfigurationError`, also for a list
+    with entries, with nothing changed."""
 
     def begin(old: bytes | None) -> bytes:
         if old is None:
@@ -75,14 +72,14 @@ def _in_file(path: Path, extend: _Extend) -> ListChange:
         after = extend(before)
         if before is None:
             write_file(path, after, replace=True)
-        elif after != before:  # a gateway of another user may be one who reads it: that stays so
+        elif after != before:  # another user's gateway may read it: its owner and mode are kept
             replace_file(path, after, old=before)
     return ListChange(before, after)
 
 
 @contextlib.contextmanager
 def _folder_lock(list_file: Path) -> Generator[None]:
-    # The folder is locked, since the file is replaced: a lock on it would be one on the old file.
+    # The folder is locked: the file is replaced, so a lock on it would be on the old one.
     with contextlib.ExitStack() as stack:
         try:
             folder = os.open(Path(os.path.realpath(list_file)).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -100,7 +97,7 @@ def _exists(list_file: Path) -> bool:
         list_file.stat()
     except FileNotFoundError:
         return False
-    except OSError:  # it may be there: that it can't be read is no reason to begin a new one
+    except OSError:  # it may exist: an unreadable list is no reason to start a new one
         return True
     return True
 

@@ -1,10 +1,10 @@
-"""The desk's process: the page on 127.0.0.1, the socket, and the end of both. Runs an event loop.
+"""The desk's process: the page on 127.0.0.1, the socket, and their shutdown. Runs an event loop.
 
-1. It listens on 127.0.0.1 only, and advertises that address: whoever binds `[::1]` gets the name `localhost`.
-2. Other programs of the same user can't read its memory, and no crash writes it to disk, where the system allows this
-   to be said.
-3. On SIGTERM or SIGINT nothing more is accepted, and pages and programs are let go. Asks are not answered by that: who
-   asked may ask again.
+1. It listens on 127.0.0.1 only, and advertises that address: another process may bind `[::1]` and so get `localhost`.
+2. Other programs of the same user can't read its memory, and no crash writes it to disk, where the system can be told
+   so.
+3. On SIGTERM or SIGINT nothing more is accepted, and open pages and connections are closed. Pending asks stay
+   unanswered: their programs may ask again.
 """
 
 import asyncio
@@ -43,10 +43,10 @@ from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import LISTEN_BACKLOG
 
 BROWSER_SECONDS = 60
-"""How often at most an ask opens the browser by itself."""
+"""The least number of seconds between two browser windows that asks open."""
 MAX_DESK_THREADS = 64
-"""Threads of the desk: twice as many as can look for gateways' names at one time, so that some are left for the key,
-the log and the lists."""
+"""Threads of the desk: twice as many as can look up gateways' names at one time, so that some are left for the key, the
+log and the lists."""
 
 
 _LOOPBACK = "127.0.0.1"
@@ -63,8 +63,7 @@ class DeskPlaces(Struct, frozen=True):
 
 
 def open_page_listener(port: int) -> socket.socket:
-    """Return a socket that listens on 127.0.0.1, at this port or else at the next free one. Raises
-    `ConfigurationError`."""
+    """Listen on 127.0.0.1, at this port or else at the next free one. Raises `ConfigurationError`."""
     for candidate in range(port, min(port + _PORTS_TRIED, 65_536)) if port else [0]:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
@@ -82,8 +81,8 @@ def open_page_listener(port: int) -> socket.socket:
 
 
 class PageServer:
-    """The page on 127.0.0.1, and the links to it. `folder` is the user's alone; `tell` prints a line for whoever
-    started the process, who reads it at `told`: in the `terminal`, or in the `log`."""
+    """The page on 127.0.0.1, and the links to it. `folder` is private to the user; `tell` prints a line for whoever
+    started the process, and `told` says where it appears: in the `terminal`, or in the `log`."""
 
     def __init__(
         self,
@@ -95,7 +94,7 @@ class PageServer:
         wants_browser: bool,
         told: str = "terminal",
     ) -> None:
-        """Listen. Raises `ConfigurationError`."""
+        """Open the listener. Raises `ConfigurationError`."""
         self.changes = Changes(unix_ms())
         self._sessions = Sessions()
         self._tell = tell
@@ -113,7 +112,7 @@ class PageServer:
         return f"http://{self._address}"
 
     async def run(self, parts: Sequence[PageSection]) -> None:
-        """Serve until told to stop."""
+        """Serve until stopped."""
         page = Page(parts, self._sessions, self.changes, self._address, unix_seconds)
         config = uvicorn.Config(
             page,
@@ -136,7 +135,7 @@ class PageServer:
             browser.clear(self._folder)
 
     def show(self, code: str) -> None:
-        """Show an ask that nobody sees: pages that are open show it by themselves."""
+        """Open a browser or print a link for a new ask, unless a page is open: that shows it by itself."""
         path = f"/a/{code}"
         if self.changes.watched:
             return
@@ -146,7 +145,7 @@ class PageServer:
             self._tell(f"asked: code {code}; `accredit approve {code}`, or {self.url}{path}")
 
     async def open_page(self) -> str:
-        """Open the page for somebody who asked for it; the link itself stays with this process."""
+        """Open the page on request; return where it appeared. The link itself stays with this process."""
         if self._has_browser and await browser.open_browser(self._folder, self._link("/")):
             return "browser"
         self._tell(f"desk: {self._link('/')}")
@@ -168,7 +167,7 @@ class PageServer:
 
 
 class DeskProcess:
-    """A desk that is ready to run: its key, its socket, and its page; with a log, the page shows that, too."""
+    """A desk ready to run: its key, its socket and its page; with a log, the page shows that, too."""
 
     def __init__(
         self,
@@ -179,7 +178,7 @@ class DeskProcess:
         log: LogPages | None = None,
         lists: Sequence[ListPlace] = (),
     ) -> None:
-        """Open everything that can fail; `lists` is where the person's revocation list goes. Raises
+        """Do everything that can fail; `lists` are the places of the person's revocation list. Raises
         `ConfigurationError`."""
         self._socket = places.socket
         self._server = server
@@ -205,7 +204,7 @@ class DeskProcess:
         return [PeoplePart(people, names, taking), HealthPart(gateways, people, names, log)]
 
     async def run(self) -> int:
-        """Serve until told to stop; return the exit code."""
+        """Serve until stopped; return the exit code."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MAX_DESK_THREADS))
         control = DeskSocket(
             self._desk,
@@ -228,8 +227,8 @@ class DeskProcess:
 
 
 async def run_read_only(server: PageServer, log: LogPages, known: Callable[[], Mapping[str, str]]) -> int:
-    """Serve the pages of a log until told to stop, without a key and without a socket; return the exit code. `known`
-    gives the ids of gateways by their URLs."""
+    """Serve the pages of a log until stopped, without a key and without a socket; return the exit code. `known` returns
+    the ids of gateways by URL."""
     people = People(log, lists=[ListPlace(log.store, log.store.name)])
     health = HealthPart(Gateways(known), people, log.names, log)
     await server.run([CallsPart(log), PeoplePart(people, log.names), health])
@@ -237,8 +236,8 @@ async def run_read_only(server: PageServer, log: LogPages, known: Callable[[], M
 
 
 class _Server(uvicorn.Server):
-    """Ends on a signal without raising it again, and lets those go first who would wait for ever. `on_start` is called
-    once connections are accepted and signals are heard."""
+    """Ends on a signal without raising it again, and calls `on_end` first to release streams that would wait for ever.
+    `on_start` is called once connections are accepted and signals are handled."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None], on_end: Callable[[], None]) -> None:
         super().__init__(config)

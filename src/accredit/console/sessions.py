@@ -1,10 +1,10 @@
-"""Who is signed in to the desk's page: one-time links, and what they are exchanged for. In memory only. Reads
+"""Sessions of the desk's page: one-time links, and the bearers they are exchanged for. In memory only. Reads
 randomness.
 
-1. A link holds 128 random bits in its fragment, which browsers send to nobody. It works once, within 60 seconds.
+1. A link holds 128 random bits in its fragment, which browsers never send. It works once, within 60 seconds.
 2. It is exchanged for a bearer of 256 random bits, good for 12 hours, which only this process and that page know. It is
-   no cookie: a browser would send one to every port of this machine.
-3. Both are kept as their digests, and every comparison takes the same time.
+   not a cookie: a browser would send one to every port of this machine.
+3. Both are kept as digests, and compared in constant time.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from collections import OrderedDict
 from accredit.limits import LOGIN_LINK_SECONDS
 
 MAX_LOGIN_LINKS = 8
-"""Links that were not used yet: the oldest one is forgotten."""
+"""Unused links; of more, the oldest stops working."""
 PAGE_SESSION_SECONDS = 43_200
 """How long a page stays signed in: a working day."""
 MAX_PAGE_SESSIONS = 8
-"""Pages that are signed in: browsers of one person. The oldest is signed out."""
+"""Signed-in pages: browsers of one person. Of more, the oldest is signed out."""
 
 
 _LINK_BYTES = 16
@@ -34,13 +34,13 @@ class Sessions:
         self._bearers = _Secrets(MAX_PAGE_SESSIONS)
 
     def new_link(self, now: int) -> str:
-        """Return the secret of a new link. Of too many unused ones the oldest stops working."""
+        """Return the secret of a new link. Beyond the bound, the oldest unused one stops working."""
         link = secrets.token_urlsafe(_LINK_BYTES)
         self._links.add(link, now + LOGIN_LINK_SECONDS)
         return link
 
     def log_in(self, link: str, now: int) -> str | None:
-        """Take a link; return a bearer, or None for a link that is not good (any more)."""
+        """Exchange a link for a bearer; None for an unknown, used or expired link."""
         if not self._links.find(link, now, take=True):
             return None
         bearer = secrets.token_urlsafe(_BEARER_BYTES)
@@ -48,7 +48,7 @@ class Sessions:
         return bearer
 
     def knows(self, bearer: str, now: int) -> bool:
-        """Return whether somebody is signed in with this bearer."""
+        """Return whether this bearer is signed in."""
         return self._bearers.find(bearer, now)
 
     def log_out(self, bearer: str, now: int) -> None:
@@ -57,7 +57,7 @@ class Sessions:
 
 
 class _Secrets:
-    """Digests of secrets, with the time until which each is good."""
+    """Digests of secrets, with their expiry times."""
 
     def __init__(self, most: int) -> None:
         self._most = most

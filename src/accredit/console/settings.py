@@ -1,5 +1,5 @@
-"""`desk.toml`, in the folder of the person's keys: where the desk's key is, and how long it stays unlocked. I/O: reads
-files of that folder."""
+"""`desk.toml`, in the folder of the person's keys: where the desk's key is, and how long it stays unlocked. Reads files
+of that folder."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ MAX_DESK_FILE_BYTES = 65_536
 UNLOCKED_SECONDS = 900
 """How long the desk's key stays unlocked, by default."""
 MAX_UNLOCKED_SECONDS = 43_200
-"""The longest time for which it may: a working day."""
+"""The longest time for which it may stay unlocked: a working day."""
 
 
 DESK_FILE = "desk.toml"
@@ -41,7 +41,7 @@ class _DeskFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeskSettings(Struct, frozen=True, kw_only=True):
-    """What `desk.toml` says. `unlock_seconds` is how long the key stays unlocked; None: each signature needs the
+    """The content of `desk.toml`. `unlock_seconds` is how long the key stays unlocked; None: each signature needs the
     passphrase. `start` lets `connect --ask` start the desk."""
 
     folder: Path
@@ -53,7 +53,7 @@ class DeskSettings(Struct, frozen=True, kw_only=True):
 
 
 def read_settings(environ: Mapping[str, str]) -> DeskSettings:
-    """Read `desk.toml`; all of it is optional. Raises `ConfigurationError`."""
+    """Read `desk.toml`, in which everything is optional. Raises `ConfigurationError`."""
     folder = config_folder(environ)
     path = folder / DESK_FILE
     found = _read(path) if path.exists() else _Desk()
@@ -97,7 +97,7 @@ def _unlock_seconds(text: str, path: Path) -> int | None:
 
 
 def keys_in(folder: Path, kind: Literal["human"] = "human") -> list[Path]:
-    """Return the paths of the private keys in a folder whose public halves say that they are of this kind."""
+    """Return the paths of a folder's private keys whose public halves are of this kind."""
     found: list[Path] = []
     candidates = sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []
     for public in candidates:
@@ -112,7 +112,7 @@ def keys_in(folder: Path, kind: Literal["human"] = "human") -> list[Path]:
 
 
 def find_key(settings: DeskSettings, kind: Literal["human"] = "human") -> Path:
-    """Return the path of the person's private key: the one that is named, else the only one in the folder. Raises
+    """Return the path of the person's private key: the configured one, else the only one in the folder. Raises
     `ConfigurationError`."""
     if settings.key_file is not None:
         return settings.key_file

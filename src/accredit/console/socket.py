@@ -1,15 +1,15 @@
-"""The desk's Unix socket: asks come in, and commands of the same user. One UTF-8 JSON object a line each way.
+"""The desk's Unix socket: asks, and commands of the same user. One UTF-8 JSON object a line each way.
 
-Who may speak, checked in this order:
+A peer is checked in this order:
 
 1. the socket is in a folder that only the user can enter (0700), and is itself 0600;
-2. the system says that the other side is the same user; anybody else is cut off without a word;
-3. at most `MAX_DESK_CONNECTIONS` at one time, lines of at most `MAX_DESK_LINE_BYTES`, and no silence of those who wait
-   for nothing, nor of those who don't read. Those that ask leave room for commands.
+2. the system says that the peer is the same user; anybody else is cut off without a word;
+3. at most `MAX_DESK_CONNECTIONS` at one time, lines of at most `MAX_DESK_LINE_BYTES`, and no silence of peers that wait
+   for nothing or don't read. Asking connections leave room for commands.
 
-What can be said, each a member: `ping`, `ask`, `withdraw`, `list`, `show`, `deny`, `deliver`, `open`, `unlock`,
-`lock`. There is no way to allow a call: `deliver` brings a certificate that the person's key has signed already. No
-answer holds a key, a link to the page, or a nonce.
+The requests, each a member: `ping`, `ask`, `withdraw`, `list`, `show`, `deny`, `deliver`, `open`, `unlock`, `lock`.
+There is no way to allow a call: `deliver` brings a certificate that the person's key has signed already. No answer
+holds a key, a link to the page, or a nonce.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ from accredit.limits import MAX_PASSPHRASE_BYTES
 MAX_DESK_LINE_BYTES = 131_072
 """Bytes of a line on the desk's socket: an ask has at most 98,304, an answer with a chain of three some 32,000."""
 MAX_DESK_CONNECTIONS = 128
-"""Connections to the desk's socket. Each program that waits for a person holds one; all are the same user's."""
+"""Connections to the desk's socket, all of the same user. Each program that waits for a person holds one."""
 MAX_ASKING_CONNECTIONS = 96
-"""Of these, connections on which something was asked: an agent that makes one call many times at once must not take the
-room of `accredit approve` and `deny`."""
+"""Of these, connections that have sent an ask: an agent that repeats a call many times at once must not crowd out
+`accredit approve` and `deny`."""
 DESK_IDLE_SECONDS = 60.0
-"""How long a connection to the desk's socket may be silent that waits for nothing."""
+"""How long a connection that waits for nothing may be silent."""
 
 
 _SOCKET_MODE = 0o600
@@ -53,12 +53,11 @@ Said = Mapping[str, Any]
 
 
 def listen(path: Path) -> socket.socket:
-    """Return a socket that listens at `path`; one that nobody listens at any more is replaced. Raises
-    `ConfigurationError`."""
+    """Listen at `path`; a stale socket is replaced. Raises `ConfigurationError`."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         make_own_folder(path.parent)
-        with _folder_lock(path.parent):  # of two that begin now, one finds the other's
+        with _folder_lock(path.parent):  # of two that start now, the second finds the first
             if _answers(path):
                 raise is_running(path)
             _remove_socket(path)
@@ -82,8 +81,8 @@ def listen(path: Path) -> socket.socket:
 
 
 def make_own_folder(folder: Path) -> None:
-    """Make a folder that only the user can enter. One that is there and has our name is made so; any other one stays as
-    it is: it may be the user's home, or everybody's. Raises `ConfigurationError` and `OSError`."""
+    """Make a folder that only the user can enter. An existing one with our name is made so; any other is left alone: it
+    may be the user's home, or shared. Raises `ConfigurationError` and `OSError`."""
     make_folder(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -97,7 +96,7 @@ def make_own_folder(folder: Path) -> None:
 
 
 def is_running(path: object) -> ConfigurationError:
-    """Return the error of a second desk."""
+    """Return the error for a second desk."""
     return ConfigurationError(
         f"a desk is running already: it listens at {path}",
         "`accredit desk open` shows it; Ctrl-C in its terminal, or SIGTERM, ends it",
@@ -115,7 +114,7 @@ def _folder_lock(folder: Path) -> Generator[None]:
 
 
 def _remove_socket(path: Path) -> None:
-    """Remove a socket that nobody listens at; nothing else is the desk's to remove. Raises `ConfigurationError`."""
+    """Remove a stale socket, and only a socket. Raises `ConfigurationError`."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise ConfigurationError(f"{path} is no socket", "set ACCREDIT_DESK_SOCKET to another path")
@@ -134,8 +133,8 @@ def _answers(path: Path) -> bool:
 
 
 class DeskSocket:
-    """Serves the socket. `show` is told of an ask that the person has not seen; `open_page` opens the page; `address`
-    is the page's URL."""
+    """Serves the socket. `show` is called with each ask that the person has not seen; `open_page` opens the page;
+    `address` is the page's URL."""
 
     def __init__(
         self,
@@ -167,11 +166,11 @@ class DeskSocket:
         }
 
     async def serve(self, listener: socket.socket) -> asyncio.Server:
-        """Begin to accept connections."""
+        """Start to accept connections."""
         return await asyncio.start_unix_server(self._connected, sock=listener, limit=MAX_DESK_LINE_BYTES)
 
     def close(self) -> None:
-        """Cut off whoever is connected."""
+        """Cut off all connections."""
         for task in self._connections:
             if task is not None:
                 task.cancel()
@@ -185,14 +184,14 @@ class DeskSocket:
             try:
                 with contextlib.suppress(OSError, asyncio.CancelledError):
                     await connection.run()
-            finally:  # whatever ends it, its place is free again
+            finally:  # however it ended, its place is free again
                 self._connections.discard(task)
                 self._asking -= connection.has_asked
         with contextlib.suppress(OSError):
             writer.close()
 
     async def answer(self, name: str, value: object, connection: "_Connection") -> Said:
-        """Do what a line asks for, by its member; return the line that answers it. Raises `DeskError`."""
+        """Handle a request by its member's name; return the answer. Raises `DeskError`."""
         work = self._works.get(name)
         if work is None:
             raise DeskError("unknown", "the desk does not know this request")
@@ -263,7 +262,7 @@ class DeskSocket:
         return {"key": self._desk.keys.state}
 
     async def _unlock(self, said: object, _connection: "_Connection") -> Said:
-        """Take a passphrase, or one with what the person was told that it is for."""
+        """Take a passphrase, alone or with what the person was told it is for."""
         members = cast("Said", said) if isinstance(said, dict) else {"passphrase": said}
         passphrase, wanted_for = members.get("passphrase"), members.get("for")
         if not isinstance(passphrase, str) or len(passphrase) > MAX_PASSPHRASE_BYTES:
@@ -276,7 +275,7 @@ class DeskSocket:
 
 
 class _Connection:
-    """One connection: lines in, answers out, and later the answers to its asks."""
+    """One connection: lines in, answers out, and later the decisions about its asks."""
 
     def __init__(
         self, server: DeskSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int
@@ -290,11 +289,11 @@ class _Connection:
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Serve it until it ends. What it asked stays."""
+        """Serve it until it ends; its asks stay."""
         try:
             while line := await self._line():
                 await self._tell(await self._answered(line))
-                for key, asked in tuple(self.asks.items()):  # now that it knows the code
+                for key, asked in tuple(self.asks.items()):  # only after the peer was told the code
                     if key not in self._waiting:
                         self._waiting[key] = asyncio.ensure_future(self._tell_answer(asked))
         finally:
@@ -329,7 +328,7 @@ class _Connection:
         if asked.answer is not None:
             with contextlib.suppress(OSError):
                 await self._tell({"answer": asked.answer.to_dict()})
-        # Nothing is kept of it: such asks may be without number.
+        # Nothing is kept of it: there may be any number of such asks.
         self.asks.pop(asked.key, None)
         self._waiting.pop(asked.key, None)
 
@@ -338,7 +337,7 @@ class _Connection:
         try:
             async with asyncio.timeout(DESK_IDLE_SECONDS):
                 await self._writer.drain()
-        except TimeoutError:  # who reads nothing is let go
+        except TimeoutError:  # a peer that does not read is dropped
             self._writer.transport.abort()
             raise
 

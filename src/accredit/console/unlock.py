@@ -1,17 +1,16 @@
-"""The person's key while the desk runs: locked, or in memory for a while. Forgets it in time.
+"""The person's key while the desk runs: locked, or in memory for a limited time.
 
 1. A key that was made without a passphrase is always open.
 2. Otherwise a signature needs the passphrase: on the desk's terminal, with pinentry, or by `accredit desk unlock`,
-   whichever comes first. Whoever types it is told what for, and it opens the key for that signature, and for no other
-   one that is worth the passphrase (3). Whoever started the desk with a file that holds it has answered all prompts
-   beforehand.
+   whichever comes first. The prompt says what for, and the passphrase opens the key for that signature and for no other
+   one that always needs it (3). A desk started with a passphrase file has all prompts answered beforehand.
 3. Then the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock = "each"`, and for
-   signatures that are worth it (`each`), every single one needs the passphrase. Where each needs it, whoever types it
-   before anything waits for the key opens it for what they were shown, and for nothing that comes first.
-4. `lock` forgets the key and the passphrase at once, and ends a prompt: what waited for the key is not signed.
+   sensitive signatures (`each`), every single one needs the passphrase. There, a passphrase typed before anything waits
+   for the key opens it for what the person was shown, and not for whatever comes first.
+4. `lock` forgets the key and the passphrase at once, and cancels a prompt: what waited for the key is not signed.
 
-The key's bytes are not wiped from memory when they are forgotten: Python copies as it likes. That no other program
-reads this process's memory is the system's to keep (`serving`).
+The key's bytes are not wiped from memory: Python copies as it likes. That no other program reads this process's memory
+is the system's task (`serving`).
 """
 
 import asyncio
@@ -28,14 +27,14 @@ from accredit.ratify import HybridSigner
 PASSPHRASE_SECONDS = 120.0
 """How long the desk waits for a passphrase that a signature needs."""
 MAX_PASSPHRASE_TRIES = 3
-"""Wrong passphrases before a prompt is given up; asking again is a new prompt."""
+"""Wrong passphrases before a prompt gives up; the next signature prompts anew."""
 
 
 KeyState = Literal["open", "unlocked", "asking", "locked"]
 
 
 class KeyInFile:
-    """The person's private key, as its file has it: `person` is its public half."""
+    """The person's private key, as in its file; `person` is its public half."""
 
     def __init__(self, key: PrivateKeyFile | LockedKeyFile) -> None:
         self._key = key
@@ -51,11 +50,11 @@ class KeyInFile:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether it takes a passphrase to sign."""
+        """Whether signing takes a passphrase."""
         return isinstance(self._key, LockedKeyFile)
 
     def open(self, passphrase: str | None) -> HybridSigner:
-        """Return the key. Takes a while. Raises `ConfigurationError` for a wrong passphrase."""
+        """Decrypt the key, which takes a while. Raises `ConfigurationError` for a wrong passphrase."""
         if isinstance(self._key, PrivateKeyFile):
             return self._key.signer()
         typed = passphrase_bytes(passphrase or "")
@@ -66,7 +65,7 @@ class KeyInFile:
 
 
 class KeyHolder:
-    """Opens the key when it is needed. `on_change` is called whenever `state` is another one."""
+    """Opens the key when it is needed. `on_change` is called when `state` changes."""
 
     def __init__(
         self,
@@ -98,12 +97,12 @@ class KeyHolder:
 
     @property
     def wanted_for(self) -> str:
-        """What the passphrase is asked for now; "" if nothing waits for it."""
+        """What a passphrase is being asked for; "" if nothing waits."""
         return self._text if self.state == "asking" else ""
 
     @property
     def state(self) -> KeyState:
-        """`open` for a key without a passphrase, `asking` while somebody should type it."""
+        """`open` for a key without a passphrase; `asking` while a signature waits for one."""
         if not self._key.is_encrypted:
             return "open"
         if self._wanted is not None and not self._wanted.done():
@@ -112,13 +111,13 @@ class KeyHolder:
 
     @property
     def place(self) -> str:
-        """Where the passphrase is asked for."""
+        """Where the passphrase can be typed, in words."""
         if self._prompt is None:
             return "with `accredit desk unlock`"
         return f"{self._prompt.place}, or with `accredit desk unlock`"
 
     async def signer(self, text: str, *, each: bool) -> HybridSigner:
-        """Return the key for one signature. Ask for the passphrase if it is due; `text` says what for. Raises
+        """Return the key for one signature, after the passphrase if it is due; `text` says what for. Raises
         `DeskError`."""
         if not self._key.is_encrypted:
             return await asyncio.to_thread(self._key.open, None)
@@ -131,10 +130,10 @@ class KeyHolder:
             return await self._opened(text, each=each)
 
     async def unlock(self, passphrase: str, wanted_for: str | None = None, beforehand: str = "") -> None:
-        """Open the key for whoever waits for it, else for as long as it stays open; where each signature needs it, for
-        that which is shown to the person (`beforehand`, "" if it is not clear which). `wanted_for` is what they were
-        told (None: nobody was, and nothing is compared). Raises `ConfigurationError` for a wrong passphrase, and
-        `DeskError`."""
+        """Unlock the key: for the pending signature if there is one, else for as long as `desk.toml` says; where each
+        signature needs the passphrase, for the one shown to the person (`beforehand`, "" if ambiguous). `wanted_for` is
+        what they were told (None: nothing, and nothing is compared). Raises `ConfigurationError` for a wrong
+        passphrase, and `DeskError`."""
         locks = self._locks
         async with self._trying:  # each try takes 64 MiB, and any program of the user may try
             opened = await asyncio.to_thread(self._key.open, passphrase)
@@ -210,7 +209,7 @@ class KeyHolder:
         return None
 
     def _keep(self, opened: HybridSigner, locks: int) -> None:
-        """Keep the key open, unless it was locked since: there were so many `locks` before it was opened."""
+        """Keep the key open, unless it was locked since: `locks` is the count before it was opened."""
         if self._unlock_seconds is not None and locks == self._locks:
             self._open = opened
             self._close_after(self._unlock_seconds)

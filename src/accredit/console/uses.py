@@ -1,11 +1,11 @@
 """Whether what a person allowed was used, as far as a gateway's log tells. No I/O of its own.
 
-1. A chain that the log does not have came with no call: it was not used yet, or the log is not of that gateway.
-2. Else the newest entries are looked at for calls that passed by it, back to when it began to hold; one that was
-   refused uses nothing, and one whose record does not verify was not made. Without a key of the gateway's nothing is
-   verified, and the page says so.
+1. A chain that the log lacks came with no call: it is unused, or the log is another gateway's.
+2. Else the newest entries, back to when it became valid, are searched for calls that used it; a refused call uses
+   nothing, and neither does one whose record does not verify. Without a key of the gateway nothing is verified, and the
+   page says so.
 
-Not known: calls at a gateway whose log is another one, or beyond those entries.
+Unknown are calls at a gateway with another log, or beyond those entries.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
 
 _SLACK_SECONDS = 600
-"""How far the clocks of gateways with one log may be apart."""
+"""The largest difference expected between clocks of gateways that share a log."""
 
 
 async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[str, Any]:
-    """Return what is known of the use of a chain, leaf first: `used` (None: that is not known, and `problem` says why),
-    the last call that passed by it, whether it was for one call, and what the page that takes it back calls it."""
+    """Return what is known of the use of a chain, leaf first: `used` (None: unknown, and `problem` says why), the last
+    call that used it, whether it was for one call only, and its handle on the page that revokes it."""
     leaf, is_once = links_of(chain)[-1], this_call_only(chain[0].constraints)
     found: dict[str, Any] = {
         "ends": leaf.expires_at, "handle": leaf.handle, "once": is_once, "used": None, "problem": "",
@@ -46,8 +46,7 @@ async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[
 
 
 def _last_call(log: LogReader, sha256: str, issued_at: int, prover: Prover) -> dict[str, Any] | None:
-    """Return the id of the last call that passed by a chain, and when it came; None if none did. Without keys any
-    record counts."""
+    """Return the id and time of the last call that used a chain; None if none did. Without keys any record counts."""
     if log.certificates(sha256) is None:
         return None
     earliest = timestamp((issued_at - _SLACK_SECONDS) * 1_000)

@@ -1,9 +1,9 @@
-"""An ask as a person reads it, on the page and in the terminal alike. No I/O.
+"""An ask in words, for the page and the terminal alike. No I/O.
 
 1. What is certain comes first: who asks (by the person's own names for keys; a name that a key gives itself is quoted),
-   for which call, where. What the server says of its tool comes last, and can only raise caution.
-2. Every text is fit to be shown: characters that don't show are written as their code points (`pins.shown`).
-3. What is to be signed is told from the very grant that would be signed.
+   for which call, where. What the server says about its tool comes last, and can only raise caution.
+2. Every text is safe to show: invisible characters are written as their code points (`pins.shown`).
+3. The preview is derived from the very grant that would be signed.
 """
 
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ _NO_CERT = "0" * 32
 
 
 class Circumstances(Struct, frozen=True, kw_only=True):
-    """What the desk knows of an ask beside the ask itself. `names` are the person's, by the ids of keys and gateways;
-    `known_tools` are tools that were allowed at this gateway before. Times are unix seconds."""
+    """What the desk knows about an ask beyond the ask itself. `names` are the person's, by the ids of keys and
+    gateways; `known_tools` were allowed at this gateway before. Times are unix seconds."""
 
     person: str
     person_id: str
@@ -48,14 +48,14 @@ class Circumstances(Struct, frozen=True, kw_only=True):
 
 
 class Caution(Struct, frozen=True):
-    """What a person should know before they allow a call. `lead` is its first words."""
+    """A warning to read before allowing a call. `lead` is its first words."""
 
     lead: str
     text: str
 
 
 class Fact(Struct, frozen=True):
-    """A fact of who asks: `note` says where it is from."""
+    """A fact about who asks; `note` says where it is from."""
 
     label: str
     text: str
@@ -63,7 +63,7 @@ class Fact(Struct, frozen=True):
 
 
 class Described(Struct, frozen=True, kw_only=True):
-    """An ask in words. `agent` and `gateway` are names; those that are not the person's own are marked as such."""
+    """An ask in words. `agent` and `gateway` are names, marked as such if they are not the person's own."""
 
     code: str
     agent: str
@@ -90,7 +90,7 @@ class Described(Struct, frozen=True, kw_only=True):
 
 
 def describe(ask: Ask, known: Circumstances) -> Described:
-    """Return an ask in words."""
+    """Describe an ask in words."""
     agent, gateway = known.names.get(ask.agent_id), known.names.get(ask.gateway.id)
     call = shown_call(ask, known.known_tools)
     marks = [Caution("Look closely:", each) for each in call.marks]
@@ -114,7 +114,7 @@ def describe(ask: Ask, known: Circumstances) -> Described:
 
 
 def choices(ask: Ask, known: Circumstances) -> tuple[Offer, ...]:
-    """Return what a person can choose; nothing for what can't be allowed here."""
+    """Return the person's choices; none if the call can't be allowed here."""
     try:
         return offers_for(ask, is_new=known.is_new)
     except NotOffered:
@@ -122,7 +122,7 @@ def choices(ask: Ask, known: Circumstances) -> tuple[Offer, ...]:
 
 
 def signed_lines(grant: Grant, ask: Ask, known: Circumstances, now: int) -> list[tuple[str, str]]:
-    """Return what `accredit inspect` would say of a certificate that this grant becomes."""
+    """Return the lines that `accredit inspect` would print about the certificate of this grant."""
     named = known.names.get(ask.agent_id)
     agent = visible_text(named) if named else f"“{in_quotes(ask.agent.name)}”"
     minutes = max(0, grant.expires_at - now) // _MINUTE
@@ -137,7 +137,7 @@ def signed_lines(grant: Grant, ask: Ask, known: Circumstances, now: int) -> list
 
 
 def page_offer(offer: Offer, ask: Ask, known: Circumstances, now: int) -> dict[str, Any]:
-    """Return a choice as the page takes it."""
+    """Return a choice in the page's JSON form."""
     return {
         "key": offer.key,
         "button": offer.button,
@@ -150,19 +150,19 @@ def page_offer(offer: Offer, ask: Ask, known: Circumstances, now: int) -> dict[s
 
 
 def preview(offer: Offer, ask: Ask, known: Circumstances, now: int, calls: int, seconds: int) -> list[tuple[str, str]]:
-    """Return what would be signed for a choice with these numbers (0: what is proposed). Raises `NotOffered`."""
+    """Return what would be signed for a choice with these numbers (0: as proposed). Raises `NotOffered`."""
     grant = offer.grant(ask, _NO_CERT, now, max_calls=calls, seconds=seconds)
     return signed_lines(grant, ask, known, now)
 
 
 def short(holder_id: str) -> str:
-    """Return the beginning of an id, as people read it."""
+    """Return a shortened id for people."""
     text = visible_text(holder_id[:SHORT_ID_CHARS])
     return f"{text}…" if len(holder_id) > SHORT_ID_CHARS else text
 
 
 def timestamp(at: int) -> str:
-    """Return a time in RFC 3339, UTC; outside the years that it can write, the number."""
+    """Return a time in RFC 3339, UTC; out of its range, the number of seconds."""
     try:
         return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
     except OverflowError:
@@ -186,7 +186,7 @@ def _firsts(ask: Ask, known: Circumstances) -> list[Caution]:
 
 
 def _impostors(ask: Ask, known: Circumstances) -> list[Caution]:
-    """Name the person's own names that an unnamed agent's name could be taken for."""
+    """Warn of the person's own names that an unnamed agent's name resembles."""
     if ask.agent_id in known.names:
         return []
     own = list(known.names.values())
