@@ -30,9 +30,7 @@ class PageConnection(H11Protocol):
         self.opened_at = self.loop.time()
         if len(self.connections) > MAX_PAGE_CONNECTIONS:
             resting = [each for each in self.connections if isinstance(each, PageConnection) and each.rests]
-            min(
-                resting, key=_age, default=self
-            ).transport.abort()  # `close` would wait until the peer has read everything
+            min(resting, key=_age, default=self).transport.abort()  # `close` waits until the peer has read all
 
     @property
     def rests(self) -> bool:
