@@ -191,8 +191,7 @@ class Page:
         return tell
 
     async def _states(self, bearer: str, number: int) -> AsyncIterator[str]:
-        """Yield the state as server-sent events, at first if it is newer than `number` and then at every change, until
-        the page signs out."""
+        """Yield the state as server-sent events, whenever it is newer than `number`, until the page signs out."""
         while not self._changes.is_over and self._sessions.knows(bearer, self._clock()):
             state = {name: value for part in self._parts for name, value in part.state().items()}
             if self._changes.number != number:

@@ -18,8 +18,7 @@ from pathlib import Path
 from accredit.limits import LOGIN_LINK_SECONDS
 
 OPENING_SECONDS = 5.0
-"""How long the desk waits for a browser command to return. One that runs longer is the browser itself: it has the
-page."""
+"""How long the desk waits for a browser's command: one that runs longer is the browser itself, with the page."""
 
 
 _PAGE = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">

@@ -2,8 +2,7 @@
 I/O.
 
 A list counts here if it is readable and signed by its issuer: the desk's own person, a person whose public key is in
-its folder, or the root of a chain in the log. Others are named on the page, and revoke nothing there; nor does one of
-an agent's key in that folder, as it is no root of a gateway.
+its folder, or the root of a chain in the log. Others, such as an agent's, are named on the page and revoke nothing.
 """
 
 import hashlib

@@ -255,8 +255,7 @@ def _in_full(
 
 
 def _status(decision: Glimpse | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
-    """Return how a call ended: `open` only if the store says so, `ended` if its outcome is beyond the scanned
-    entries."""
+    """Return how a call ended: `open` only if the store says so, `ended` if its outcome was not scanned."""
     if decision.decision is None or not decision.decision.goes_on:
         return outcome if outcome != "open" else ""
     return "ended" if outcome == "open" and decision.call.id not in still_open else outcome

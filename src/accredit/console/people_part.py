@@ -151,8 +151,7 @@ class TakingBack:
 
 
 class TakenBack(NamedTuple):
-    """The result of a revocation: sentences for the page, whether all lists have it, and what has `ended`, by what is
-    `known` now."""
+    """A revocation's result: sentences for the page, whether all lists have it, what is `known` now, what `ended`."""
 
     told: list[str]
     is_everywhere: bool

@@ -1,5 +1,4 @@
-"""The data of the page "Who may what": the list, in the order of the tree, and one delegation with what ends with it.
-No I/O.
+"""Data of the page "Who may what": the list in the tree's order, and one delegation with what ends with it. No I/O.
 
 Whoever may delegate can make any number of delegations: below one, the list of all shows only some.
 """
