@@ -11,7 +11,7 @@ if typing.TYPE_CHECKING:
 
 __all__ = ["Gateway", "GatewaySettings", "HttpUpstream", "StdioUpstream", "create_app", "merged_settings"]
 
-# Imported on first use: the configuration and `accredit connect` need parts that take a tenth of the time of the whole.
+# Imported on first use: the configuration and `accredit connect` need parts of it, a tenth of the import time.
 __getattr__ = _names_of(
     __name__,
     {

@@ -1,7 +1,7 @@
-"""The gateway as one ASGI application: which path goes where, and its life.
+"""The gateway as one ASGI application: its routes and its lifespan.
 
-It may be mounted in another application. What it needs (connections, children) it makes at first use and gives
-back at the end of its lifespan.
+It may be mounted in another application. Connections and child processes are made at first use and released at the end
+of its lifespan.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ from accredit.stores import MemoryTasks
 from accredit.telemetry import Telemetry
 
 MAX_LEAVING_SERVERS = 16
-"""Servers that a reload has changed or taken out and whose calls may still finish. Each may have children; who reloads
-again and again within one `grace_seconds` does not heap them up."""
+"""Servers changed or removed by a reload whose calls may still finish. Each may have child processes; reloads repeated
+within one `grace_seconds` must not pile them up."""
 
 
 def create_app(
@@ -55,14 +55,13 @@ def create_app(
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream, or of several.
 
-    `upstream` is a URL, a command (a list of strings), complete settings, or a list of these, each with a `server` and
-    a `path` of its own: else they say the same. If these require proofs, `store` and
-    `revocations` answer the decisions' questions; if they take tokens, `key_sets` has the issuers' keys; if they say
-    that calls are recorded, `records` is the log. `tasks` remembers whose tasks are, by default in this process.
-    `access_tokens` gives what gets the gateway's own tokens for a server, where the settings say that it needs some.
-    `on_tools` is shown the result of each `tools/list` as the upstream sent it, in steps; if it raises `FrameError`,
-    the answer is invalid. `telemetry` is what is measured with, if anything is. At its end the application closes all
-    but the revocations. Raises `ConfigurationError`.
+    `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings, each with a `server`
+    and a `path` of its own and otherwise equal. If they require proofs, `store` and `revocations` answer the decisions'
+    questions; if they take tokens, `key_sets` has the issuers' keys; if they record calls, `records` is the log.
+    `tasks` stores the owners of tasks, by default in this process. `access_tokens` makes what fetches the gateway's own
+    tokens for a server, where the settings require it. `on_tools` gets the result of each `tools/list` as the upstream
+    sent it, in steps; if it raises `FrameError`, the answer is invalid. `telemetry` measures, if given. At its end the
+    application closes all but the revocations. Raises `ConfigurationError`.
     """
     servers = _servers(upstream)
     if any(each.guards or each.observes for each in servers) and tasks is None:
@@ -84,24 +83,24 @@ def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewayS
 
 
 class Gateway:
-    """The application. `drain` and `end_streams` are for the server that runs it, and is told to stop.
+    """The application. The server that runs it calls `drain` and `end_streams` when it is told to stop.
 
-    All that its settings decide is in `routes`, one value: a reload puts another one in its place (`swap`), and whoever
-    answers a request reads it once, and goes by that to the end.
+    All that its settings decide is in `routes`, one value that a reload replaces (`swap`); each request reads it once
+    and keeps it to the end.
     """
 
     def __init__(self, servers: Sequence[GatewaySettings], shared: Shared) -> None:
-        """`servers` share all of their settings but what is each server's own."""
+        """`servers` are the settings of each server, otherwise equal."""
         self.condition = Condition()
         self.routes = Routes(servers, shared, self.condition)
-        """What is in force."""
+        """The routes in force."""
         self._leaving: dict[Server, asyncio.TimerHandle] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
         if scope["type"] == "http":
-            set_current(None)  # the server's task may have served another one
+            set_current(None)  # the server's task may have served another request
             routes = self.routes
             await routes.serve(AsgiExchange(scope, receive, send, *routes.surroundings))
         elif scope["type"] == "lifespan":
@@ -111,16 +110,16 @@ class Gateway:
 
     @property
     def refused(self) -> dict[str, int]:
-        """What this process has refused since it started, by kind, for whoever mounts the application."""
+        """What this process has refused since it started, by kind, for the application that mounts it."""
         return dict(self.routes.shared.counters.counts)
 
     @property
     def draining(self) -> bool:
-        """Whether the end has begun."""
+        """Whether it is about to stop."""
         return self.condition.draining
 
     def drain(self) -> None:
-        """Begin the end: `/readyz` says so, and everything is served as before."""
+        """Announce the end: `/readyz` says so, and everything is served as before."""
         self.condition.draining = True
 
     def end_streams(self) -> None:
@@ -129,13 +128,13 @@ class Gateway:
             server.backend.drain()
 
     def prepare(self, servers: Sequence[GatewaySettings], shared: Shared) -> "Routes":
-        """Return what would be served by other settings; nothing is different yet. A server that is reached as before
-        keeps all that it has. Raises `ConfigurationError`."""
+        """Return the routes by other settings, without effect yet. A server that is reached as before keeps its state.
+        Raises `ConfigurationError`."""
         return Routes(servers, shared, self.condition, self.routes)
 
     def swap(self, routes: "Routes", grace_seconds: float) -> None:
-        """Let what `prepare` has returned be in force. Of what it does not go on with streams end now, and the rest
-        after `grace_seconds`, in which calls may finish; of too many such servers the oldest has no more time."""
+        """Put the routes of `prepare` in force. Streams of removed servers end now, the rest after `grace_seconds`, in
+        which calls may finish; of too many such servers the oldest ends at once."""
         before, self.routes = self.routes, routes
         for server in routes.servers:
             server.begin()
@@ -159,7 +158,7 @@ class Gateway:
 
     def _end(self, server: Server) -> None:
         self._leaving.pop(server).cancel()
-        # One of the same name waits for what both record, at the end.
+        # Its successor of the same name waits for the records of both, at the end.
         replaced = any(each.name == server.name for each in self.routes.servers)
         task = asyncio.get_running_loop().create_task(server.backend.aclose() if replaced else server.aclose())
         self._closing.add(task)
@@ -171,7 +170,7 @@ class Gateway:
             if message["type"] == "lifespan.startup":
                 records = self.routes.shared.records
                 if records is not None and self.routes.settings.records is not None:
-                    await records.ready()  # calls that a dead process left open are closed now
+                    await records.ready()  # calls left open by a dead process are closed now
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.aclose()
@@ -180,7 +179,7 @@ class Gateway:
 
 
 class Routes:
-    """Which path goes where, by one value of the settings: it never changes."""
+    """The handlers by path, for one value of the settings: immutable."""
 
     def __init__(
         self,
@@ -189,7 +188,7 @@ class Routes:
         condition: Condition,
         before: "Routes | None" = None,
     ) -> None:
-        """`before` is what this goes on with. Raises `ConfigurationError`."""
+        """`before` are the previous routes, whose state is kept. Raises `ConfigurationError`."""
         several = [each for each in servers if each.members]
         servers = [each for each in servers if not each.members]
         self.settings = settings = servers[0]
@@ -200,10 +199,10 @@ class Routes:
         named = {each.name: each for each in self._servers}
         merged = [Server(each, shared, before=known.get(""), beside=named) for each in several]
         self.servers = [*self._servers, *merged]
-        """All of them, at last that of all as one, if there is one."""
+        """All servers; last the merged one, if there is one."""
         self._endpoints = {each.settings.path: each for each in self.servers}
         self.targets = frozenset(each.encode("utf-8") for path in self._endpoints for each in (path, f"{path}/"))
-        """The paths whose POSTs are MCP's."""
+        """The paths of MCP's POSTs."""
         self._beside = {path: each for each in reversed(self.servers) for path in each.paths}
         self._check_paths()
         first = self._servers[0]
@@ -211,7 +210,7 @@ class Routes:
         own = None if self._only is not None else Rooms(settings.max_request_bytes, proving=settings.proving)
         self.rooms = own or first.rooms
         self.surroundings = (self.rooms, settings.allowed_origins)
-        """What an exchange needs to know of its gateway."""
+        """What an exchange needs of its gateway."""
         tokens = settings.tokens
         bootstrap = tokens.bootstrap if tokens is not None else None
         given = before._bootstrap if before is not None else None
@@ -229,9 +228,9 @@ class Routes:
         )
 
     async def serve(self, exchange: Exchange) -> None:
-        """Answer one request, whatever carries it.
+        """Answer one request, on whatever carrier.
 
-        If its answer can't be brought to an end, its carrier has to show that: by closing the connection.
+        If the answer can't be completed, the carrier must show that by closing the connection.
         """
         path = exchange.head.path
         if path.endswith("/"):
@@ -252,21 +251,21 @@ class Routes:
         except AccreditError as error:
             await self._refuse(exchange, error, server)
         except MemoryError as error:
-            # Whatever has asked for more: all of it is let go first, then there is enough for a sentence.
+            # Free whatever asked for more memory first: then there is enough for a sentence.
             error.__traceback__ = error.__context__ = None
             await self._refuse(exchange, too_little_memory(), server)
         except asyncio.CancelledError:
             if exchange.started:
                 raise
-            # The server stops, and its grace was too short for this call. Its own answer would be no JSON-RPC.
+            # The server stops before this call's grace has sufficed. Its own answer would not be JSON-RPC.
             gone = UpstreamUnavailable("the gateway has stopped before the answer came")
             await self._refuse(exchange, gone, server)
         finally:
             exchange.over()
 
     def _without_slash(self, exchange: Exchange) -> str:
-        """Return the path that is meant: one slash more at the end of one of MCP's is none, and everything that is
-        compared, recorded or told from here on names it without. Clients and people write both."""
+        """Drop one trailing slash from an endpoint's path; all comparisons, records and messages use the path without
+        it. Clients and people write both."""
         head = exchange.head.without_slash
         if head.path in self._endpoints or head.path in self._beside:
             exchange.head = head
@@ -302,7 +301,7 @@ class Routes:
             raise refuse(path)
 
     def _authenticator(self) -> HttpAuthenticator | None:
-        """Return who comes in where no server of several is meant: whose token is for all of them."""
+        """Return the authenticator for paths of no single server: for tokens that are for all of them."""
         settings, tokens = self.settings, self.settings.tokens
         if tokens is not None:
             issuers = tuple(structs.replace(each, server_audience="") for each in tokens.issuers)
@@ -311,7 +310,7 @@ class Routes:
         return HttpAuthenticator(bearer, sessions_of(settings, live_here=False)) if bearer is not None else None
 
     def _check_paths(self) -> None:
-        """Raise `ConfigurationError` for endpoints of several servers that are not told apart."""
+        """Raise `ConfigurationError` unless all servers have names and paths of their own."""
         names = {each.name for each in self._servers}
         apart = len(self._servers) == len(names) and len(self.servers) == len(self._endpoints)
         if apart and (len(self.servers) == 1 or "" not in names):

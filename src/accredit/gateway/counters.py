@@ -1,4 +1,4 @@
-"""Counts and logs what was refused, and why. I/O: the log."""
+"""Counts and logs refusals and their reasons. I/O: the log."""
 
 import logging
 from collections import Counter
@@ -20,7 +20,7 @@ from accredit.gateway.trace import trace_field
 from accredit.refusals import KINDS
 
 UNASKED_LOG_SECONDS = 60.0
-"""The time between two lines of the log about such bodies of one server: it sends one for each notification."""
+"""The interval between two log lines about such bodies of one server: it sends one for each notification."""
 
 
 _log = logging.getLogger("accredit.gateway")
@@ -37,19 +37,19 @@ class Counters:
         invalid: Callable[[str], None] | None = None,
         unasked: Callable[[str], None] | None = None,
     ) -> None:
-        """`server` is the name of the one of several servers that this is about. `invalid` is told the name of each
-        that gives an invalid answer, `unasked` that of each that answers where nothing was asked."""
+        """`server` is the name of the one of several servers that it counts for. `invalid` is called with the name of
+        each server that gives an invalid answer, `unasked` with that of each that answers a message that needs none."""
         self.counts: Counter[str] = Counter() if counts is None else counts
         self._server = server
         self._invalid = invalid
         self._on_unasked = unasked
         self._unasked_due = float("-inf")
         self.tool_list_changes = 0
-        """How often the one server has said that its list of tools has changed, on whatever stream."""
+        """How often the server has reported changed tools, on any stream."""
 
     def of_server(self, name: str) -> "Counters":
-        """Return what one of several servers counts with: of the same counts, but what it says of its tools is about
-        its own, and what is logged names it."""
+        """Return the counters of one of several servers: they share the counts, but count its tool changes apart, and
+        log its name."""
         return Counters(self.counts, name, self._invalid, self._on_unasked)
 
     def refused(
@@ -62,9 +62,9 @@ class Counters:
         server: str = "",
     ) -> None:
         """Count and log a refusal; `observed` says that the frame was forwarded all the same (observe mode). `server`
-        names the one that it is about, where that is not the one which this counts for.
+        overrides the server's name.
 
-        One that is not `logged` is only counted: a peer must not fill a disk.
+        Without `logged` it is only counted: a peer must not fill a disk.
         """
         kind = _kind(error) + ("_observed" if observed else "")
         self.counts[kind] += 1
@@ -76,25 +76,25 @@ class Counters:
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
         about: dict[str, Any] = {"server": server, "method": method}
         facts = {name: value for name, value in about.items() if value} | trace_field()
-        # A challenge is how each call of a sensitive tool begins: nobody was denied anything. Nor was anybody whose
-        # call was only observed, and where nobody has a delegation yet, that is each call.
+        # A challenge begins each call of a sensitive tool: nothing was denied. Nor was an observed call, and until
+        # delegations exist that is each call.
         is_normal = kind.startswith(_CHALLENGED) or (observed and isinstance(error, ProofRefused))
         level = logging.INFO if is_normal else logging.WARNING
         log_event(_log, level, kind, detail=detail, **facts)
 
     def notified(self, method: str) -> None:
-        """Count a notification of the upstream's, if it says that the tools have changed."""
+        """Count an upstream's notification that its tools have changed."""
         if method == "notifications/tools/list_changed":
             self.tool_list_changes += 1
 
     def dropped(self, method: str) -> None:
-        """Count and log a client's notification that is not forwarded, as nothing names its method."""
+        """Count and log a client's notification of an unknown method, which is not forwarded."""
         self.counts["notification_refused"] += 1
         log_event(_log, logging.WARNING, "notification_refused", method=excerpt(method), **trace_field())
 
     def unasked(self, now: float, detail: str) -> None:
-        """Count a body that a server has sent in answer to what is owed none, and log it once in a while: a server that
-        does so does it for each of its clients' notifications. `now` is in the event loop's seconds."""
+        """Count a body that a server sent in answer to a message that needs none, and log it once in a while: a server
+        that does so does it for each notification. `now` is in the event loop's seconds."""
         self.counts["answer_dropped"] += 1
         if self._on_unasked is not None:
             self._on_unasked(self._server)

@@ -1,10 +1,10 @@
-"""A task that begins at once, and goes on at once when what it waits for has come. Runs in the event loop.
+"""A task that starts at once, and resumes at once when what it waits for is done. Runs in the event loop.
 
-`asyncio.Task` begins at the loop's next step, and each of its waits costs another one. Most calls wait once, for the
-upstream's answer, in a callback of whose connection they can just as well go on. So an `EagerTask` runs in whoever
-starts it until it has to wait, and, where it waits for a `Wakeup`, in whoever wakes it up; anything else that can be
-awaited it awaits as a task does. It is a task of its own make as "Extending asyncio" (Python's documentation) has them:
-`asyncio.current_task`, `asyncio.timeout` and cancellation work in it. One step never runs within another.
+`asyncio.Task` starts at the loop's next step, and each of its waits costs another one. Most calls wait once, for the
+upstream's answer, and can resume within the callback of its connection. So an `EagerTask` runs in whoever starts it
+until it has to wait, and, if it waits for a `Wakeup`, in whoever wakes it; it awaits anything else as a task does. It
+is a custom task as "Extending asyncio" (Python's documentation) describes: `asyncio.current_task`, `asyncio.timeout`
+and cancellation work in it. One step never runs within another.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from typing import Any
 
 
 class Wakeup(asyncio.Future[None]):
-    """What one task waits for. `wake` and `fail` are how it ends, unless it is cancelled; a second end is none."""
+    """What one task waits for. `wake` and `fail` complete it, unless it is cancelled; only the first counts."""
 
     sleeper: "EagerTask | None" = None
 
     def wake(self) -> None:
-        """Let the task that waits go on, at once where nobody else is in the middle of a step."""
+        """Resume the waiting task, at once unless another task's step is running."""
         if self.done():
             return
         self.set_result(None)
@@ -34,7 +34,7 @@ class Wakeup(asyncio.Future[None]):
             sleeper.loop.call_soon(sleeper.go_on)
 
     def fail(self, error: Exception) -> None:
-        """Raise an error where the task waits, at the loop's next step."""
+        """Raise an error in the waiting task, at the loop's next step."""
         if not self.done():
             self.set_exception(error)
             self._later()
@@ -53,7 +53,7 @@ class Wakeup(asyncio.Future[None]):
 
 
 class EagerTask:
-    """Runs `work` to its end in `context`, and calls `on_done` then. What `work` raises is for the loop's exception
+    """Runs `work` to its end in `context`, then calls `on_done`. Exceptions of `work` go to the loop's exception
     handler."""
 
     __slots__ = (
@@ -79,7 +79,7 @@ class EagerTask:
         self._done = False
 
     def start(self) -> None:
-        """Run until it has to wait; at the loop's next step where somebody else is in the middle of one."""
+        """Run until it has to wait; at the loop's next step if another task's step is running."""
         if asyncio.current_task(self.loop) is None:
             self.go_on()
         else:
@@ -94,7 +94,7 @@ class EagerTask:
         return self.loop
 
     def cancel(self, msg: object = None) -> bool:
-        """Raise `CancelledError` where it waits, or where it waits next."""
+        """Raise `CancelledError` at its current wait, or at its next one."""
         if self._done:
             return False
         self._cancelling += 1
@@ -105,11 +105,11 @@ class EagerTask:
         return True
 
     def cancelling(self) -> int:
-        """Return how many cancellations nobody has taken back."""
+        """Return the number of cancellation requests not undone by `uncancel`."""
         return self._cancelling
 
     def uncancel(self) -> int:
-        """Take one cancellation back; return how many are left."""
+        """Undo one cancellation request; return how many are left."""
         if self._cancelling:
             self._cancelling -= 1
             if self._cancelling == 0:
@@ -117,7 +117,7 @@ class EagerTask:
         return self._cancelling
 
     def woken(self, waited: asyncio.Future[Any]) -> None:
-        """Go on: what it has waited for is done."""
+        """Resume: the awaited future is done."""
         try:
             waited.result()
         except BaseException as error:
@@ -126,7 +126,7 @@ class EagerTask:
             self.go_on()
 
     def go_on(self, error: BaseException | None = None) -> None:
-        """Take one step: to the next wait, or to the end."""
+        """Run one step: to the next wait, or to the end."""
         if self._must_cancel:
             if not isinstance(error, CancelledError):
                 error = CancelledError() if self._message is None else CancelledError(self._message)

@@ -1,13 +1,13 @@
-"""Which header fields go on, in each direction, and in whose words (docs/reference/headers.md). No I/O.
+"""Which header fields are forwarded, in each direction, and in whose words (docs/reference/headers.md). No I/O.
 
-Two programs that read the same bytes differently are a way around the gate. So what says how a message is read is in
-the gateway's own words, and what says where it goes, or who stands behind it, goes no further. Of all else:
+Two programs that read the same bytes differently are a way around the gate. So fields that tell how to read a message
+are rewritten in the gateway's own words, and fields that tell where it goes, or who is behind it, are dropped. Others:
 
-1. where proofs or tokens are required only what MCP needs goes on, and what `[gateway] forward_headers` adds;
-2. otherwise everything does: people pass their API keys so.
+1. where proofs or tokens are required, only what MCP needs is forwarded, and what `[gateway] forward_headers` adds;
+2. otherwise all are: people pass their API keys so.
 
-CGI, WSGI and PHP take `Content_Type` and `Content.Type` for `Content-Type`: a name means what the most careless reader
-would take it for. Names that are no token in lower case (RFC 9110 section 5.6.2, as ASGI gives them) go nowhere.
+CGI, WSGI and PHP take `Content_Type` and `Content.Type` for `Content-Type`: a name means what the most lenient reader
+takes it for. Names that are no lower-case token (RFC 9110 section 5.6.2, as ASGI gives them) are dropped.
 
 Source: RFC 9110 sections 7.6, 8 and 12 to 14, RFC 9530, and what common servers and proxies obey.
 """
@@ -22,7 +22,7 @@ from accredit.gateway.media_types import JSON_TYPE, MAX_MEDIA_TYPE_BYTES, parse_
 from accredit.jsonrpc.param_headers import PARAM_HEADERS
 
 MAX_MEDIA_RANGES = 32
-"""Elements of a client's `Accept` that go on. Browsers send ten."""
+"""Elements of a client's `Accept` that are forwarded. Browsers send ten."""
 
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -31,21 +31,20 @@ _WEIGHT = re.compile(rb"[qQ]=(?:0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)")
 
 
 class Fate(Enum):
-    """What becomes of a header field."""
+    """What is done with a header field."""
 
     PASSES = "passes"
     OWN = "own"
-    """It is dropped, and the gateway writes its own where one is needed."""
+    """Dropped; the gateway writes its own if one is needed."""
     READ = "read"
-    """It would say how a message is read, or by whom: dropped, but where the message is passed on unread."""
+    """Tells how a message is read, or by whom: dropped, except where messages are passed through unread."""
     NEVER = "never"
     OTHER = "other"
-    """It passes where neither proofs nor tokens are required, or where it is added."""
+    """Forwarded where neither proofs nor tokens are required, or if the configuration adds it."""
 
 
 class Table:
-    """What becomes of the fields of one direction. A name that ends with `*` stands for all that begin so; whole names
-    come first."""
+    """The fates of one direction's fields. A name that ends with `*` is a prefix; whole names come first."""
 
     def __init__(self, names: Mapping[Fate, str]) -> None:
         listed = {name.encode("ascii"): fate for fate, text in names.items() for name in text.split()}
@@ -53,7 +52,7 @@ class Table:
         self._beginnings = [(name[:-1], fate) for name, fate in listed.items() if name.endswith(b"*")]
 
     def fate(self, name: bytes) -> Fate:
-        """Return what becomes of a field of this name, which is in lower case."""
+        """Return the fate of a field by its lower-case name."""
         if not _NAME.fullmatch(name):
             return Fate.NEVER
         plain = name.translate(_TO_DASHES)
@@ -108,7 +107,7 @@ _END_TO_END = frozenset(
 
 
 class Forwarding:
-    """The header fields that one gateway passes on.
+    """The header fields that one gateway forwards.
 
     With `listed_only`, only those that a table lists and those of `added`. `own` are the names of the fields that the
     configuration puts into every request to the upstream.
@@ -122,7 +121,7 @@ class Forwarding:
         self._comes_back = cache_short_values(512)(self._to_client)
 
     def to_upstream(self, raw: RawHeaders, *, body: bool) -> RawHeaders:
-        """Return the fields of a client's request that go on. `body` says that JSON comes with them."""
+        """Return the fields of a client's request to forward. `body` says that JSON comes with them."""
         goes, hops = self._goes_up, False
         kept: RawHeaders = []
         accepts: list[bytes] = []
@@ -145,21 +144,19 @@ class Forwarding:
         return kept
 
     def to_client(self, raw: RawHeaders) -> RawHeaders:
-        """Return the fields of an upstream's answer that go on, without those that say how it is read: the gateway
-        writes these.
-        """
+        """Return the fields of an upstream's answer to forward, without those that tell how it is read: the gateway
+        writes these."""
         hops, comes = _hops(raw), self._comes_back
         return [pair for pair in raw if comes(pair[0], False) and pair[0] not in hops]
 
     def unread_to_upstream(self, raw: RawHeaders) -> RawHeaders:
-        """Return the fields of a request on a path that is not MCP's: they include what its sender says of how it is
-        read.
-        """
+        """Return the fields to forward of a request outside MCP's paths, including those that tell how its body is
+        read."""
         hops, goes = _hops(raw), self._goes_up
         return [pair for pair in raw if goes(pair[0], True) and pair[0] not in hops]
 
     def unread_to_client(self, raw: RawHeaders) -> RawHeaders:
-        """Return the fields of an answer on such a path, all but its length."""
+        """Return the fields to forward of an answer on such a path: all but its length."""
         hops, comes = _hops(raw), self._comes_back
         return [pair for pair in raw if comes(pair[0], True) and pair[0] not in hops]
 
@@ -193,7 +190,7 @@ _WRITTEN = frozenset({b"accept-encoding", b"content-length", b"host"})
 def can_be_added(name: str) -> bool:
     """Return whether `forward_headers` may hold a name.
 
-    It must not say how a message is read or where it goes, and must not be the gateway's own to write or to remove.
+    It must not tell how a message is read or where it goes, and must not be the gateway's own to write or to remove.
     """
     raw = name.lower().encode("ascii", "replace")
     fates = {TO_UPSTREAM.fate(raw), TO_CLIENT.fate(raw)}
@@ -201,14 +198,14 @@ def can_be_added(name: str) -> bool:
 
 
 def can_name_caller(name: str) -> bool:
-    """Return whether a header may be the one that tells the server who calls: it must mean nothing else."""
+    """Return whether a header may tell the server who calls: it must have no other meaning."""
     raw = name.lower().encode("ascii", "replace")
     own = raw.startswith(b"accredit-") or TO_UPSTREAM.fate(raw) is Fate.OTHER
     return raw == raw.translate(_TO_DASHES) and raw.strip(b"-") == raw != b"" and own and raw not in _END_TO_END
 
 
 def same_name(one: str, other: str) -> bool:
-    """Return whether the most careless reader takes two header names for one."""
+    """Return whether the most lenient reader takes two header names for one."""
     plain = (name.lower().encode("ascii", "replace").translate(_TO_DASHES) for name in (one, other))
     return next(plain) == next(plain)
 

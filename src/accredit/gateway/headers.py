@@ -1,11 +1,11 @@
-"""HTTP headers as the gateway reads them, and which hosts and origins may ask. No I/O.
+"""HTTP headers as the gateway reads them, and the allowed hosts and origins. No I/O.
 
-Which go on is in `forwarding`. Source: 2025-11-25 and 2026-07-28 basic/transports ("Security").
+`forwarding` says which are forwarded. Source: 2025-11-25 and 2026-07-28 basic/transports ("Security").
 
 A POST is JSON in UTF-8 and nothing else (415), in this order:
 
-1. `Content-Type` is `application/json`, once, with nothing but `charset=utf-8`;
-2. there is no `Content-Encoding`, but `identity`.
+1. `Content-Type` is `application/json`, once, with no parameter but `charset=utf-8`;
+2. `Content-Encoding` is absent, or `identity`.
 """
 
 import re
@@ -23,7 +23,7 @@ from accredit.limits import MAX_QUOTED
 from accredit.tokens import without_authorization
 
 RawHeaders = list[tuple[bytes, bytes]]
-"""Header fields in their order, names in lower case (as ASGI gives them)."""
+"""Header fields in order, with lower-case names (as ASGI gives them)."""
 
 SESSION_HEADER = b"mcp-session-id"
 LAST_EVENT_HEADER = b"last-event-id"
@@ -46,11 +46,11 @@ _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]*)(\r\n)?", re.IG
 
 
 class HeadText(NamedTuple):
-    """A head as it came, which a parser has read: what is before the digits of its one Content-Length, and behind them.
+    """A parsed head's bytes: those before the digits of its only Content-Length, and those after.
 
-    What differs from it in these digits alone is the same head of another body, if they are the length of that body, in
-    the one form that all readers take alike: no sign, no zero before it, nothing beside it. A head without the field is
-    all `before`.
+    Bytes that differ from it in these digits alone are the same head of another body, if the digits are that body's
+    length in the one form that all readers agree on: no sign, no leading zero, nothing beside it. A head without the
+    field is all `before`.
     """
 
     before: bytes
@@ -58,15 +58,15 @@ class HeadText(NamedTuple):
 
     @classmethod
     def measured(cls, head: bytes) -> "HeadText | None":
-        """Return the text of a head that has the field; None if it has it twice, or not in that form."""
+        """Split a head at its Content-Length; None if the field is repeated or not in that form."""
         found = list(_CONTENT_LENGTH.finditer(head))
         if len(found) != 1 or not found[0][1] or not found[0][2]:
             return None
         return cls(head[: found[0].start(1)], head[found[0].end(1) :])
 
     def rest(self, data: bytes) -> bytes | None:
-        """Return what follows this head in `data`; None if `data` does not begin with it, or what follows has not the
-        length that it tells."""
+        """Return the body after this head in `data`; None if `data` begins otherwise, or the body's length differs from
+        the one stated."""
         before, after = self
         if not data.startswith(before):
             return None
@@ -79,11 +79,11 @@ class HeadText(NamedTuple):
 
 
 class RequestHead:
-    """The head of a client's request. `headers` are folded (`fold`), `raw_headers` are in their order; `root` is where
-    the gateway is mounted, `path` the decoded rest; `raw_path` is the whole, as it came.
+    """The head of a client's request. `headers` are folded (`fold`), `raw_headers` are in order; `root` is the mount
+    path, `path` the decoded rest; `raw_path` is the whole, as it came.
 
-    It is never changed, since a connection's requests may share one: whoever takes a field off gets another head, and
-    nothing forwards what is not in that. What depends on the head alone is found out once.
+    It is immutable, since a connection's requests may share one: to remove a field makes another head, and only that is
+    forwarded. What depends on the head alone is computed once.
     """
 
     def __init__(
@@ -104,21 +104,21 @@ class RequestHead:
         self.raw_headers = raw_headers
         self.headers: Mapping[bytes, bytes] = fold(raw_headers)
         self.found: object = None
-        """What `session_binding` has found out about the session that it names."""
+        """Cache of `session_binding`: the opened session id."""
         self.replica = ""
-        """The server's replica that the session lives at, where there are several."""
+        """The replica of the server at which the session lives, if there are several."""
         self._is_good_post = False
         self.sent_as: object = None
-        """What the relay sends for it, once it has found out."""
+        """Cache of the relay: what is sent for this head."""
 
     @CachedProperty
     def session(self) -> str:
-        """The session that it names, or ""."""
+        """The session's id in it, or ""."""
         return self.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
     @CachedProperty
     def revision(self) -> str | None:
-        """The revision that it names, as it is spelled."""
+        """The revision in it, as it is spelled."""
         named = self.headers.get(VERSION_HEADER)
         return None if named is None else named.decode("latin-1")
 
@@ -129,27 +129,27 @@ class RequestHead:
 
     @CachedProperty
     def in_era(self) -> "RequestHead":
-        """The head without what names a session or a stream of one, in the era that has neither: nobody has compared
-        it with anything, and proofs and records know of no session there. What it names twice stays, to be refused."""
+        """The head without session and stream ids if the era has none: they are unchecked there, and unknown to proofs
+        and records. Repeated ones stay, to be refused."""
         if not self.is_modern:
             return self
         return self.without([name for name in _OF_SESSIONS if DUPLICATED not in self.headers.get(name, b"")])
 
     @CachedProperty
     def routing(self) -> tuple[bytes, ...]:
-        """The names of the headers by which a message is routed, but for that of its revision."""
+        """The names of the headers that route a message, except the revision's."""
         return routing_headers(self.headers)
 
     @CachedProperty
     def repeats(self) -> bool:
-        """Whether it has any header twice."""
+        """Whether any header is repeated."""
         return any(DUPLICATED in value for value in self.headers.values())
 
     @CachedProperty
     def without_slash(self) -> "RequestHead":
-        """The head for the path without the one slash at its end; itself, where there is none."""
+        """The head for the path without a trailing slash; itself, if there is none."""
         path = without_slash(self.path)
-        if path == self.path or not self.raw_path.endswith(b"/"):  # one that was encoded is no end of a path
+        if path == self.path or not self.raw_path.endswith(b"/"):  # an encoded slash is not the end of a path
             return self
         raw_path = self.raw_path[:-1]
         head = RequestHead(self.method, path, self.raw_headers, query=self.query, root=self.root, raw_path=raw_path)
@@ -173,13 +173,13 @@ class RequestHead:
         return self.with_fields([pair for pair in self.raw_headers if pair[0] not in names])
 
     def with_field(self, name: bytes, value: bytes) -> "RequestHead":
-        """Return the head with this value wherever it has the field, or with the field at its end."""
+        """Return the head with the field's value replaced, or with the field appended."""
         if name not in self.headers:
             return self.with_fields([*self.raw_headers, (name, value)])
         return self.with_fields([(each, value if each == name else old) for each, old in self.raw_headers])
 
     def check_post(self) -> None:
-        """Raise `RequestError` for a POST that is not JSON (415), or that names twice where it goes (400)."""
+        """Raise `RequestError` for a POST that is not JSON (415), or that repeats a routing header (400)."""
         if not self._is_good_post:
             check_request(self.headers)
             check_once(self.headers, *_OF_SESSIONS)
@@ -202,7 +202,7 @@ def check_request(headers: Mapping[bytes, bytes]) -> None:
 
 
 def check_once(headers: Mapping[bytes, bytes], *names: bytes) -> None:
-    """Raise `RequestError` (400) for a header that occurs twice: some servers take the first, others the last."""
+    """Raise `RequestError` (400) for a repeated header: some servers take the first, others the last."""
     for name in names:
         if DUPLICATED in headers.get(name, b""):
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {name.decode().title()} occurs twice")
@@ -217,11 +217,10 @@ def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
-    """Return those of an answer's headers that may be sent before anything in its body was judged: only those that say
-    how a stream is carried.
+    """Return those of an answer's headers that may be sent before its body was judged: only those about how a stream is
+    carried.
 
-    `session` is the one that the request was made in: a different one, announced by the answer, would become the
-    client's.
+    `session` is the request's own: another one in the answer would become the client's.
     """
     return [
         (name, value) for name, value in raw if name in _OF_UNJUDGED or (name == SESSION_HEADER and value == session)
@@ -230,7 +229,7 @@ def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
 
 @cache_short_values(256)
 def host_allowed(host: bytes | None, allowed: tuple[str, ...]) -> bool:
-    """Return whether a `Host` header names this gateway: a rebound DNS name does not. The port does not matter."""
+    """Return whether a `Host` header names this gateway (which a rebound DNS name does not), whatever the port."""
     if host is None or DUPLICATED in host:
         return False
     name = host.decode("latin-1").lower()
@@ -239,13 +238,12 @@ def host_allowed(host: bytes | None, allowed: tuple[str, ...]) -> bool:
 
 
 def origin_listed(origin: bytes, allowed: tuple[str, ...]) -> bool:
-    """Return whether an origin is one of those that the configuration names."""
+    """Return whether the configuration lists an origin."""
     return origin.decode("latin-1").lower() in {entry.lower().rstrip("/") for entry in allowed}
 
 
 def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str, ...]) -> bool:
-    """Return whether a page of this origin may ask: none (not a browser), a listed one, or the same origin on
-    loopback."""
+    """Return whether an origin is allowed: none (not a browser), a listed one, or the same origin on loopback."""
     if origin is None:
         return True
     if origin_listed(origin, allowed):
@@ -260,20 +258,20 @@ def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str,
 
 
 def host_refused(host: bytes | None) -> RequestError:
-    """Return the refusal of a `Host` that is not allowed. It says what would allow it, where that is a host at all."""
+    """Return the refusal of a `Host`. If that is a valid host, it says what would allow it."""
     found = _HOSTS.fullmatch(_short(host))
     what = f': if that is a name of this gateway, add "{found[1]}" to gateway.allowed_hosts' if found else ""
     return RequestError(INVALID_REQUEST, f"Forbidden: this Host is not allowed{what}", status=403)
 
 
 def origin_refused(origin: bytes, *, key: str = "gateway.allowed_origins") -> RequestError:
-    """Return the refusal of an `Origin` that is not allowed. It says what would allow it, where that is the origin of a
-    page at all and there is a `key` for it."""
+    """Return the refusal of an `Origin`. If that is a page's origin and there is a `key`, it says what would allow
+    it."""
     text = _short(origin)
     what = f': if the page is yours, add "{text}" to {key}' if key and _ORIGINS.fullmatch(text) else ""
     return RequestError(INVALID_REQUEST, f"Forbidden: this Origin is not allowed{what}", status=403)
 
 
 def _short(value: bytes | None) -> str:
-    """Return a header's value for a comparison, "" if it is too long to be quoted."""
+    """Return a header's value in lower case, "" if it is too long to be quoted."""
     return value.decode("latin-1").lower() if value is not None and len(value) <= MAX_QUOTED else ""

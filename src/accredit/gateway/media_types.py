@@ -1,10 +1,9 @@
-"""Reading a `Content-Type` exactly as RFC 9110 section 8.3.1 defines it, and an `Accept` (section 12.5.1). No I/O.
+"""Reads a `Content-Type` exactly as RFC 9110 section 8.3.1 defines it, and an `Accept` (section 12.5.1). No I/O.
 
     media-type = token "/" token *( OWS ";" OWS token "=" ( token / quoted-string ) )
 
 A reader that honours a charset and one that does not get two messages from the same bytes. So a body is read here only
-as UTF-8; a header that says otherwise, or says it in a way that readers could take differently, counts as saying
-nothing.
+as UTF-8; a header that says otherwise, or is ambiguous, counts as absent.
 """
 
 import re
@@ -48,7 +47,7 @@ _NO_TYPE = MediaType(b"")
 
 @cache_short_values(256)
 def parse_media_type(value: bytes | None) -> MediaType | None:
-    """Return a header's media type; None if it has none, or is ambiguous."""
+    """Return a header's media type; None if it is absent or ambiguous."""
     if value is None or len(value) > MAX_MEDIA_TYPE_BYTES:
         return None
     value = value.strip(b" \t")
@@ -68,7 +67,7 @@ def parse_media_type(value: bytes | None) -> MediaType | None:
 
 @cache_short_values(256)
 def is_json_request(value: bytes | None) -> bool:
-    """Return whether a request says that its body is JSON in UTF-8, and nothing more."""
+    """Return whether a request declares its body as JSON in UTF-8, and nothing more."""
     media_type = parse_media_type(value)
     if value is None or media_type is None or media_type.name != JSON_TYPE or b"\\" in value:
         return False

@@ -1,11 +1,11 @@
-"""From the settings of several servers to those of all of them as one. No I/O.
+"""Settings of the merged endpoint, from those of several servers. No I/O.
 
 1. What the servers share (roots, issuers, keys, bounds, quotas) is the gateway's, and the same here. Proofs are made
-   out to the gateway's own id; of an issuer's audiences only the gateway's counts. Where calls of one server are only
-   observed, those of all are: else they would not be refused here.
+   out to the gateway's own id; of an issuer's audiences only the gateway's counts. If calls of one server are only
+   observed, all are: else they would be refused here.
 2. Catalogs and the scopes of tokens are the servers' own, under merged names (`policy.merging`).
-3. Where definitions are pinned, each server's tools are held to the digests of its own definitions, and a client's list
-   to those of the same definitions under their merged names.
+3. Where definitions are pinned, each server's tools are checked against the digests of its own definitions, and a
+   client's list against those of the same definitions under merged names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ from accredit.policy.merging import MergedCatalog, merged_name
 def merged_settings(
     servers: Sequence[GatewaySettings], *, path: str, gateway_id: str, resource: str = "", pins: Pins | None = None
 ) -> GatewaySettings:
-    """Return the settings of `servers` as one, at `path`. `resource` is the URL of that as clients know it, for where
-    tokens are on; `pins` are those of all tools, by their merged names. Raises `ConfigurationError`."""
+    """Return the settings of `servers` as one, at `path`. `resource` is its URL as clients know it, needed with tokens;
+    `pins` are those of all tools, by merged name. Raises `ConfigurationError`."""
     if servers[0].tokens is not None and not resource:
         what = "tokens are on, and nobody says for which URL they are at the endpoint of all servers"
         raise ConfigurationError(what, "give merged_settings the resource")
@@ -87,7 +87,7 @@ def _tokens(servers: Sequence[GatewaySettings], resource: str) -> TokenSettings 
 
 
 def merged_pins(pins: Pins, pinned: Mapping[str, Definitions | None]) -> Pins:
-    """Return the pins of several servers (rule 3): `pinned` is what is pinned of each, `pins` are those of any."""
+    """Return the pins of several servers (rule 3): `pinned` are each server's, `pins` those of any."""
     own: dict[str, str] = {}
     listed: dict[str, str] = {}
     for server, definitions in pinned.items():

@@ -1,4 +1,4 @@
-"""The single table from an error to the reply that the client gets. No I/O."""
+"""The one table from an error to the client's reply. No I/O."""
 
 from msgspec import Struct
 
@@ -20,7 +20,7 @@ from accredit.tokens import challenge
 
 
 class Refusal(Struct, frozen=True):
-    """The reply to a client: an HTTP status and headers, where they can still be sent, and the JSON-RPC error."""
+    """The reply to a client: an HTTP status and headers, if they can still be sent, and the JSON-RPC error."""
 
     status: int
     code: int
@@ -35,15 +35,15 @@ class Refusal(Struct, frozen=True):
 
 
 def too_little_memory() -> RequestError:
-    """Return the error for a request for which the process has no memory left."""
+    """Return the refusal for lack of memory in this process."""
     detail = "Too little memory for this at the moment"
     return RequestError(UPSTREAM_ERROR, detail, status=503, retry_after=BUSY_RETRY_SECONDS, word="too_little_memory")
 
 
 def refusal(error: AccreditError, metadata_url: str = "") -> Refusal:
-    """Return how one of our errors looks from outside; nothing else decides that.
+    """Return the client's reply to one of our errors; all replies are made here.
 
-    `metadata_url` is where the resource's metadata is, for clients that lack a token.
+    `metadata_url` is the resource's metadata, for clients that lack a token.
     """
     match error:
         case RequestError():

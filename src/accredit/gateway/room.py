@@ -1,15 +1,15 @@
-"""Room that strangers share with callers who have proved something: bounds, reserves, and who gives way. No I/O.
+"""Bounded room that anonymous callers share with authenticated ones: bounds, reserves, and eviction. No I/O.
 
 A room has so many places (or bytes) at once.
 
-1. Some are kept for callers who have proved something: with a good token, or with a proof in the same session.
-   Strangers never hold those. Where nobody can prove anything (tokens and proofs are off), all are for everybody.
-2. Before a newcomer is refused, somebody who can gives way, if that is fair: for a caller who has proved something any
-   stranger does; among strangers, an address that still holds as much as the newcomer's afterwards. Behind a proxy all
-   have one address: nobody gives way there for another stranger, and addresses refuse nobody.
-3. Who finds no place waits a moment (`wait`), or is refused (`take`): 503 with `Retry-After`.
+1. A share is reserved for callers who have authenticated: with a valid token, or a proof in the same session. Anonymous
+   callers never hold it. Where nobody can authenticate (tokens and proofs are off), all is for everybody.
+2. Before a newcomer is refused, a holder that can yield is evicted, if that is fair: for an authenticated caller any
+   anonymous one; for an anonymous one, a holder of an address that afterwards still holds as much as the newcomer's.
+   Behind a proxy all have one address: then no anonymous caller evicts another, and addresses refuse nobody.
+3. A caller without a place waits a moment (`wait`), or is refused (`take`): 503 with `Retry-After`.
 
-4. What the gateway asks for itself keeps its room until it was read (`until_read`), not only until it has come.
+4. The gateway's own requests keep their room until the answer was read (`until_read`), not only until it has arrived.
 
 It authorizes nothing: whoever has a place is judged like everybody else.
 """
@@ -35,30 +35,30 @@ from accredit.limits import (
 RESERVED_SHARE = 0.25
 """The share of each kind of room that unauthenticated callers never get, where tokens or proofs are required."""
 MAX_LARGEST_BODIES = 16
-"""Requests of `max_request_bytes` that are in memory at once, each until it is answered: 64 MiB as a rule. Smaller ones
-share that room."""
+"""Requests of `max_request_bytes` that are in memory at once, each until it is answered: 64 MiB by default. Smaller
+ones share that room."""
 MAX_BODIES_BYTES = 67_108_864
 """The same in bytes, where `max_request_bytes` is smaller than 4 MiB."""
 MAX_WAITING_BODIES = 64
-"""Requests that wait for such room, each with up to 320 KiB that were read already."""
+"""Requests that wait for such room, each with up to 320 KiB already read."""
 
 
 class Holder(Protocol):
-    """Whoever holds a place."""
+    """The holder of a place."""
 
     @property
     def peer(self) -> str:
-        """The address that it comes from: all holders of one address count as one."""
+        """Its address: all holders of one address count as one."""
         ...
 
     @property
     def proved(self) -> bool:
-        """Whether it has proved something by now."""
+        """Whether it has authenticated by now."""
         ...
 
 
 class Slot:
-    """A part of a room, to be given back. A task inside its context is cancelled if it has to give way."""
+    """A place in a room, to be given back. A task inside its context is cancelled if the place is evicted."""
 
     __slots__ = ("_gave_way", "_room", "_task", "holder", "size", "strange")
 
@@ -71,7 +71,7 @@ class Slot:
         self._gave_way = False
 
     def give_way(self) -> None:
-        """Give the place back, and cancel the task that is in the context."""
+        """Give the place back, and cancel the task in the context."""
         self.leave()
         if self._task is not None:
             self._gave_way = True
@@ -91,13 +91,13 @@ class Slot:
         self._room.yields_no_more(self)
         task, self._task = self._task, None
         if self._gave_way and task is not None and task.uncancel() == 0 and kind is asyncio.CancelledError:
-            # `uncancel` counts: above zero, somebody else has cancelled the task as well (as the process stops, say),
-            # and that cancellation must go on.
+            # `uncancel` counts: above zero, the task was cancelled by another as well (say, as the process stops),
+            # which must stay.
             raise self._room.full() from None
 
 
 class _Held:
-    """A place that is given back at the end of the context. With `yields`, what runs inside may have to give way."""
+    """A place that is given back at the end of the context. With `yields` it may be evicted."""
 
     __slots__ = ("_place", "_yields")
 
@@ -120,7 +120,7 @@ class _Held:
 
 
 class Leaving(Protocol):
-    """What gives room back. A second time does nothing."""
+    """Holds room. Leaving a second time does nothing."""
 
     def leave(self) -> None:
         """Give it back."""
@@ -132,7 +132,7 @@ _reading: ContextVar[list[Leaving] | None] = ContextVar("accredit_reading", defa
 
 @contextmanager
 def until_read() -> Generator[None]:
-    """Keep, to the end of this context, the room of what is asked for in it, in whatever task."""
+    """Keep all room that is requested in this context, in any task, until its end."""
     kept: list[Leaving] = []
     before = _reading.set(kept)
     try:
@@ -144,7 +144,7 @@ def until_read() -> Generator[None]:
 
 
 def leave_once_read(held: Leaving) -> None:
-    """Give room back at the end of the context of `until_read`; at once, where there is none."""
+    """Give room back at the end of the `until_read` context; at once outside of one."""
     kept = _reading.get()
     if kept is None:
         held.leave()
@@ -153,7 +153,8 @@ def leave_once_read(held: Leaving) -> None:
 
 
 class Room:
-    """`most` places at once, of which strangers hold at most `most - reserved`. `what` is the plural of what fills it.
+    """`most` places at once, of which anonymous callers hold at most `most - reserved`. `what` names the content
+    (plural).
 
     At most `waiting` callers wait for a place.
     """
@@ -171,16 +172,16 @@ class Room:
         self._waiters: set[asyncio.Future[None]] = set()
 
     def fit(self, most: int, reserved: int = 0) -> None:
-        """Have so many places from now on. Who has one keeps it."""
+        """Change the number of places; current holders keep theirs."""
         self._most, self._for_strangers = most, most - reserved
 
     def most_of(self, holder: Holder) -> int:
-        """Return how much one holder could ever have."""
+        """Return the most that one holder could ever have."""
         return self._most if holder.proved else self._for_strangers
 
     @property
     def taken(self) -> int:
-        """How much is taken."""
+        """The places that are taken."""
         return self._taken
 
     def take(self, holder: Holder, size: int = 1) -> Slot:
@@ -191,7 +192,7 @@ class Room:
         return place
 
     def held(self, holder: Holder, *, yields: bool = False) -> "_Held":
-        """Return a place for the time of a context; with `yields` it may have to give way.
+        """Return a place for the time of a context; with `yields` it may be evicted.
 
         Raises `RequestError` (503).
         """
@@ -214,7 +215,7 @@ class Room:
         return place
 
     def left(self, place: Slot) -> None:
-        """Take a place back, and wake those who wait."""
+        """Take a place back, and wake waiting callers."""
         if place not in self._places:
             return
         self._places.remove(place)
@@ -226,24 +227,24 @@ class Room:
                 waiter.set_result(None)
 
     def yields(self, place: Slot) -> None:
-        """Let a stranger's place be given to others from now on."""
+        """Allow the eviction of an anonymous caller's place from now on."""
         if place.strange:
             self._yielding.setdefault(place.holder.peer, {})[place] = None
 
     def yields_no_more(self, place: Slot) -> None:
-        """Keep a place from being given to others."""
+        """Stop allowing the eviction of a place."""
         places = self._yielding.get(place.holder.peer, {})
         if places.pop(place, place) is None and not places:
             del self._yielding[place.holder.peer]
 
     def recount(self) -> None:
-        """Look again which holders have proved something: their places count as strangers' no more."""
+        """Check again which holders have authenticated: their places no longer count as anonymous."""
         for place in self._places:
             if place.strange and place.holder.proved:
                 self._no_strangers(place)
 
     def full(self) -> RequestError:
-        """Return the refusal of whoever finds no place."""
+        """Return the refusal for lack of a place."""
         detail = f"Too many {self._what}"
         return RequestError(UPSTREAM_ERROR, detail, status=503, retry_after=BUSY_RETRY_SECONDS)
 
@@ -261,9 +262,9 @@ class Room:
         return place
 
     def _make_room(self, holder: Holder, size: int, *, strange: bool) -> bool:
-        """Have somebody give way by rule 2; return whether somebody did.
+        """Evict a holder by rule 2; return whether there was one.
 
-        Among the places of the address that holds most, the oldest goes first.
+        Of the address that holds most, the oldest place goes first.
         """
         held = self._by_peer
         least = held.get(holder.peer, 0) + size if strange else 0
@@ -275,7 +276,7 @@ class Room:
         return False
 
     def _no_strangers(self, place: Slot) -> None:
-        """Count a place as a stranger's no more."""
+        """Stop counting a place as an anonymous caller's."""
         if self._yielding:
             self.yields_no_more(place)
         place.strange = False
@@ -295,7 +296,7 @@ class Room:
 
 
 class Parts:
-    """Says what each of so many `servers` has of what their process has once. A reload may change their number."""
+    """Divides a process's bounds among its `servers`. A reload may change their number."""
 
     __slots__ = ("servers",)
 
@@ -303,31 +304,31 @@ class Parts:
         self.servers = servers
 
     def of(self, most: int, least: int = 1) -> int:
-        """Return the equal part of one server, which is `least` even of many."""
+        """Return the equal part of one server, but no less than `least`."""
         return max(most // self.servers, min(least, most))
 
 
 ALONE = Parts()
-"""Those of an only server."""
+"""For a single server."""
 
 
 class Rooms:
-    """The rooms for one server in one process, and which sessions have proved something. `proving` says that tokens or
+    """The rooms for one server in one process, and the sessions that have authenticated. `proving` says that tokens or
     proofs are required.
 
-    `max_body` is the largest size of a request's body, in bytes. Before several `servers` each has an equal part: else
+    `max_body` is the largest size of a request's body, in bytes. With several `servers` each has an equal part: else
     two that hang could take every client's connection. One body fits in any part.
     """
 
     def __init__(self, max_body: int, *, proving: bool, servers: int = 1, merged: int = 0) -> None:
-        """With `merged` these are for so many servers as one: what is theirs bounds calls and streams."""
+        """`merged` is the number of servers behind a merged endpoint: their parts bound its calls and streams."""
         self._sessions = RecentlyUsed[bytes, bool](MAX_REMEMBERED_SESSIONS)
         self.streams, self.calls = Room("streams", 0), Room("calls", 0)
         self.bodies = Room("large or slow requests", 0, waiting=MAX_WAITING_BODIES)
         self.fit(max_body, proving=proving, servers=servers, merged=merged)
 
     def fit(self, max_body: int, *, proving: bool, servers: int, merged: int = 0) -> None:
-        """Have the rooms that these settings ask for from now on. Who has a place keeps it."""
+        """Resize the rooms to new settings; current holders keep their places."""
         self._proving = proving
         bodies, shares = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body), max(servers, merged)
         if shares > 1:
@@ -339,7 +340,7 @@ class Rooms:
         self.bodies.fit(bodies, int(bodies * reserved))
 
     def proved(self, session: bytes) -> None:
-        """Note that a caller has proved something in a session. The id is the one that the client knows."""
+        """Note that a session (by its id towards the client) has authenticated."""
         if len(session) > MAX_REMEMBERED_SESSION_BYTES:
             return
         known = session in self._sessions
@@ -348,5 +349,5 @@ class Rooms:
             self.streams.recount()
 
     def has_proved(self, session: bytes) -> bool:
-        """Return whether somebody has proved something in a session, as far as is remembered."""
+        """Return whether a session has authenticated, as far as is remembered."""
         return self._proving and session in self._sessions

@@ -1,11 +1,11 @@
-"""What a gateway has for each server behind it: an endpoint, and all that stands between that and the server.
+"""All that a gateway has for each server behind it: the endpoint, and everything up to the server.
 
-A server has rooms, connections and children of its own: one that is slow or down, or whose callers are many, takes
-nothing from the others. The store, the log, key sets, revocation lists and counters are the process's, and shared; what
-is remembered there names the server.
+A server has rooms, connections and child processes of its own: one that is slow, down or busy takes nothing from the
+others. The store, the log, key sets, revocation lists and counters are shared in the process; their entries name the
+server.
 
-After a reload there is another `Server` for each. One that is reached as before goes on with the same connections,
-sessions and children, and with what is known of them; whatever else its settings say counts from then on.
+A reload makes another `Server` for each. One that is reached as before keeps its connections, sessions and children,
+and what is known of them; all other settings apply from then on.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ from accredit.telemetry import Meter, Names, Telemetry, Transports
 
 
 class Shared(NamedTuple):
-    """What a process has once, whichever server a call is for (`create_app`)."""
+    """What a process has once, for all servers (`create_app`)."""
 
     counters: Counters
     store: ProofStore | None
@@ -60,7 +60,7 @@ class Shared(NamedTuple):
 
 
 class Server:
-    """One server, or several as one. Raises `ConfigurationError` where its settings need a port that is missing."""
+    """One server, or the merged one. Raises `ConfigurationError` if its settings need a port that is missing."""
 
     def __init__(
         self,
@@ -71,9 +71,8 @@ class Server:
         before: "Server | None" = None,
         beside: "Mapping[str, Server] | None" = None,
     ) -> None:
-        """`servers` is how many there are, this one included. `before` is the one of this name until now: nothing
-        that it goes by changes before `begin`. `beside` are all others, by their names, where this is several as
-        one."""
+        """`servers` is their number, this one included. `before` is the previous one of this name: nothing in it
+        changes before `begin`. `beside` are all others by name, for the merged one."""
         self.settings = settings
         self._members = _members(settings, beside or {})
         self._servers = servers
@@ -86,7 +85,7 @@ class Server:
             before = None
         self._parts = before._parts if before is not None else Parts(servers)
         self.line = before.line if before is not None else object()
-        """The same for all that go on with the same connections and children."""
+        """An identity shared by all `Server`s with the same connections and children."""
         self._counters = counters = (
             before._counters if before is not None else shared.counters.of_server(settings.server)
         )
@@ -129,7 +128,7 @@ class Server:
         return MeasuredBackend(backend, self._meter)
 
     def _reach(self, settings: GatewaySettings, before: "Server | None", tokens: AccessTokensFor | None) -> Backend:
-        """Return what answers for the server, and make the rest of what leads there."""
+        """Make the backend, and the other parts on the way to the server."""
         upstream, counters, directory = settings.upstream, self._counters, self._directory
         if isinstance(upstream, StdioUpstream):
             self._stdio = before._stdio if before is not None else None
@@ -164,7 +163,7 @@ class Server:
 
     @property
     def _merged(self) -> dict[str, MergedMember]:
-        """The servers that are one here, as they are asked."""
+        """The merged servers, as members to be asked."""
         return {
             name: MergedMember(
                 name,
@@ -179,12 +178,12 @@ class Server:
         }
 
     def _merged_pins(self, settings: GatewaySettings, counters: Counters) -> MergedPins | None:
-        """Return what holds several servers to their definitions, where these are one."""
+        """Return the check of the merged servers' definitions, if these are pinned."""
         is_merged = isinstance(settings.upstream, MergedUpstream)
         return MergedPins(settings.pins, counters, self._merged) if is_merged and settings.pins is not None else None
 
     def _goes_on(self, before: "Server") -> bool:
-        """Return whether this is what it was before, reached in the same way."""
+        """Return whether `before` was reached in the same way, so that its connections can be kept."""
         if not self._members:
             return not before._members and _is_same_upstream(before.settings, self.settings)
         lines = {name: each.line for name, each in self._members.items()}
@@ -192,29 +191,29 @@ class Server:
 
     @property
     def name(self) -> str:
-        """Its name in `[servers]`; "" for the only one, and for several as one."""
+        """Its name in `[servers]`; "" for a single or the merged one."""
         return self.settings.server
 
     @property
     def pinned(self) -> PinnedTools | None:
-        """What holds it to its definitions, where they are pinned."""
+        """The check of its definitions, if they are pinned."""
         return self._gate.pinned
 
     @property
     def left_out(self) -> int | None:
-        """How many of its replicas are left out for now; None where none ever is."""
+        """How many of its replicas are ejected for now; None if none ever is."""
         return self._http.sender.client.left_out() if self._http is not None else None
 
     @property
     def paths(self) -> frozenset[str]:
-        """Where it is asked beside its endpoint; more are there where paths pass unread."""
+        """Its paths beside the endpoint; passthrough paths are apart."""
         below = self.settings.path if self.name else ""
         named = {KEYS_PATH} if self._http is not None and self._http.sender.identity is not None else set[str]()
         own = self.resource.paths if self.resource is not None else frozenset[str]()
         return frozenset({f"{below}{SSE_PATH}", f"{below}{MESSAGES_PATH}", *named, *own})
 
     def begin(self) -> None:
-        """Be in force from now on, in the place of the one before."""
+        """Take effect, in place of the previous one."""
         settings = self.settings
         self._gate.begin()
         self._parts.servers = self._servers
@@ -248,7 +247,7 @@ class Server:
             raise refuse(path)
 
     async def aclose(self) -> None:
-        """Release what is its own, once the outcomes that are being recorded are."""
+        """Release its own resources, after the outcomes being recorded."""
         await self.backend.aclose()
         if self.recorder is not None:
             await self.recorder.drain()
@@ -262,7 +261,7 @@ class Server:
 
 
 def _members(settings: GatewaySettings, servers: Mapping[str, Server]) -> dict[str, Server]:
-    """Return the servers that are one here, by their names. Raises `ConfigurationError`."""
+    """Return the merged servers by name. Raises `ConfigurationError`."""
     names = [each.server for each in settings.members]
     if not set(names) <= servers.keys():
         raise ConfigurationError("what is merged has paths of its own", "give create_app the servers' settings, too")
@@ -275,5 +274,5 @@ def _meter_of(settings: GatewaySettings, telemetry: Telemetry) -> Meter:
 
 
 def _is_same_upstream(before: GatewaySettings, settings: GatewaySettings) -> bool:
-    """Return whether a server is the same one, and reached in the same way."""
+    """Return whether a server is the same one, reached in the same way."""
     return before.upstream == settings.upstream and before.patience == settings.patience

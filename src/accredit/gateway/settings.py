@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 UPSTREAM_SILENCE_SECONDS = 60.0
 """How long a server behind HTTP may be silent, before the first byte of its answer and between events, by default.
-Servers of event streams send comments every 15 s or so; one that is cut off sends none."""
+Event streams send comments every 15 s or so; one that is cut off sends none."""
 CHILD_SILENCE_SECONDS = 3_600.0
 """How long a child may be silent about a request, by default. Its process can be seen to be alive, and tools that
-build, search or wait for people take many minutes without a word."""
+build, search or wait for people are silent for many minutes."""
 
 
 _REPLICA_HEX = 16
@@ -39,7 +39,7 @@ class HttpUpstream:
     """A server behind streamable HTTP (or HTTP+SSE of 2024-11-05). `headers` are added to each request, and so is a
     token that the gateway gets by `auth`.
 
-    `others` are the URLs of further replicas. At most `max_in_flight` requests are under way to all of them (None: any
+    `others` are the URLs of further replicas. All together have at most `max_in_flight` requests in progress (None: any
     number).
     """
 
@@ -56,19 +56,19 @@ class HttpUpstream:
 
     @property
     def replicas(self) -> dict[str, str]:
-        """The URLs of all replicas by the names that sealed ids of sessions have for them: digests, so that gateways
-        agree, whatever the order in their configurations. An only one is called ""."""
+        """The URLs of all replicas by their names in sealed session ids: digests, so that gateways agree, whatever the
+        order in their configurations. A single one is called ""."""
         urls = (self.url, *self.others)
         return {_replica_name(url): url for url in urls} if self.others else {"": self.url}
 
     @property
     def homes(self) -> dict[str, str]:
-        """The names that `replicas` has, by names that tell the replicas of all servers apart."""
+        """The names in `replicas`, by names that are unique over all servers."""
         return {_replica_name(url): name for name, url in self.replicas.items()}
 
     @property
     def looked_after(self) -> bool:
-        """Whether the gateway leaves out what fails, and bounds what it asks."""
+        """Whether the gateway ejects failing replicas, and bounds the requests in progress."""
         return bool(self.others) or self.max_in_flight is not None
 
 
@@ -80,7 +80,7 @@ def _replica_name(url: str) -> str:
 class StdioUpstream:
     """A server that is a child process. `env` is added to the gateway's own environment (without `ACCREDIT_*`).
 
-    `cwd` is the folder that it runs in: the configuration file's, or None for the gateway's own.
+    `cwd` is its working folder: the configuration file's, or None for the gateway's own.
     """
 
     command: tuple[str, ...]
@@ -90,8 +90,8 @@ class StdioUpstream:
 
 @dataclass(frozen=True, slots=True)
 class MergedUpstream:
-    """Several servers as one (`[gateway] merge`): the settings of each, by its name. Raises `ConfigurationError` for a
-    name from which no name of a tool would lead back (`policy.merging`)."""
+    """Several servers as one (`[gateway] merge`): the settings of each, by name. Raises `ConfigurationError` for a name
+    that could not be told apart in the name of a tool (`policy.merging`)."""
 
     members: Mapping[str, "GatewaySettings"]
 
@@ -108,7 +108,7 @@ class ProofSettings:
     """The sections `[proofs]`, `[tools]`, `[resources]` and `[prompts]`.
 
     If proofs are not `required`, the catalog restricts nothing, but scopes are listed. With a policy that observes
-    (`mode = "observe"`) they are not: what would be decided is recorded alone.
+    (`mode = "observe"`) they are not: decisions are only recorded.
     """
 
     policy: Policy
@@ -117,11 +117,11 @@ class ProofSettings:
 
     @property
     def judged(self) -> bool:
-        """Whether calls are decided by their proofs, to whatever end."""
+        """Whether calls are decided by their proofs, enforced or observed."""
         return self.required or self.policy.observes
 
     def __post_init__(self) -> None:
-        """Raise `ConfigurationError` for proofs that would be both required and only observed."""
+        """Raise `ConfigurationError` if proofs are both required and only observed."""
         if self.required and self.policy.observes:
             raise ConfigurationError("proofs are required, and only observed", "give ProofSettings one of both")
 
@@ -130,7 +130,7 @@ class ProofSettings:
 class IdentitySettings:
     """`[upstream] identity = "jwt"`: the signing key, the issuer's id, and the header's name.
 
-    `audience` is the server's name in `[servers]`; "": its URL takes the place of one.
+    `audience` is the server's name in `[servers]`; if "", its URL is used.
     """
 
     key: "EllipticCurvePrivateKey" = field(repr=False)
@@ -155,7 +155,7 @@ def _key_of_this_process() -> KeyRing:
 @dataclass(frozen=True, slots=True)
 class RoundsSettings:
     """The sections `[rounds]` and `[cluster]`. Without a `ring` one is made: what it seals opens for as long as these
-    settings live. `shared` says that other gateways have it as well."""
+    settings live. `shared` says that other gateways have the same ring."""
 
     ring: KeyRing = field(default_factory=_key_of_this_process, compare=False)
     state_seconds: int = 600
@@ -164,7 +164,7 @@ class RoundsSettings:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapSettings:
-    """The section `[tokens.bootstrap]`. Whoever starts the gateway writes `secret` to `file`, which `used` deletes."""
+    """The section `[tokens.bootstrap]`. The gateway's starter writes `secret` to `file`; `used` deletes that."""
 
     secret: str = field(repr=False)
     file: Path
@@ -181,7 +181,7 @@ class TokenSettings:
     """The section `[tokens]`, and what tools require of tokens.
 
     `resource` is the URL of the MCP endpoint as clients know it. `tool_scopes` maps a tool to the scope that a token
-    must have, and `policy_digest` is that of the present configuration. `servers` are those whose tools are at the
+    must have, and `policy_digest` is that of the current configuration. `servers` are those whose tools are at the
     endpoint under merged names.
     """
 
@@ -198,8 +198,8 @@ class TokenSettings:
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
     """The section `[attest]`, except for the log itself. `gateway_id` is the gateway's name in records; with `full`
-    they hold the arguments, not only a digest of them. With `keeps_proofs` the bound proof of an allowed call is kept
-    beside its record. `policy_digest` identifies the configuration; "": these settings do (`settings_digest`)."""
+    they hold the arguments, not only a digest. With `keeps_proofs` the bound proof of an allowed call is kept with its
+    record. `policy_digest` identifies the configuration; if "", `settings_digest` is used."""
 
     gateway_id: str
     full: bool = False
@@ -211,12 +211,12 @@ class RecordSettings:
 class GatewaySettings:
     """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration, for one server.
 
-    Processes forked from one share its `rounds`, and so can open each other's states and sessions' ids.
+    Processes forked after it was made share its `rounds`, and so open each other's states and session ids.
     """
 
     upstream: HttpUpstream | StdioUpstream | MergedUpstream
     server: str = ""
-    """Its name in `[servers]`; "" for the server of `[upstream]`, and for all of them as one."""
+    """Its name in `[servers]`; "" for the server of `[upstream]`, and for the merged one."""
     path: str = "/mcp"
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
@@ -240,27 +240,27 @@ class GatewaySettings:
     tokens: TokenSettings | None = None
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
     quotas: Quotas = field(default_factory=Quotas)
-    """Those of `[[quotas]]` that hold whatever proofs say; a policy has those that proofs decide."""
+    """The `[[quotas]]` that apply whatever proofs say; those that proofs decide are in a policy."""
     pins: Pins | None = None
-    """The section `[pins]`, with what the lock pins of the server."""
+    """The section `[pins]`, with the lock's pins of this server."""
     workers: int = 1
     """The number of processes that serve together. With more than one, whatever lives in one process's memory is
     refused."""
 
     @property
     def place(self) -> str:
-        """Where the configuration has the server."""
+        """The server's table in the configuration: `upstream` or `servers.NAME`."""
         return f"servers.{self.server}" if self.server else "upstream"
 
     @property
     def key_of_url(self) -> str:
-        """The key by which the configuration has the server's URL."""
+        """The configuration key of the server's URL."""
         several = isinstance(self.upstream, HttpUpstream) and bool(self.upstream.others)
         return f"{self.place}.url{'s' if several else ''}"
 
     @property
     def patience(self) -> float:
-        """The number of seconds of silence about a request after which no answer is expected."""
+        """Seconds of silence about a request after which no answer is expected."""
         if self.upstream_timeout_seconds is not None:
             return self.upstream_timeout_seconds
         if self.members:
@@ -269,12 +269,12 @@ class GatewaySettings:
 
     @property
     def members(self) -> Collection["GatewaySettings"]:
-        """The settings of each server of which this is the merged one."""
+        """The settings of the servers merged here."""
         return self.upstream.members.values() if isinstance(self.upstream, MergedUpstream) else ()
 
     @property
     def named_tools(self) -> list[str]:
-        """The tools that the catalog names, as clients know them, and the gateway's own."""
+        """The tools of the catalog, by the names that clients know, and the gateway's own."""
         return [*self._in_catalog, *sorted(DRILLS)]
 
     @property
@@ -307,18 +307,18 @@ class GatewaySettings:
 
     @property
     def one_caller(self) -> bool:
-        """Whether each request goes on with a head of its own, so that one can't serve for a batch: it tells who calls,
-        or is for one of several servers."""
+        """Whether each request is forwarded with a head of its own, which rules out batches: it names the caller, or is
+        for one of several servers."""
         return self.signs_identity or self.exchanges or bool(self.members)
 
     @property
     def observes(self) -> bool:
-        """Whether calls are decided by proofs, and none is refused for it."""
+        """Whether calls are decided by proofs without being refused."""
         return self.proofs is not None and self.proofs.policy.observes
 
     @property
     def guards(self) -> bool:
-        """Whether callers have to authenticate: then nothing unknown passes."""
+        """Whether callers must authenticate: then unknown methods are refused."""
         proofs, tokens = self.proofs, self.tokens
         return (proofs is not None and proofs.required) or (tokens is not None and tokens.required)
 
@@ -329,13 +329,13 @@ class GatewaySettings:
 
     @property
     def seals_sessions(self) -> bool:
-        """Whether clients get sealed ids of legacy sessions: sessions belong to somebody, to one of several replicas or
-        to several servers, or several gateways serve them."""
+        """Whether clients get sealed ids of legacy sessions: sessions have owners, or belong to one of several replicas
+        or servers, or several gateways serve them."""
         several = bool(self.upstream.others) if isinstance(self.upstream, HttpUpstream) else bool(self.members)
         return self.tokens is not None or self.rounds.shared or several
 
     def __post_init__(self) -> None:
-        """Raise `ConfigurationError` for a passthrough pattern or a header by which MCP could go around the checks."""
+        """Raise `ConfigurationError` for a passthrough pattern or a header by which MCP could bypass the checks."""
         object.__setattr__(self, "path", without_slash(self.path))
         for name in self.forward_headers:
             if not can_be_added(name):
@@ -351,7 +351,7 @@ class GatewaySettings:
         if isinstance(self.upstream, HttpUpstream):
             served.append(urlsplit(self.upstream.url).path)
         for pattern in self.passthrough:
-            base = pattern.removesuffix("/*").rstrip("/").lower()  # some servers do not tell cases apart
+            base = pattern.removesuffix("/*").rstrip("/").lower()  # some servers ignore case
             for path in served:
                 mcp = path.rstrip("/").lower()
                 if base == mcp or (pattern.endswith("/*") and mcp.startswith(f"{base}/")):

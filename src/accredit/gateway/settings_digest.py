@@ -1,10 +1,10 @@
-"""The digest that records name a gateway's settings by (`policy.digest`), where no configuration gave one. No I/O.
+"""The digest by which records name a gateway's settings (`policy.digest`) if no configuration gave one. No I/O.
 
-It is the SHA-256 of the RFC 8785 form of all settings, by their names:
+It is the SHA-256 of the RFC 8785 form of all settings, by name:
 
-1. of what a setting does not show of itself (`repr=False`: headers, environments, secrets) the names alone count;
-2. a principal's key is its id, which is made of the key; a URL has no query, where some servers take their key;
-3. what is no plain value (a ring of keys, a cache) is left out, and so is what decides on no call (`workers`).
+1. of settings that are hidden in `repr` (headers, environments, secrets) only the names count;
+2. a principal's key counts as its id, which is derived from it; a URL has no query, where some servers take their key;
+3. what is not a plain value (a key ring, a cache) is left out, and so is what affects no call (`workers`).
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ def _upstream(upstream: HttpUpstream) -> object:
 
 
 def _of_grant(grant: AccessGrant) -> dict[str, object]:
-    """Return what shows of how tokens are got: all but the secret, and a URL without its query."""
+    """Return an access grant without its secret, and with its URL without the query."""
     shown = {name: getattr(grant, name) for name in grant.__struct_fields__ if name != "client_secret"}
     return {**shown, "token_url": grant.token_url.partition("?")[0]}
 

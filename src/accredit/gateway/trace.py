@@ -1,8 +1,7 @@
-"""The trace id of a call: that of the trace which was begun for it, else as its client gives it. For logs and records.
-No I/O.
+"""The trace id of a call: that of the span made for it, else the client's. For logs and records. No I/O.
 
-A timer keeps the context in which it was set, so the message is not held by that: a connection that rests, a session or
-a server's child would each keep the last one, of some megabytes, for as long as they live.
+The message is held by a weak reference only: a timer keeps the context in which it was set, so an idle connection, a
+session or a child process would each keep its last message, of some megabytes, for as long as it lives.
 """
 
 from contextvars import ContextVar
@@ -19,19 +18,19 @@ _current: ContextVar[ref[Request | Notification] | None] = ContextVar("accredit_
 
 
 def set_current(message: Frame | Batch | None) -> None:
-    """Set the message that the current task is about, for as long as somebody else holds it."""
+    """Set the current task's message, by a weak reference."""
     _current.set(ref(message) if isinstance(message, _TRACED) else None)
 
 
 def current() -> Request | Notification | None:
-    """Return the message that the current task is about, if it is about one that may belong to a trace."""
+    """Return the current task's message, if it can belong to a trace."""
     known = _current.get()
     return known() if known is not None else None
 
 
 def trace_of(message: Frame | Batch | None) -> str | None:
-    """Return the id of a message's trace, else the one in its `params._meta.traceparent`, if it is one: 32 lowercase
-    hex characters."""
+    """Return the message's own trace id, else the one in its `params._meta.traceparent`, if valid: 32 lower-case hex
+    characters."""
     if not isinstance(message, Request | Notification):
         return None
     if isinstance(message, Request) and message.watcher is not None and message.watcher.trace_id is not None:
@@ -46,6 +45,6 @@ def trace_id() -> str | None:
 
 
 def trace_field() -> dict[str, Any]:
-    """Return the field of a log line that names the trace, where there is one."""
+    """Return the trace field of a log line, or no field."""
     id = trace_id()
     return {} if id is None else {"trace_id": id}

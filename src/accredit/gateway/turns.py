@@ -1,14 +1,14 @@
-"""Turns: long work is done in steps, and between two of them everybody else is served. Runs in the event loop, and
-reads its clock.
+"""Turns: long work is done in steps, with time for all others between them. Runs in the event loop, and reads its
+clock.
 
-1. A step takes some milliseconds. In one turn of the loop one step is done, whoever has long work: forty streams that
-   flood keep nobody for longer than one does. Whoever has little to do waits for no turn.
-2. Servers have their steps in rotation: one whose answers are all long does not keep the long ones of another waiting.
-   Those about one server (`set_current_server`) have them in the order in which they asked. At the endpoint of several
-   as one each server's work is about it; what is about all of them counts as one more.
-3. After a step that took long the next one waits some turns more, and for as long as the step took: an ordinary call
-   takes about as many of the loop's turns, some of them waits for other processes, and would meet such a step in each.
-   So what takes long has half of the loop's time at most.
+1. A step takes some milliseconds. In one turn of the loop one step is done, of whichever long work: forty flooding
+   streams delay others no more than one does. Short work waits for no turn.
+2. Servers take turns: one whose answers are all long does not delay the long answers of another. Steps for one server
+   (`set_current_server`) run in the order in which they were requested. At the merged endpoint each member's work
+   counts as its own; work for all of them counts as one more server's.
+3. After a long step the next one waits for some more turns, and for as long as the step took: an ordinary call takes
+   about as many turns, some of them waits for other processes, and would meet such a step in each. So long work takes
+   half of the loop's time at most.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from accredit.base.steps import Found, Steps
 from accredit.limits import SHORT_MESSAGE_BYTES
 
 LONG_STEP_SECONDS = 0.002
-"""The time of a step of long work after which others have more than one turn: the longest take 60 ms."""
+"""The duration of a step above which others get more than one turn: the longest take 60 ms."""
 TURNS_BETWEEN_LONG_STEPS = 8
-"""Turns of the loop that others have then. A recorded call takes about ten, some of them waits for other processes."""
+"""The turns that others get then. A recorded call takes about ten, some of them waits for other processes."""
 MOST_REST_SECONDS = 0.1
-"""The most time that others have then: as much as the step took. A longer one is none of ours, but a machine that
+"""The longest rest after a step, otherwise as long as the step. A longer step is not our work, but a machine that
 stalls."""
 
 
@@ -32,33 +32,33 @@ _server: ContextVar[str] = ContextVar("accredit_server", default="")
 
 
 def set_current_server(server: str) -> None:
-    """Note which server the current task, and what it starts from now on, works for."""
+    """Set the server for which the current task works, and what it starts from now on."""
     _server.set(server)
 
 
 class Turns:
-    """Those of one loop."""
+    """The turns of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
-        """Who waits, by server. The one whose turn it is stands first."""
+        """The waiting steps, by server; the next server is first."""
         self._comes = False
         self._began_at: float | None = None
-        """When the turn began in which a step is done, or may be."""
+        """When the turn began in which a step is or may be running."""
         self._rests = 0
         """How many turns are left until the next step."""
         self._rests_until = 0.0
 
     def next(self) -> asyncio.Future[None]:
-        """Return what to wait for before a step."""
+        """Return a future to await before a step."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._lines.setdefault(_server.get(), deque()).append(waiter)
         self._come()
         return waiter
 
     def begun(self) -> None:
-        """Note that a step begins which waits for no turn."""
+        """Note that a step starts without waiting for a turn."""
         if self._began_at is None:
             self._began_at = self._loop.time()
             self._come()
@@ -69,7 +69,7 @@ class Turns:
             self._loop.call_soon(self._give)
 
     def _give(self) -> None:
-        """Let one go on, in the next turn of the loop, and come again in it, after that one's step."""
+        """Resume one waiting step in the loop's next turn, and run again after it."""
         now = self._loop.time()
         took, self._began_at = now - (now if self._began_at is None else self._began_at), None
         if took > LONG_STEP_SECONDS:
@@ -95,25 +95,25 @@ class Turns:
                 self._began_at = now
         self._comes = False
         if given:
-            self._come()  # to see how long it took
+            self._come()  # to measure it
 
 
 _known: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
 
 
 def next_turn() -> asyncio.Future[None]:
-    """Return what to wait for before a step of long work (rules 1 and 2)."""
+    """Return a future to await before a step of long work (rules 1 and 2)."""
     return _turns().next()
 
 
 async def turn(size: int) -> None:
-    """Wait for a turn before a piece of work whose time grows with a message of `size` bytes."""
+    """Wait for a turn before work whose time grows with a message of `size` bytes."""
     if size > SHORT_MESSAGE_BYTES:
         await next_turn()
 
 
 async def in_turns(steps: Steps[Found]) -> Found:
-    """Take the steps of long work, each in its turn, but for the first. Return what the work returns."""
+    """Run the steps of long work, each in its turn except the first. Return the result."""
     turns = _turns()
     turns.begun()
     while True:

@@ -1,1 +1,1 @@
-"""What of a client's message goes on to the server, on whose authority, and in which form."""
+"""Decides what of a client's message is forwarded, on whose authority, and in which form."""

@@ -1,15 +1,15 @@
-"""Bearer tokens of clients, whatever the transport: found, verified, taken off. Waits for key sets.
+"""Clients' bearer tokens, on every transport: finds, verifies and removes them. Waits for key sets.
 
-1. The token in the Authorization header decides where there is one (`of_header`); no message is looked at before.
-2. Else each message of a client brings its own (`of_frame`), or on stdio the process's environment holds one.
-3. It is verified (`tokens.verify`); if it names a configuration, it must be today's. One that names a session is
-   refused unless the message came in that session, which the caller of this module says (`session`).
-4. A tool that is called must be one of the token's, and the token must have the scope that the tool asks for.
-5. Every token is taken off the message, including those that did not decide (`without`).
+1. A token in the Authorization header decides (`of_header`), before any message is read.
+2. Without one, each message of a client brings its own (`of_frame`); on stdio it may be in the process's environment.
+3. It is verified (`tokens.verify`); if it names a configuration, it must be the current one. One that names a session
+   is refused unless the message came in that session, which the caller of this module passes (`session`).
+4. A called tool must be one of the token's, and the token must have the scope that the tool requires.
+5. Every token is removed from the message, including those that did not decide (`without`).
 
 At the merged endpoint of several servers a tool that a token denies is denied under its merged name as well.
 
-A method that a free reader could take for a call is refused: rule 4 could not be kept for it. Not checked here: the
+A method that a lenient reader could take for a call is refused, as rule 4 could not hold for it. Not checked here: the
 proof, nor whether both name the same agent (`policy.decide`).
 """
 
@@ -46,7 +46,7 @@ from accredit.tokens.carried import META
 
 
 class Caller(Struct, frozen=True):
-    """The token that a message came with, if one was looked for, and what the message is refused for, if anything."""
+    """The sender of a message: its token, if one was looked for, and the error that refuses the message, if any."""
 
     token: VerifiedToken | None = None
     error: TokenError | KeysUnavailable | None = None
@@ -56,7 +56,7 @@ _CALL = "tools/call"
 
 
 class Bearer:
-    """One per gateway. `environment` is the token in the process's environment, on stdio. With `exchanges` tokens are
+    """Finds and verifies a gateway's tokens. `environment` is the process's token, on stdio. With `exchanges` they are
     `ExchangeableToken`s."""
 
     def __init__(
@@ -74,13 +74,13 @@ class Bearer:
         self._verifier = TokenVerifier(settings.issuers)
         self._tools = tools
         self._subjects = RecentlyUsed[str, bytes](MAX_CACHED_TOKENS) if exchanges else None
-        """The keys of verified tokens, by the SHA-256 of their texts."""
+        """The digests of verified tokens' subjects, by the SHA-256 of their texts."""
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
         text = find_tokens(credentials, {}).deciding(self._settings.sources)
         if text is None and set(self._settings.sources) == {"header"}:
-            self.require(None)  # no message could bring one
+            self.require(None)  # no message could bring one either
         return await self._verified(text, session) if text is not None else None
 
     def require(self, token: VerifiedToken | None) -> None:
@@ -93,11 +93,12 @@ class Bearer:
     ) -> VerifiedToken | None:
         """Return the token of a message by rules 1 to 3; `header` is that of its HTTP request. `check` comes next.
 
-        `ask` asks the upstream for its tools, where that is possible. Raises `TokenError` and `KeysUnavailable`.
+        `ask` sends the upstream a request for its tools, if that is possible. Raises `TokenError` and
+        `KeysUnavailable`.
         """
         brought = _find_tokens(frame)
         tool = frame.target if isinstance(frame, Request) and frame.method == _CALL else None
-        may_take = tool if brought.argument is not None and tool not in DRILLS else None  # those take none
+        may_take = tool if brought.argument is not None and tool not in DRILLS else None  # drills take no token
         if may_take is not None and ask is not None and isinstance(frame, Request):
             await self._tools.look_up(may_take, frame, ask)
         token = header
@@ -106,12 +107,13 @@ class Bearer:
             text = brought.deciding(self._settings.sources, argument_is_the_tools=own)
             token = await self._verified(text, session) if text is not None else await self.of_environment()
         else:
-            check_session(token, session)  # by now it is known which the message came in
+            check_session(token, session)  # the header's token was verified before its session was known
         self.require(token)
         return token
 
     def check(self, frame: Frame, token: VerifiedToken | None) -> None:
-        """Apply rule 4. Raises `TokenError`, and `RequestError` for what can't be judged."""
+        """Check a call's tool against its token (rule 4). Raises `TokenError`, and `RequestError` if that can't be
+        judged."""
         if not isinstance(frame, Request | Notification) or not looks_guarded(frame.method):
             return
         if not isinstance(frame, Request) or frame.method not in GUARDED:
@@ -125,11 +127,11 @@ class Bearer:
         self.check_tool(tool, token)
 
     def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
-        """Apply rule 4 to one tool, or to a change of a task that it made. Raises `TokenError`."""
+        """Check one tool, also one whose task is changed, against the token (rule 4). Raises `TokenError`."""
         check_tool(token, tool, self._settings.tool_scopes.get(tool, ""))
 
     async def of_line(self, frame: Frame, ask: Ask) -> Caller:
-        """Return who sent a message on stdio, for calls, lists and subscriptions. Raises `RequestError`."""
+        """Return the sender of a message on stdio: of calls, lists and subscriptions only. Raises `RequestError`."""
         if not isinstance(frame, Request | Notification):
             return Caller()
         if frame.method not in LISTS and not looks_guarded(frame.method) and not may_subscribe(frame):
@@ -143,11 +145,11 @@ class Bearer:
         return Caller(token)
 
     async def of_environment(self) -> VerifiedToken | None:
-        """Return the token of the environment, if any. Raises `TokenError` and `KeysUnavailable`."""
+        """Return the environment's token, if any. Raises `TokenError` and `KeysUnavailable`."""
         return await self._verified(self._environment, "") if self._environment is not None else None
 
     def without(self, frame: Frame) -> Frame:
-        """Apply rule 5. Returns the same object where there is nothing to take off."""
+        """Remove all tokens (rule 5). Returns the same object if there are none."""
         if not isinstance(frame, Request | Notification):
             return frame
         tool = frame.target if frame.method == _CALL else None
@@ -158,7 +160,7 @@ class Bearer:
         return frame.with_meta({}, without=(META,)) if frame.in_meta(META) is not None else frame
 
     async def _verified(self, text: str, session: str) -> VerifiedToken:
-        """Verify a token by rule 3."""
+        """Verify a token, its configuration and its session (rule 3)."""
         presented = self._verifier.read(text)
         keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
         token = self._verifier.verify(presented, keys, unix_seconds())
@@ -178,7 +180,7 @@ class Bearer:
 def bearer_for(
     settings: GatewaySettings, keys: KeySets | None, tools: ToolDirectory, environment: str | None = None
 ) -> Bearer | None:
-    """Return what checks a gateway's tokens, or None where tokens are off. Raises `ConfigurationError`."""
+    """Return the gateway's `Bearer`, or None where tokens are off. Raises `ConfigurationError`."""
     if settings.tokens is None:
         return None
     if keys is None:

@@ -1,25 +1,25 @@
-"""The gate: what of a client's message goes on to the upstream, and in which form. Asks the ports; logs.
+"""The gate: decides what of a client's message is forwarded to the upstream, and in which form. Asks the ports; logs.
 
-Every message of a client comes through `admit`, whatever its transport:
+Every message of a client passes `admit`, on whatever transport:
 
-1. where proofs or tokens are required, a method that neither its revision nor the configuration names is none: a
-   request of it is refused, a notification dropped;
-2. what carries a token is taken off (`bearer`), so that proofs are bound to what goes on;
-3. each request is decided (`judge`); one that is refused does not go on, and has its answer from here. Where
-   definitions are pinned, so is each call of a tool, whoever may call it (`pinned_tools`);
-4. a state that it brings back is opened (`request_state`), or it is refused;
-5. a call of one of the gateway's own tools is answered here (`policy.drill`); for others credentials are taken out and
-   the word of who authorized the call is put in (`policy.passing`);
-6. on its way back, an answer that is a list is edited (`list_edits`), one that asks for input has its state sealed
-   (`request_state`), and one that announces a task waits until it is known whose that is (`tasks`).
+1. where proofs or tokens are required, a method known neither to its revision nor to the configuration does not pass: a
+   request is refused, a notification dropped;
+2. tokens are removed (`bearer`), so that proofs are bound to what is forwarded;
+3. each request is decided (`judge`); a refused one is answered here and not forwarded. Where definitions are pinned,
+   each call of a tool is checked against them, whoever may call it (`pinned_tools`);
+4. a returned `requestState` is opened (`request_state`), or the request is refused;
+5. a call of one of the gateway's own tools is answered here (`policy.drill`); from others credentials are removed, and
+   who authorized them is put in (`policy.passing`);
+6. of the answers, a list is edited (`list_edits`), a request for input has its state sealed (`request_state`), and one
+   that announces a task is held until its owner is stored (`tasks`).
 
 Where calls are recorded, the decision on a guarded call (3 and 4) is in the log before anything else happens to it
 (`recorder`).
 
-The members of a batch are decided one by one. Where proofs are only observed, 3 refuses no call for its proof, and 1
-only logs what it would refuse: all else is as with proofs off. Where proofs are off no call is refused but for want of
-a token, and what the client says of its own authorization is still removed. Who sent a message was found out before:
-each comes with its `Caller`.
+Messages of a batch are decided one by one. Where proofs are only observed, 3 refuses no call for its proof, and 1 only
+logs what it would refuse: all else is as with proofs off. There a call is refused only for lack of a token, and a
+client's own statements about its authorization are still removed. Senders are known before: each message comes with its
+`Caller`.
 """
 
 import logging
@@ -81,9 +81,9 @@ _REFUSALS = (ProofRefused, TokenError, KeysUnavailable, RequestError)
 class Admission(Struct, frozen=True):
     """What is forwarded of a message (None: nothing), and the gateway's own responses to requests that are not.
 
-    Without either, the message was a notification that was dropped. `edits` edit the upstream's responses, by the
-    request's id; the caller must settle all `calls`; `tasks` are the ids of tasks that the message names. `proved` says
-    whether a proof in it was good; `speaker`, for a single request, on whose authority it comes.
+    Without either, the message was a notification that was dropped. `edits` edit the upstream's responses, by request
+    id; the caller must settle all `calls`; `tasks` are the ids of tasks that the message names. `proved` says whether a
+    proof in it was valid; `speaker`, for a single request, on whose authority it comes.
     """
 
     message: Frame | Batch | None
@@ -102,7 +102,7 @@ class Admission(Struct, frozen=True):
 
 
 class _InForce:
-    """The gate of a server that is in force."""
+    """Points to the gate of a server that is in force."""
 
     def __init__(self, gate: "Gate") -> None:
         self.gate = gate
@@ -127,9 +127,9 @@ class Gate:
         strangers: AnonymousRecordBudget | None = None,
         meter: Meter | None = None,
     ) -> None:
-        """`before` is that of the same server until now: what it knows of sessions, tasks and definitions counts.
-        `pinned` takes the place of what holds one server to the pins of its settings. `strangers` is as for
-        `EarlyRefusals`. `meter` counts decisions."""
+        """`before` is the server's previous gate, whose sessions, tasks and definitions are kept. `pinned` replaces the
+        check of one server against its own settings' pins. `strangers` is as for `EarlyRefusals`. `meter` counts
+        decisions."""
         self._in_force = before._in_force if before is not None else _InForce(self)
         self._guards = settings.guards
         self._observes = settings.observes
@@ -163,7 +163,7 @@ class Gate:
     ) -> Admission:
         """Decide a message. Raises `RequestError` for one that can't be decided.
 
-        `callers` holds one caller for each message of a batch. Definitions are looked at by `way`.
+        `callers` holds one caller for each message of a batch. `way` reads the server's definitions.
         """
         if isinstance(message, Batch):
             return await self._batch(message, client, callers, way)
@@ -190,26 +190,26 @@ class Gate:
 
     @property
     def pinned(self) -> PinnedTools | None:
-        """What holds the server to its definitions, where they are pinned."""
+        """Checks the server's tools against its pinned definitions, if there are any."""
         return self._pinned
 
     def begin(self) -> None:
-        """Be in force from now on: streams that stand go by this one, whichever has let them in."""
+        """Take effect: open streams use this gate from now on, whichever admitted them."""
         self._in_force.gate = self
 
     def _looks_as(self, settings: GatewaySettings) -> PinnedTools | None:
-        """Return what has looked at the server's definitions, if it goes on by these settings: the same are pinned, and
-        the server is told in the same way who looks."""
+        """Return the current check of the server's definitions, if it stays valid under these settings: with the same
+        pins, and the same way of telling the server who calls."""
         same = self._pinned is not None and self._pinned.pins == settings.pins and self._identity == settings.identity
         return self._pinned if same else None
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears | None:
-        """Return what of notifications goes to a stream whose requests name these tasks, in a session; None for all."""
+        """Return a stream's filter of notifications, by its session and the tasks of its requests; None passes all."""
         return self._tasks.hears(session_id, ids) if self._guards else None
 
     def always_hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
-        """Return the same for a stream that stands: by whichever gate is in force when something is told. Tasks that
-        nobody had to show to be theirs are not known by their names later on, either."""
+        """Return such a filter for a standing stream: it uses the gate in force at each notification. Task ids that
+        were named while nothing was guarded grant nothing later."""
         in_force, ids = self._in_force, ids if self._guards else ()
 
         def hears(notification: Notification) -> Notification | None:
@@ -219,14 +219,14 @@ class Gate:
         return hears
 
     def otherwise(self, token: VerifiedToken | None, calls: OpenCalls) -> Edit:
-        """Return the edit for responses in a resumed stream, by whichever gate is in force when they come. `token` is
-        that of the request which resumed the stream."""
+        """Return the edit for responses in a resumed stream, by the gate in force when they come. `token` is that of
+        the request which resumed the stream."""
         in_force = self._in_force
         return lambda response: in_force.gate._resumed(response, token, calls)
 
     def _resumed(self, response: Success, token: VerifiedToken | None, calls: OpenCalls) -> Steps[bytes]:
-        """Edit a response in a resumed stream. One to one of `calls` has its own edit; the request of any other is not
-        known."""
+        """Edit a response in a resumed stream: by its call's own edit if it answers one of `calls`, else without
+        knowing the request."""
         edit = self._lists.of_unknown(token)
         if not self._guards:
             return (yield from edit(response))
@@ -236,12 +236,12 @@ class Gate:
         return (yield from of_resumed(response, (yield from edit(response))))
 
     def resumed(self, session_id: str) -> OpenCalls:
-        """Return the calls that a stream which is resumed in this session may answer."""
+        """Return the calls whose answers may come in a stream resumed in this session."""
         return (self._recorder or self._tasks.unrecorded).in_session(session_id)
 
     def refused_early(self, message: Frame | Batch | None, error: AccreditError) -> None:
-        """Count the decisions on a message that was refused before it came here. Of one that was not read for want of a
-        good token nobody knows what it holds: it counts as one."""
+        """Count the decisions on a message that was refused before `admit`. One that was not read, for lack of a valid
+        token, counts as one."""
         if self._meter is None:
             return
         if message is None and isinstance(error, TokenError | KeysUnavailable):
@@ -255,15 +255,15 @@ class Gate:
             self._meter.decided(request.watcher, refused)
 
     def _named(self, method: str, client: Client) -> bool:
-        """Apply rule 1: return whether the method may pass."""
+        """Return whether the method is known or named by the configuration (rule 1)."""
         judged = self._guards or self._observes
         return not judged or is_known(method, client.revision) or method in self._methods
 
     def _unnamed(self, request: Request, client: Client) -> Admission | None:
-        """Apply rule 1 to a request; None lets it pass. Raises `RequestError`."""
+        """Refuse a request of an unknown method (rule 1); None lets it pass. Raises `RequestError`."""
         if self._named(request.method, client):
             return None
-        # In sessions a status of 404 says that there is none any more.
+        # In sessions a status of 404 means that the session is gone.
         status = 404 if client.revision is not None and is_modern(client.revision) else 200
         error = RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=status)
         if not self._guards:
@@ -279,7 +279,7 @@ class Gate:
         guards = self._judge.of_proofs or self._bearer is not None or self._recorder is not None
         guarded = (guards and looks_guarded(notification.method)) or self._is_own_tool(notification)
         if brings_state(notification) or guarded:
-            # A server might do what it asks for, though nobody waits for an answer.
+            # A server might act on it, though no answer is expected.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
         if self._guards and not self._named(notification.method, client):
             self._counters.dropped(notification.method)
@@ -322,8 +322,8 @@ class Gate:
         return Admission(rest, tuple(replies), edits, batch=True, calls=calls, proved=proved, tasks=tuple(tasks))
 
     async def _unguarded(self, request: Request) -> Admission:
-        """Admit a request where callers have nothing to show and nothing is recorded (4 to 6). Raises `RequestError`,
-        and `ProofRefused`."""
+        """Admit a request where callers need no authority and nothing is recorded (4 to 6). Raises `RequestError`, and
+        `ProofRefused`."""
         if request.size > SHORT_MESSAGE_BYTES:
             await turn(request.size)
         self._check_own_tools(request)
@@ -364,7 +364,7 @@ class Gate:
             place = self._tasks.place(client)
             task_of = partial(case.task_of, request, leg.flow, place)
             call, edit = self._tasks.opened(call, request, client, task_of, leg.edit)
-        # Whoever only would have been refused hears of no task later on, when it counts.
+        # A caller that enforcement would refuse hears of no task once it is switched on.
         tasks = case.tasks if self._guards or case.observed is None else ()
         self._tasks.named(client, tasks)
         self._count_observed(request, case)
@@ -388,15 +388,15 @@ class Gate:
             self._counters.refused(case.observed, method=request.method, observed=True)
 
     def _check_own_tools(self, request: Request) -> None:
-        """Refuse a call of one of the gateway's own tools where it is not: where no proofs are judged, and behind the
-        name of one of several servers. Raises `ProofRefused`."""
+        """Refuse a call of one of the gateway's own tools where it does not exist: where no proofs are judged, and
+        under the name of one of several servers. Raises `ProofRefused`."""
         if not self._is_own_tool(request):
             return
         if request.target not in DRILLS or not self._judge.of_proofs:
             raise refusals.unknown_target(GuardedCall(request.method, request.target or "", "", b"", None, None))
 
     def _is_own_tool(self, call: Request | Notification) -> bool:
-        """Return whether a call is of a tool that could only be the gateway's own (`policy.drill`, 2)."""
+        """Return whether a call is of a tool that only the gateway can have (`policy.drill`, 2)."""
         if call.method != "tools/call" or call.target is None:
             return False
         member = member_of_name(call.target) if self._is_merged else None
@@ -412,8 +412,8 @@ class Gate:
     async def _recorded(
         self, request: Request, client: Client, case: Judgement, leg: CallRound, refused: AccreditError | None
     ) -> OpenCall | None:
-        """Record the decision and return the call, if it must be settled. Raises `ProofRefused` where a call that was
-        allowed could not be recorded. A call that was refused keeps its refusal, recorded or not."""
+        """Record the decision and return the call, if it must be settled. Raises `ProofRefused` for an allowed call
+        that could not be recorded. A refused call keeps its refusal, recorded or not."""
         if self._recorder is None or not is_guarded(request):
             return None
         part = FlowRound(leg.flow, leg.round + 1) if leg.flow else None
@@ -431,7 +431,7 @@ class Gate:
     async def _edit(
         self, request: Request, client: Client, case: Judgement, leg: CallRound, way: UpstreamAccess | None
     ) -> Edit | None:
-        """Return the edit for the response. Raises `ProofRefused` where the store can't tell whose a task is."""
+        """Return the edit for the response. Raises `ProofRefused` if the store can't tell the owner of a task."""
         pinned = self._pinned
         if request.method in KINDS:
             authority, token = case.authority, case.token

@@ -1,16 +1,16 @@
-"""`[upstream] identity = "jwt"`: the server learns on whose authority a request comes, from a token in a header.
+"""`[upstream] identity = "jwt"`: tells the server on whose authority a request comes, by a token in a header.
 
-So it need not trust the network between: whoever reaches it around the gateway has no such token. Reads the clock and
+So it need not trust the network: whoever reaches it around the gateway has no such token. Reads the clock and
 randomness.
 
-1. A request has one where it comes on somebody's authority (`policy.passing.CallerIdentity`), and only then: not where
-   the gateway asks for itself, where a stream is opened or resumed, nor with a notification.
-2. It is made when the request goes out, for this one server (`aud`: the URL without its query, which may hold a key),
-   and is good for `IDENTITY_SECONDS`.
-3. `call_id` is that of the call's records; where there are none it is drawn.
+1. A request has one if it comes on somebody's authority (`policy.passing.CallerIdentity`), and only then: none has the
+   gateway's own request, the opening or resuming of a stream, or a notification.
+2. It is made when the request is sent, for this one server (`aud`: the URL without its query, which may hold a key),
+   and is valid for `IDENTITY_SECONDS`.
+3. `call_id` is that of the call's records; without records it is random.
 4. A header names one caller, so a batch with requests in it is refused.
 
-A client's own header of that name goes nowhere (`forwarding`).
+A client's own header of that name is never forwarded (`forwarding`).
 """
 
 import secrets
@@ -36,7 +36,7 @@ _ID_BYTES = 16
 
 
 class Identity:
-    """One per gateway that tells its server who calls. `upstream` is the server's URL."""
+    """Makes the tokens of one gateway. `upstream` is the server's URL."""
 
     def __init__(self, settings: IdentitySettings, upstream: str) -> None:
         self._settings = settings
@@ -45,8 +45,7 @@ class Identity:
         self._keys = to_json({"keys": [public_jwk(settings.key.public_key())]})
 
     def fields(self, speaker: CallerIdentity | None) -> RawHeaders:
-        """Return the header fields of a request on this speaker's authority. Raises `RequestError` if none can be
-        made."""
+        """Return the header fields for a request on this authority. Raises `RequestError` if no token can be made."""
         if speaker is None:
             return []
         authority, token, now = speaker.authority, speaker.token, unix_seconds()
@@ -70,14 +69,14 @@ class Identity:
             raise RequestError(INVALID_REQUEST, detail) from None
 
     async def serve(self, reply: Reply) -> None:
-        """Answer a request for the public key, which is for everybody. Raises `RequestError`."""
+        """Serve the public keys, to anybody. Raises `RequestError`."""
         if reply.head.method not in ("GET", "HEAD"):
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         await reply.reply(200, self._keys, [JSON])
 
 
 def check_single(message: Frame | Batch) -> None:
-    """Check rule 4. Raises `RequestError`."""
+    """Refuse a batch with requests in it (rule 4). Raises `RequestError`."""
     if isinstance(message, Batch) and any(isinstance(frame, Request) for frame in message.frames):
         detail = "Invalid Request: no batches here: each request goes on with a head of its own"
         raise RequestError(INVALID_REQUEST, detail, word="batch")

@@ -1,12 +1,11 @@
-"""Judges a request before it goes on: by the proof that it carries, or by its token. Asks the ports; logs.
+"""Judges a request before it is forwarded: by its proof, or by its token. Asks the ports; logs.
 
-Where proofs are judged, `policy.decide` decides. Where only tokens are, `bearer` has already checked all that a call
-needs, and only requests about tasks are decided here: a task belongs to the subject of the token that made it. Where
-definitions are pinned, the tool of a call is held to its own in every case (`pinned_tools`).
+Where proofs are judged, `policy.decide` decides. Where only tokens are, `bearer` has checked calls already, and only
+requests about tasks are decided here: a task belongs to the subject of the token that made it. Where definitions are
+pinned, a called tool is always checked against its own (`pinned_tools`).
 
-Where proofs are only observed, a call is decided all the same, and what holds is what would with proofs off: the
-definitions that are pinned, that a task belongs to the subject of a token which calls need, and quotas of subjects and
-servers.
+Where proofs are only observed, a call is decided all the same, but only what holds with proofs off is enforced: pinned
+definitions, the owner of a task where calls need tokens, and quotas of subjects and servers.
 """
 
 import logging
@@ -68,9 +67,9 @@ _log = logging.getLogger("accredit.gateway.gate")
 
 
 class Judgement(Struct, frozen=True):
-    """What is known of a request once it is judged. `token` has been verified; `decision` is set where proofs are
-    judged, `token_task` where a token decides. `stopped` is what an observed request is refused for all the same, and
-    one whose state does not open."""
+    """The judgement on a request. `token` has been verified; `decision` is set where proofs are judged, `token_task`
+    where a token decides. `stopped` is the refusal of an observed request that is enforced all the same, and of one
+    whose state does not open."""
 
     token: VerifiedToken | None = None
     call: GuardedCall | None = None
@@ -80,19 +79,19 @@ class Judgement(Struct, frozen=True):
 
     @property
     def refusal(self) -> ProofRefused | TokenError | RequestError | None:
-        """The refusal, if the request is refused."""
+        """The enforced refusal, if there is one."""
         if self.stopped is not None or self.decision is None or not self.decision.enforced:
             return self.stopped
         return self.decision.refusal
 
     @property
     def observed(self) -> ProofRefused | None:
-        """What the request would be refused for, if proofs were not only observed."""
+        """The refusal that is only observed, if there is one."""
         return self.decision.refusal if self.decision is not None and not self.decision.enforced else None
 
     @property
     def authority(self) -> Authority | None:
-        """The authority that a proof gave the request, if there was one."""
+        """The authority that a proof gave the request, if any."""
         return self.decision.authority if self.decision is not None else None
 
     @property
@@ -106,20 +105,20 @@ class Judgement(Struct, frozen=True):
         return self.call.tasks if self.call is not None else ()
 
     def owner(self, place: TaskScope) -> Owner:
-        """Return the owner of the tasks that answers to the request announce."""
+        """Return the owner of tasks that the request's answers announce."""
         if self.authority is None:
             return Owner(token=self.token)
         return place.owner(self.authority.principal_id, self.authority.agent_id, self.token)
 
     @property
     def principal(self) -> tuple[str, ...]:
-        """Whom a state is sealed for that comes in answer to the request. Where proofs are only observed it is not the
-        proof's principal: a call that goes on with another proof, or none, must not be refused for its state."""
+        """Whom a state in the answer is sealed for. Where proofs are only observed, that is not the proof's principal:
+        a follow-up with another proof, or none, must not be refused for its state."""
         is_enforced = self.decision is not None and self.decision.enforced
         return principal_of(self.authority if is_enforced else None, _subject(self.token))
 
     def task_of(self, request: Request, flow: str, place: TaskScope) -> Task:
-        """Return the task to remember, should the request be answered with one."""
+        """Return the task to store if the request's answer announces one."""
         target = request.target or ""
         remembered = encode_task_facts({}, b"", None, ())
         if self.call is not None and self.decision is not None and self.authority is not None:
@@ -130,7 +129,7 @@ class Judgement(Struct, frozen=True):
 
 
 class Judge:
-    """One per gateway. Raises `ConfigurationError` where proofs are judged and a store or revocations are missing."""
+    """One per gateway. Raises `ConfigurationError` where proofs are judged without a store or revocations."""
 
     def __init__(
         self,
@@ -166,7 +165,7 @@ class Judge:
     async def case(
         self, request: Request, client: Client, token: VerifiedToken | None, way: UpstreamAccess | None = None
     ) -> Judgement:
-        """Judge a request. A proof that is refused is in the case, as its refusal. Definitions are looked at by `way`.
+        """Judge a request. The refusal of a proof is returned in the judgement. `way` reads the server's definitions.
 
         Raises `RequestError`; where no proofs are judged, `ProofRefused` and `TokenError` as well.
         """
@@ -183,7 +182,7 @@ class Judge:
         steps = decide(call, self._policy, now, token, place=place, flow_of=flow_of, pins=pins)
         look = pinned.look(request, way, token) if pinned is not None else None
         decision = await drive(steps, *self._ports, now, self._tasks.store, look)
-        if isinstance(decision.fault, FrameError):  # the call has no digest
+        if isinstance(decision.fault, FrameError):  # the call can't be digested
             detail = f"Invalid params: {decision.fault.detail}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
         case = Judgement(token, call, decision)
@@ -227,8 +226,8 @@ class Judge:
         return Judgement(token, call, None, task)
 
     async def _take_quotas(self, request: Request, client: Client, token: VerifiedToken | None) -> None:
-        """Take the quotas of a call that no proof decides. Raises `ProofRefused`, and `RequestError` for a state that
-        does not open."""
+        """Count a call that no proof decides against its quotas. Raises `ProofRefused`, and `RequestError` for a state
+        that does not open."""
         call = await _call_of(request, client)
         if call is None or self._store is None:
             raise TypeError("a call that can't be counted")
@@ -245,7 +244,7 @@ class Judge:
             await drive(take((), taken, flow, now), self._store, None, now)
         except QuotaReached as reached:
             raise refusals.quota_reached(call, None, reached) from None
-        except Exception as error:  # fail closed: a store that does not answer
+        except Exception as error:  # fail closed if the store does not answer
             refusal = refusals.no_decision(call, None)
             _report(Decision(call, None, None, refusal, error), error)
             raise refusal from None
@@ -258,7 +257,7 @@ class Judge:
 
 
 async def _call_of(request: Request, client: Client) -> GuardedCall | None:
-    """Return the call that a request makes, or None if nothing is to be decided. Raises `RequestError`."""
+    """Return the call that a request makes, or None if it is not guarded. Raises `RequestError`."""
     if request.size <= SHORT_MESSAGE_BYTES:
         return guarded_call_of(request, client.session_id)
     return await in_turns(guarded_call_in_steps(request, client.session_id))

@@ -1,4 +1,4 @@
-"""Edits lists on their way to a client as `policy.lists` says, and learns from lists of tools. No I/O."""
+"""Edits lists in answers to a client as `policy.lists` says, and learns from lists of tools. No I/O."""
 
 from collections.abc import Callable, Sequence
 
@@ -33,15 +33,15 @@ class ListEdits:
         token: VerifiedToken | None,
         on_other: Callable[[], object] = _nothing,
     ) -> Edit | None:
-        """Return the edit for the answer to a request for a list, or None if it needs none. `on_other` is called for
-        each tool that is not as it is pinned."""
+        """Return the edit for the answer to a list request, or None if it needs none. `on_other` is called for each
+        tool whose definition is not the pinned one."""
         view, kind = self._view(authority, token, on_other), KINDS[method]
         if kind is not _TOOLS and not view.edits(kind):
             return None
         return lambda response: self._edited(response, view, (kind,))
 
     def of_unknown(self, token: VerifiedToken | None) -> Edit:
-        """Return the edit for a response whose request is not known: it goes by the lists that the response holds.
+        """Return the edit for a response to an unknown request: it filters whichever lists the response contains.
 
         `token` is that of the stream's owner.
         """

@@ -1,22 +1,21 @@
-"""Holds the server's tools to the definitions that are pinned. Asks the server, as the caller at hand; logs.
+"""Checks the server's tools against their pinned definitions. Asks the server, as the current caller; logs.
 
-1. Before a call the gateway lists the tools itself: what a client was shown may be older, or was shown to it alone. It
-   asks where the call goes, its query included, and with the call's own credentials, session and capabilities: what
-   this caller would see is what counts.
-2. A look counts for `fresh_seconds`, for every call whose look would be sent in the same words: the same query, the
-   same headers but for tracing, the same `_meta` and, where the server is told in a header who calls, the same caller.
-   Callers at the same look wait for one and the same.
-3. It counts no longer once the server has said that its tools have changed (`notifications/tools/list_changed`, on
-   whatever stream), or a list on its way to this caller has shown another definition.
-4. A list that can't be had to its end in `LOOK_SECONDS`, or can't be read alike by all, is no look: nothing is known
-   then. So it is where the way in has none to ask (HTTP+SSE of 2024-11-05).
-5. How many looks there are at once, for how many callers one is remembered, and how many bytes what they have found
-   takes, is bounded; who is forgotten is looked for anew.
-6. Other instructions than the pinned ones (of `initialize`, `server/discover`) are logged and told by `/readyz`.
+1. Before a call the gateway lists the tools itself: a client's list may be older, or shown to it alone. It asks where
+   the call goes, with the same query, credentials, session and capabilities: what this caller would see counts.
+2. A look is valid for `fresh_seconds`, for all calls whose look would be the same request: same query, same headers but
+   for tracing, same `_meta` and, where the server is told in a header who calls, same caller. Callers whose look is the
+   same share one.
+3. It ends early once the server reports changed tools (`notifications/tools/list_changed`, on any stream), or a list in
+   an answer to this caller has shown another definition.
+4. A list that can't be read to its end in `LOOK_SECONDS`, or is ambiguous, is no look: nothing is known then. Nor can
+   HTTP+SSE of 2024-11-05 be asked.
+5. Bounded are the looks at one time, the callers whose look is remembered, and the bytes of what they found; a
+   forgotten caller is looked up anew.
+6. Instructions other than the pinned ones (of `initialize`, `server/discover`) are logged and reported by `/readyz`.
 
-Not covered: a server that tells the gateway's list from a client's, and shows each what it wants to see: the client's
-list goes through the filter (`policy.lists`), so it is still shown nothing that is not pinned. Nor a change between the
-look and the call, within `fresh_seconds`, of which the server says nothing.
+Not covered: a server that tells the gateway's list from a client's, and answers each as it likes: the client's list is
+filtered (`policy.lists`), so it still shows nothing that is not pinned. Nor a change between the look and the call,
+within `fresh_seconds`, that the server does not report.
 """
 
 import asyncio
@@ -49,19 +48,19 @@ from accredit.tokens import VerifiedToken
 MAX_PINNED_CALLERS = 4_096
 """Callers for whom the gateway remembers its last look at the tools; for others it looks again."""
 MAX_DIFFERENCES_BYTES = 8_388_608
-"""Bytes that all such looks at one server take, of what is not as it is pinned: nothing where all is. A server that
-shows each caller all its tools otherwise fills them with 1 MiB a caller; who is forgotten is looked for anew."""
+"""Bytes of such looks at one server that hold definitions other than the pinned ones; none if all match. A server that
+shows each caller other tools fills them with 1 MiB a caller; a forgotten caller is looked up anew."""
 MAX_DIFFERENCE_BYTES = 256
-"""What one tool that is not as it is pinned takes of them, beside a name that is not the lock's: a digest's text (113
+"""What one tool that differs from its pin takes of them, beside a name that is not in the lock: a digest's text (113
 bytes) and its place in a table."""
 MAX_STRAY_DEFINITIONS = 16
 """Tools of one look that are not pinned, whose digests are remembered for refusals: up to 20 KB for each caller.
 Servers get one or two more at a time; a hostile one lists thousands."""
 MAX_LOOKS = 32
-"""Lists of tools that the gateway asks for itself at the same time; further calls wait, within `LOOK_SECONDS`."""
+"""Tool lists that the gateway requests for itself at one time; further calls wait, within `LOOK_SECONDS`."""
 LOOK_SECONDS = 10.0
-"""The time for such a list, with all its pages. Without one there is no call, so this is how long a slow server holds a
-call up; the servers that were measured list a hundred tools in under a second."""
+"""The time for such a list, with all its pages. Without one no call is forwarded, so a slow server delays a call by
+this much; measured servers list a hundred tools in under a second."""
 
 
 _log = logging.getLogger("accredit.gateway.pins")
@@ -71,8 +70,8 @@ _OF_ONE_REQUEST = frozenset(
 
 
 class UpstreamAccess(NamedTuple):
-    """How the gateway asks the server on behalf of the caller at hand, and what of its request goes there: headers, and
-    the query of its URL.
+    """How the gateway asks the server on behalf of the current caller, and what it sends of that request: headers, and
+    the URL's query.
 
     Where the server is told in a header on whose authority a request comes, `speak` sets that for what is asked next.
     """
@@ -84,8 +83,8 @@ class UpstreamAccess(NamedTuple):
 
 
 class _View:
-    """What one caller was last seen to be shown. `differing` has the digests of tools that are not as they are pinned,
-    None for those that are not listed; it is None itself if nothing is known."""
+    """What one caller was last shown. `differing` has the digests of tools that differ from their pins, None for tools
+    that are not listed; it is None itself if nothing is known."""
 
     def __init__(self) -> None:
         self.differing: Mapping[str, str | None] | None = None
@@ -96,7 +95,7 @@ class _View:
 
     @property
     def size(self) -> int:
-        """How many bytes of `MAX_DIFFERENCES_BYTES` it takes: a character of a name may have four."""
+        """Its share of `MAX_DIFFERENCES_BYTES`: a character of a name may take four."""
         return sum(MAX_DIFFERENCE_BYTES + 4 * len(name) for name in self.differing or ())
 
 
@@ -106,14 +105,14 @@ class PinnedTools:
     def __init__(self, pins: Pins, counters: Counters) -> None:
         self.pins = pins
         self.instructions_changed = False
-        """Whether the server's instructions, as last seen, are not the pinned ones."""
+        """Whether the server's instructions, as last seen, differ from the pinned ones."""
         self._counters = counters
         self._views = RecentlyUsedInSize[bytes, _View](MAX_PINNED_CALLERS, MAX_DIFFERENCES_BYTES)
         self._logged = RecentlyUsed[bytes, bool](MAX_DEFINITIONS)
         self._looks = asyncio.Semaphore(MAX_LOOKS)
 
     async def check(self, call: Request, way: UpstreamAccess | None, token: VerifiedToken | None = None) -> None:
-        """Refuse a call where nobody else decides on it. Raises `ProofRefused`."""
+        """Refuse a call whose tool differs from its pin, where no proof is decided. Raises `ProofRefused`."""
         name = call.target or ""
         found = await self.find(call, way, name, _speaker(None, token))
         if self.pins.enforced and (found is None or found != self.pins.tools.get(name)):
@@ -122,7 +121,7 @@ class PinnedTools:
     async def find(
         self, call: Request, way: UpstreamAccess | None, name: str, speaker: CallerIdentity | None = None
     ) -> str | None:
-        """Return the digest of the definition that this caller is shown under a tool's name, or None (rules 1 to 5)."""
+        """Return the digest of the definition that this caller is shown for a tool, or None (rules 1 to 5)."""
         if way is None:
             return None
         key = _key(call, way, speaker)
@@ -133,14 +132,14 @@ class PinnedTools:
             if way.speak is not None and speaker is not None:
                 way.speak(speaker)
             await self._look(view, call, way)
-            if self._views.peek(key) is view:  # else somebody has said meanwhile that it counts no longer
+            if self._views.peek(key) is view:  # else it was invalidated meanwhile
                 self._views.put(key, view, view.size)
         if view.differing is None:
             return None
         return view.differing[name] if name in view.differing else self.pins.tools.get(name)
 
     def look(self, call: Request, way: UpstreamAccess | None, token: VerifiedToken | None) -> Look:
-        """Return how a decision asks for one call. Nothing is granted yet to whom it names."""
+        """Return how a decision finds the tool's definition for one call, before it grants anything."""
 
         async def find(need: FindDefinition) -> str | None:
             known = Authority(
@@ -158,7 +157,7 @@ class PinnedTools:
     def on_other(
         self, request: Request, way: UpstreamAccess | None, authority: Authority | None, token: VerifiedToken | None
     ) -> Callable[[], None]:
-        """Return what to call if a list for this caller shows what is not pinned (rule 3)."""
+        """Return what to call if a list for this caller shows another definition (rule 3)."""
 
         def forget() -> None:
             if way is not None:
@@ -167,7 +166,8 @@ class PinnedTools:
         return forget
 
     def hello(self, response: Success) -> Steps[bytes]:
-        """Compare the instructions in the answer to `initialize` or `server/discover` (rule 6); leave it as it is."""
+        """Compare the instructions in an answer to `initialize` or `server/discover` (rule 6); the answer stays as it
+        is."""
         yield
         try:
             said = as_string((yield from response.members()).get("instructions"))
@@ -191,7 +191,7 @@ class PinnedTools:
         async with view.lock:
             looked_since = view.at >= came and view.changes == self._counters.tool_list_changes
             if self._is_fresh(view) or looked_since or view.failures != failures:
-                return  # somebody else has looked, or has tried to, while this call waited
+                return  # another call has looked, or tried to, while this one waited
             changes = self._counters.tool_list_changes
             view.differing = None
             now = asyncio.get_running_loop().time()
@@ -226,7 +226,7 @@ class PinnedTools:
         return differing
 
     def _log_once(self, name: str, found: str | None) -> None:
-        """Log a difference that is new: callers who make the gateway look must not fill a disk."""
+        """Log a new difference once: callers must not fill a disk with looks."""
         key = hashlib.sha256(f"{found} {name}".encode("utf-8", "surrogatepass")).digest()
         if key not in self._logged:
             self._logged.put(key, True)
@@ -239,7 +239,7 @@ def _speaker(authority: Authority | None, token: VerifiedToken | None) -> Caller
 
 
 def _key(call: Request, way: UpstreamAccess, speaker: CallerIdentity | None) -> bytes:
-    """Return what stands for all calls whose looks are the same (rule 2)."""
+    """Return a digest of all that makes a look the same as another (rule 2)."""
     parts = [way.query, *(bytes(call.in_meta(name) or b"") for name in CARRIED)]
     if way.speak is not None and speaker is not None:
         principal = speaker.authority.principal_id if speaker.authority is not None else ""

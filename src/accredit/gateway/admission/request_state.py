@@ -1,22 +1,22 @@
-"""`requestState` on its way through the gateway: sealed when the upstream gives it, opened when it is brought back.
+"""Seals the upstream's `requestState` for the client, and opens it when the client returns it.
 
-So a server that trusts its state is not deceived (2026-07-28, basic/patterns/mrtr, "Server Requirements").
-Reads the clock and randomness; logs.
+So a server that trusts its state is not deceived (2026-07-28, basic/patterns/mrtr, "Server Requirements"). Reads the
+clock and randomness; logs.
 
-1. A request of a guarded method that brings a state goes on with the upstream's own in its place, byte for byte, or
-   without one where the upstream gave none. A state that does not open here is refused, with one text for all causes.
-2. An `input_required` in answer to a modern request is given a sealed state, also where the upstream gave none: the
-   flow's name and the round's number are in it, and the answers stay with who was asked.
+1. A request of a guarded method that returns a state is forwarded with the upstream's own in its place, byte for byte,
+   or without one if the upstream gave none. A state that does not open is refused, with one text for all causes.
+2. An `input_required` answer to a modern request gets a sealed state even if the upstream gave none: it holds the
+   flow's name and the round's number, and binds the answers to whoever was asked.
 
-3. A state that comes with a task, or with what is said of one, is sealed for that task: it opens for whatever is asked
-   about it, for as long as a task without a `ttl` is remembered.
+3. A state that comes with a task, or in an answer about one, is sealed for that task: it opens in requests about it,
+   for as long as a task without a `ttl` is remembered.
 
-A state is bound to the server (one of several), the principal, the method, the target and the other params.
-In the legacy era nothing is sealed, so nothing opens: a server that reads a state there all the same would otherwise
-get a forged one.
+A state is bound to the server (one of several), the principal, the method, the target and the other params. In the
+legacy era nothing is sealed, so nothing opens: a server that reads a state there all the same would otherwise get a
+forged one.
 
-Not checked here: whether a state was brought back before. Each leg is authorized anew, and the decision asks for the
-leg's place in its flow where a certificate is for one very call.
+Not checked here: whether a state was returned before. Each round is authorized anew, and the decision asks for the
+round's place in its flow if a certificate is for one call only.
 """
 
 import hashlib
@@ -55,9 +55,9 @@ _log = logging.getLogger("accredit.gateway.sealing")
 
 
 class CallRound(Struct, frozen=True):
-    """One leg of a call, which may be its only one. `request` is what goes on; `edit` changes its response.
+    """One round of a call, perhaps its only one. `request` is what is forwarded; `edit` changes its response.
 
-    `flow` names the call over all its legs, "" if there can be but one; `round` counts them from 0.
+    `flow` names the call over all its rounds, "" if there can be only one; `round` counts them from 0.
     """
 
     request: Request
@@ -67,13 +67,13 @@ class CallRound(Struct, frozen=True):
 
 
 def state_refused(request: Request, error: SealError) -> RequestError:
-    """Return the refusal of a request whose state does not open, and log why."""
+    """Return the refusal of a request whose state does not open, and log the cause."""
     log_event(_log, logging.WARNING, "state_refused", reason=error.reason, method=request.method, **trace_field())
     return RequestError(INVALID_PARAMS, str(error), id=request.id, status=200, word="invalid_request_state")
 
 
 class RequestStateSealer:
-    """Seals and opens states, one per server. Those with the same keys open each other's states of the same server."""
+    """Seals and opens states, one per server. Sealers with the same keys open each other's states of that server."""
 
     def __init__(self, settings: RoundsSettings, server: str = "") -> None:
         self._ring = settings.ring
@@ -82,7 +82,7 @@ class RequestStateSealer:
         self._flows = RandomIds()
 
     def leg(self, request: Request, principal: Sequence[str] = ()) -> CallRound:
-        """Return a client's request as it goes on (rule 1), on behalf of `principal` (`principal_of`).
+        """Open the state in a client's request for `principal` (`principal_of`); return the round to forward (rule 1).
 
         Raises `RequestError` (-32602) for a state that does not open.
         """
@@ -102,7 +102,7 @@ class RequestStateSealer:
         return CallRound(request, edit, flow, round)
 
     def place(self, request: Request, principal: Sequence[str]) -> Flow:
-        """Return which leg of which call a request is that brings a state. Raises `SealError` if that does not open."""
+        """Return the flow and round of a request that returns a state. Raises `SealError` if it does not open."""
         state = self._open(request, (*self._server, *principal))
         return Flow(state.flow, state.round)
 
@@ -124,7 +124,7 @@ class RequestStateSealer:
     def _sealed(
         self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int
     ) -> Steps[bytes]:
-        """Apply rule 2 to the response to `request`. Raises `FrameError` for a state that can't be sealed."""
+        """Seal the state in the response to `request` (rules 2 and 3). Raises `FrameError` if it can't be sealed."""
         of_task = request.method in TASK_METHODS
         if not of_task and (response.is_complete or not (yield from _may_be_sealed(response))):
             return response.text
@@ -150,16 +150,15 @@ class RequestStateSealer:
 
 
 def _may_be_sealed(response: Success) -> Steps[bool]:
-    """Return whether a result may be of a type that comes with a state; False means that it is not."""
+    """Return whether a result may have a type that carries a state; False is certain."""
     if response.listed is not None:
         return "resultType" in response.listed
     return (yield from may_hold_any(response.result, _INPUT_REQUIRED, _TASK))
 
 
 def principal_of(authority: Authority | None, token: tuple[str, str] | None = None) -> tuple[str, ...]:
-    """Return to whom a state is given: the `token`'s issuer and subject, else the proof's principal and agent, else
-    nobody.
-    """
+    """Return whom a state is sealed for: the `token`'s issuer and subject, else the proof's principal and agent, else
+    nobody."""
     if authority is None:
         return ("token", *token) if token is not None else ()
     return principal_by_id(authority.principal_id, authority.agent_id, token)
@@ -171,7 +170,7 @@ def principal_by_id(principal_id: str, agent_id: str, token: tuple[str, str] | N
 
 
 def brings_state(call: Request | Notification) -> bool:
-    """Return whether a call that a server could take for a guarded one brings a state, of whatever type."""
+    """Return whether a call returns a state (of any JSON type), by a method that a server may take for guarded."""
     return _STATE in call.names and looks_guarded(call.method)
 
 
@@ -197,5 +196,5 @@ def _digest(params: Mapping[str, Raw]) -> bytes:
     try:
         return payload_digest({name: msgspec.json.decode(value) for name, value in bound.items()})
     except (FrameError, msgspec.MsgspecError, RecursionError):
-        # What has no RFC 8785 form (an integer beyond 2^53-1) is bound as it is spelled. No such form begins so.
+        # Params without an RFC 8785 form (an integer beyond 2^53-1) are bound as spelled; the prefix sets them apart.
         return hashlib.sha256(b"spelled " + msgspec.json.encode(bound, order="sorted")).digest()

@@ -1,14 +1,15 @@
-"""Tasks at the gateway: remembered when a server announces them, told apart whenever they are named. Asks the store.
+"""Tasks at the gateway: their owners are stored when a server announces them, and checked when they are named. Asks the
+store.
 
-1. A call that may be answered with a task is settled only when the task is remembered, for whom it was made; until then
-   its client does not see the answer. Where it can't be, the client gets a refusal in its place.
-2. An id that is known already is good only in answer to the same call of the same owner (same tool, same params):
-   else a task could be given another's scope. Any other is an invalid answer.
-3. An id means something at one place, which names the one of several servers: behind a URL at that server; behind a
-   command in one session, whose child nobody else talks to, or in the one process that serves it.
+1. A call that may be answered with a task is settled only once the task's owner is stored; until then its client does
+   not see the answer. If it can't be stored, the client gets a refusal instead.
+2. A known id is accepted only in answer to the same call of the same owner (same tool, same params): else a task could
+   be given another's scope. Any other use of it is an invalid answer.
+3. An id is scoped, with the name of the one of several servers: behind a URL to that server; behind a command to one
+   session, whose child nobody else talks to, or to the one process that serves it.
 4. A notification about a task goes only to the session that made or named the task, and to the subscription or request
-   that names it. Any other is dropped. How many of a session's tasks are known, and of all sessions', is bounded: where
-   that is used up, a session with more than its part begins anew, and else the one that was unused for longest.
+   that names it. Any other is dropped. The known tasks of a session, and of all sessions, are bounded: once used up, a
+   session above its share starts anew, else the least recently used one is forgotten.
 """
 
 import asyncio
@@ -50,18 +51,17 @@ from accredit.policy.tasks import Owner, TaskScope, same_call, task_key
 from accredit.ports import Task, TaskStore
 
 TASK_GRACE_SECONDS = 60
-"""How much longer than its `ttl` a task is remembered: a client that fetches a result at the last moment may be
-late."""
+"""How much longer than its `ttl` a task is remembered, for a client that fetches a result at the last moment."""
 MAX_TASK_TTL_SECONDS = 31_536_000
-"""The longest `ttl` that counts, a year: a server must not make a row stay for ever."""
+"""The longest `ttl` that counts, a year: no server can make a row stay for ever."""
 MAX_TOLD_TASKS_OF_ALL = 100_000
-"""Such tasks of all sessions with a server, as many as a store remembers: 10 MB, as their digests are kept."""
+"""Known tasks of all sessions with a server, as many as a store remembers: 10 MB, as digests are kept."""
 MAX_TASK_SESSIONS = 10_000
-"""Sessions whose tasks are known, to tell them apart in streams that nobody's proof came with."""
+"""Sessions whose known tasks are kept, to filter streams that came with no proof."""
 
 
 class Unrecorded:
-    """Settles calls that are not recorded: there is nothing to write, and so nothing to wait for."""
+    """Settles calls that are not recorded, so without waiting."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -75,11 +75,11 @@ class Unrecorded:
         return call
 
     def in_session(self, session_id: str) -> ResumedCalls:
-        """Return the open calls of a session, for a stream that is resumed in it."""
+        """Return the open calls of a session, for a resumed stream."""
         return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
 
     def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
-        """Forget the call. Return a future that is done: there is nothing to write."""
+        """Forget the call. Return a completed future, as nothing is written."""
         named = call.session_id, call.id
         if self._in_sessions.get(named) is call:
             del self._in_sessions[named]
@@ -88,7 +88,7 @@ class Unrecorded:
         return done
 
     def withhold(self, call: OpenCall) -> bytes:
-        """Return nothing: this is never called, as `finish` does not fail."""
+        """Never called: `finish` does not fail."""
         raise AssertionError(call.id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
@@ -100,21 +100,21 @@ class Unrecorded:
 
 
 Hears = Callable[[Notification], Notification | None]
-"""Return what a stream gets of a notification, None for nothing. May raise `FrameError`."""
+"""Returns what a stream receives of a notification, None for nothing. May raise `FrameError`."""
 
 
 class Tasks:
-    """One per gateway. Without a `store` nobody has to show who they are: then a task is everybody's.
+    """One per gateway. Without a `store` callers prove nothing, and any may use a task.
 
-    Where proofs are only observed, tasks are remembered so that what is asked about them can be decided; nobody is
-    refused for it, unless tokens are required: then a task belongs to its token's subject alone.
+    Where proofs are only observed, tasks are stored so that requests about them can be decided; none is refused for it,
+    unless tokens are required: then a task belongs to its token's subject alone.
     """
 
     def __init__(
         self, store: TaskStore | None, settings: GatewaySettings, counters: Counters, before: "Tasks | None" = None
     ) -> None:
-        """`before` is what knew tasks of this server until now. Raises `ConfigurationError` if calls are guarded and
-        there is nowhere to remember tasks."""
+        """`before` is the server's previous `Tasks`. Raises `ConfigurationError` if calls are guarded without a
+        store."""
         remembers = settings.guards or settings.observes
         if remembers and store is None:
             raise ConfigurationError("calls are guarded, and nobody remembers their tasks", "give the gateway tasks")
@@ -132,7 +132,7 @@ class Tasks:
         self._by_token = settings.observes and settings.guards
 
     def place(self, client: Client) -> TaskScope:
-        """Return the part of a task's key that rule 3 asks for, and whose ids they are."""
+        """Return the scope of a client's task ids (rule 3), and who can own them."""
         server = f"{self._server}|" if self._server else ""
         name = server + (f"{self._apart}/{client.session_id}" if self._apart else "")
         return TaskScope(name, self._server, self._merged, self._by_token)
@@ -145,14 +145,14 @@ class Tasks:
         make: Callable[[], Task],
         inner: Edit | None,
     ) -> tuple[OpenCall | None, Edit | None]:
-        """Return the call to settle, and the edit for its answer, which keeps a task that the answer announces.
+        """Return the call to settle, and the edit for its answer, which stores a task that the answer announces.
 
-        `make` returns the task to keep. It is not called for a request whose answer can't announce one.
+        `make` returns that task. It is not called for a request whose answer can't announce one.
         """
         if call is None and self.store is None:
             return call, inner
         task = make() if may_announce(request) else None
-        id, era = request.id, request.era  # the call outlives its request where its stream is cut off
+        id, era = request.id, request.era  # the call outlives its request if its stream is cut off
         if call is None and task is not None:
             call = self.unrecorded.begin(id, client.session_id)
 
@@ -193,7 +193,7 @@ class Tasks:
         return about
 
     def named(self, client: Client, ids: Collection[str]) -> None:
-        """Remember that a session hears of these tasks."""
+        """Remember that a session may receive notifications about these tasks."""
         if client.session_id:
             known = self._told.get(client.session_id) or set[bytes]()
             new = {_digest_of(id) for id in ids} - known
@@ -203,7 +203,7 @@ class Tasks:
             self._told.put(client.session_id, known, len(known))
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
-        """Apply rule 4 to one stream; `ids` are the tasks that its requests name."""
+        """Return the filter of one stream's notifications (rule 4); `ids` are the tasks that its requests name."""
 
         def hears(notification: Notification) -> Notification | None:
             subject = subject_of(notification)
@@ -217,9 +217,9 @@ class Tasks:
     async def _keep(
         self, id: MessageId, announcement: Announced, task: Task, client: Client, outcome: Outcome
     ) -> tuple[Outcome, bytes | None]:
-        """Apply rules 1 and 2. Return the call's outcome, and what its client gets in place of the answer, or None."""
+        """Store an announced task (rules 1 and 2). Return the call's outcome, and what replaces the answer, or None."""
         if outcome.status not in ("ok", "tool_error"):
-            return outcome, None  # the answer was refused, or came too late
+            return outcome, None  # the answer was refused, or too late
         now = unix_seconds()
         seconds = TASK_SECONDS
         if announcement.ttl_ms is not None and announcement.ttl_ms >= 0:
@@ -245,14 +245,14 @@ class Tasks:
 
 
 def _digest_of(id: str) -> bytes:
-    """Return what stands for a task's id: long ones take no more room than short ones."""
+    """Return a task id's digest: long ids take no more room than short ones."""
     return hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def of_resumed(response: Success, text: bytes) -> Steps[bytes]:
-    """Return what a client gets for a response whose request is not known, edited to `text` so far.
+    """Edit a response to an unknown request, which is `text` so far.
 
-    Nobody can tell whose tasks are in it: a task that it announces is refused, and a list of tasks is emptied.
+    Its tasks' owners are unknown: a task that it announces is refused, and a list of tasks is emptied.
     """
     if (yield from announced_task(response.result, Era.LEGACY, allowed=True)) is not None:
         return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)

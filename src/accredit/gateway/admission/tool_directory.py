@@ -1,15 +1,15 @@
-"""What the upstream's tools declare: learned from its lists, which the gateway asks for itself where it matters.
+"""What the upstream's tools declare: learned from its lists, which the gateway requests itself if needed.
 
-It knows of each tool whether `_token` is an argument of its own, and which `Mcp-Param-*` headers mirror its
-arguments. The latest list decides, whoever asked for it. The gateway asks on behalf of the caller at hand, so that a
-list shows what this caller may see:
+It knows of each tool whether `_token` is an argument of its own, and which `Mcp-Param-*` headers mirror its arguments.
+The latest list counts, whoever asked for it. The gateway asks on behalf of the current caller, so that the list shows
+what this caller may see:
 
-1. A call with a `_token` for a tool that is not known makes the gateway ask first, where its backend can. What can't
-   be learned is taken for a credential: it is not forwarded.
-2. So does a call with `Mcp-Param-*` headers. One that disagrees with an older list is judged by a fresh one. A list
-   that can't be had checks nothing.
-3. It asks at most once in `TOOL_LIST_FRESH_SECONDS` for callers who were admitted, and as often for those of whom
-   nothing is known yet: these can't keep the others from a fresh list.
+1. A call with a `_token` for an unknown tool makes the gateway ask first, if its backend can. A `_token` that stays
+   unknown is taken for a credential: it is not forwarded.
+2. So does a call with `Mcp-Param-*` headers. One that disagrees with an older list is checked against a fresh one.
+   Without a list nothing is checked.
+3. It asks at most once in `TOOL_LIST_FRESH_SECONDS` for admitted callers, and as often for those not yet authenticated,
+   who so can't keep the others from a fresh list.
 """
 
 import asyncio
@@ -49,10 +49,10 @@ TOOL_LIST_FRESH_SECONDS = 10.0
 
 
 Ask = Callable[[Request], Awaitable[bytes | None]]
-"""Send one of the gateway's own requests upstream on behalf of the caller; return the response's text, or None."""
+"""Sends one of the gateway's own requests upstream on behalf of the caller; returns the response's text, or None."""
 
 CARRIED = (META_VERSION, META_CAPABILITIES, META_CLIENT_INFO)
-"""What a list that the gateway asks for carries in its `_meta`, as the caller's own would."""
+"""The `_meta` members that the gateway's own list request copies from the caller's."""
 
 
 class _Tool(Struct, frozen=True):
@@ -67,7 +67,7 @@ class _Pace:
         self._asked_at = float("-inf")
 
     def admits(self) -> bool:
-        """Return whether the list may be asked for now. If so, the caller must ask: the time counts as used."""
+        """Return whether the list may be requested now. If so, the caller must do so: the time counts as used."""
         now = asyncio.get_running_loop().time()
         if now - self._asked_at < TOOL_LIST_FRESH_SECONDS:
             return False
@@ -76,7 +76,7 @@ class _Pace:
 
 
 class ToolDirectory:
-    """One per gateway. `on_list` is shown each list that is learned from."""
+    """One per gateway. `on_list` is called with each list that is learned from."""
 
     def __init__(self, on_list: Callable[[Raw], Steps[None]] | None = None) -> None:
         self._on_list = on_list
@@ -101,12 +101,12 @@ class ToolDirectory:
         return tool is not None and tool.takes_token
 
     async def look_up(self, name: str, call: Request, ask: Ask) -> None:
-        """Apply rule 1: ask for the list if the tool is not known. The caller's token has not been found yet."""
+        """Request the list if the tool is unknown (rule 1). The caller is not yet authenticated."""
         if self._tools.peek(name) is None and self._for_others.admits():
             await self._ask_for_list(call, ask)
 
     async def check_headers(self, call: Request, headers: Headers, ask: Ask) -> None:
-        """Apply rule 2: raise `RequestError` for a `tools/call` whose headers and arguments disagree."""
+        """Raise `RequestError` for a `tools/call` whose headers and arguments disagree (rule 2)."""
         name = call.target
         if name is None:
             return
@@ -126,17 +126,17 @@ class ToolDirectory:
         return tool.headers if tool is not None else ()
 
     async def _ask_for_list(self, call: Request, ask: Ask) -> None:
-        """Ask for the list page by page, up to `MAX_LIST_PAGES`, with the metadata that `call` carries."""
+        """Request the list page by page, up to `MAX_LIST_PAGES`, with the metadata of `call`."""
         with contextlib.suppress(FrameError):
             await ask_for_list(call, ask, self.learn)
 
 
 async def ask_for_list(call: Request, ask: Ask, read: Callable[[Raw], Steps[None]]) -> bool:
-    """Ask for the list of tools, with the metadata that `call` carries; `read` gets each page's result. Return whether
-    that was the whole list, which has at most `MAX_LIST_PAGES`. Raises `FrameError`, and what `read` raises."""
+    """Request the tool list with the metadata of `call`; `read` gets each page's result. Return whether it was complete
+    within `MAX_LIST_PAGES`. Raises `FrameError`, and what `read` raises."""
     cursor: Raw | None = None
     for _ in range(MAX_LIST_PAGES):
-        # Another one each time: several looks may be open in one session, and a server need not know them by it.
+        # A new id each time: several looks may be open in one session, and a server need not tell equal ids apart.
         with until_read():
             answer = await ask(_list_request(call, secrets.token_hex(8), cursor))
             frame = await in_turns(decode_frame_in_steps(answer)) if answer is not None else None
@@ -150,7 +150,7 @@ async def ask_for_list(call: Request, ask: Ask, read: Callable[[Raw], Steps[None
 
 
 def _may_be_learned(result: Raw) -> Steps[bool]:
-    """Return whether the tools in the result of a `tools/list` are not too many to be looked at, nor too long."""
+    """Return whether the tools in a `tools/list` result are few and short enough to be read."""
     if len(result) > MAX_TOOL_LIST_BYTES:
         return False
     try:

@@ -34,8 +34,8 @@ def head_of(scope: Scope) -> RequestHead:
 class AsgiExchange(Exchange):
     """The exchange of an ASGI server, in a task of its own.
 
-    ASGI tells only those who ask that a client has gone. So the watch begins after a moment: most calls are over by
-    then, and need none.
+    ASGI reports that a client has gone only to a pending `receive`. That watch starts after a moment: most calls are
+    over by then.
     """
 
     __slots__ = ("_gone", "_receive", "_send", "_task", "_timer", "_watcher")
@@ -67,7 +67,7 @@ class AsgiExchange(Exchange):
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, chunk: bytes) -> None:
-        """Send a piece. Wait while the client is slow to read, up to a bound. Raises `ClientGone`."""
+        """Send a piece; wait for a slow client, up to a bound. Raises `ClientGone`."""
         try:
             async with asyncio.timeout(CLIENT_STALL_SECONDS):
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -75,23 +75,23 @@ class AsgiExchange(Exchange):
             raise ClientGone from None
 
     async def end(self) -> None:
-        """End an answer that was begun with `start`."""
+        """End an answer started with `start`."""
         await self._send({"type": "http.response.body", "body": b""})
 
     def watch(self) -> None:
-        """From here on, let a client that goes away cancel the current task. Its body must have been read."""
+        """Cancel the current task if the client disconnects from now on. The body must have been read."""
         loop = asyncio.get_running_loop()
         self._gone = False
         self._task = asyncio.current_task(loop)
         self._timer = loop.call_later(DISCONNECT_WATCH_SECONDS, self._watch, loop)
 
     def unwatch(self) -> bool:
-        """Stop that. Return whether the client cancelled the task, and nobody else did."""
+        """Stop watching. Return whether the task was cancelled by the client alone."""
         if self._timer is not None:
             self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
-            self._watcher = None  # its end holds what it has waited for, which is this
+            self._watcher = None  # its end holds what it has awaited, which is this object
         task, self._task = self._task, None
         return self._gone and task is not None and task.uncancel() == 0
 

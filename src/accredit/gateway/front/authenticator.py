@@ -1,11 +1,11 @@
-"""Who comes in over HTTP: the token of a request, and the session that it names. Changes the exchange's headers.
+"""Authenticates HTTP requests: the token, and the session that it names. Changes the exchange's headers.
 
-1. The Authorization header is judged before the body is read; nothing behind this ever sees it.
-2. The members of a batch are of one subject.
-3. A session that is named is one of that subject's (`session_binding`), also in the era that has none; there the name
-   goes no further.
-4. A token that names a session is good only in that one, by the id that its client has, and so on no way that has no
-   session of rule 3: in a modern request, on HTTP+SSE, for an `initialize`.
+1. The Authorization header is verified before the body is read; no code after this sees it.
+2. All messages of a batch have the same subject.
+3. A named session must belong to that subject (`session_binding`), also in the era without sessions, where the name is
+   not forwarded.
+4. A token that names a session is valid only in that one, by its id towards the client, and so never where rule 3 has
+   no session: in a modern request, on HTTP+SSE, for an `initialize`.
 """
 
 from accredit.errors import RequestError
@@ -32,7 +32,7 @@ class HttpAuthenticator:
     async def of_header(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
         """Return the token in the header. Raises `TokenError` and `KeysUnavailable`.
 
-        `sessions` says that the session which the request names will be looked at (rule 3).
+        `sessions` says that the request's session will be checked (rule 3).
         """
         token = await self._bearer.of_header(exchange.credentials, exchange.head.in_era.session if sessions else "")
         exchange.vouched = token is not None
@@ -40,7 +40,7 @@ class HttpAuthenticator:
         return token
 
     async def of_request(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
-        """Return the token of a request without a body. Raises the same, and `RequestError`."""
+        """Authenticate a request without a body and return its token. Raises the same, and `RequestError`."""
         token = await self.of_header(exchange, sessions=sessions)
         self._bearer.require(token)
         self._enter(exchange, token, exchange.head)
@@ -49,10 +49,10 @@ class HttpAuthenticator:
     async def of_message(
         self, exchange: Exchange, message: Frame | Batch, inbound: InboundRequest, ask: Ask | None, session: str = ""
     ) -> None:
-        """Note the tokens of a message. Raises the same. `session` is the one that it is in, by the id that the client
-        knows.
+        """Store a message's tokens in `inbound`. Raises the same. `session` is the message's, by its id towards the
+        client.
 
-        `ask` asks in the session that is named before it is known whose that is: nobody is shown the answer.
+        `ask` asks in the named session before its owner is known: nobody is shown the answer.
         """
         named = exchange.head
         self._sessions.look(exchange)
@@ -69,7 +69,7 @@ class HttpAuthenticator:
         self._enter(exchange, tokens[0], named)
 
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
-        """Apply rule 3."""
+        """Check the owner of the named session (rule 3)."""
         self._sessions.enter(exchange, named, principal_of(token))
         exchange.head = exchange.head.in_era
         _carry(exchange, token)
@@ -78,5 +78,5 @@ class HttpAuthenticator:
 
 
 def _carry(exchange: Exchange, token: VerifiedToken | None) -> None:
-    """Note the token that is exchanged, where one is: it goes to the authorization server, and nowhere else."""
+    """Keep the token if it will be exchanged: it is sent to the authorization server only."""
     exchange.carried = token.carried if isinstance(token, ExchangeableToken) else None

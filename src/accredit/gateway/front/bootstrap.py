@@ -1,15 +1,15 @@
-"""`POST /token`: a local agent's first session token, for the secret that the gateway wrote to a file.
+"""`POST /token`: gives a local agent its first session token, for the secret that the gateway wrote to a file.
 
 In this order; the first that fails decides:
 
-1. the peer is on loopback, as the connection says: 403. What a header says of it does not count;
+1. the peer is on loopback, by the connection and not by any header: 403;
 2. the body is one JSON object of `secret` and `agent`, within `MAX_BOOTSTRAP_BYTES`: 400, 413;
-3. the secret was not used yet, and `MAX_BOOTSTRAP_ATTEMPTS` were not wrong: 410;
+3. the secret is unused, with fewer than `MAX_BOOTSTRAP_ATTEMPTS` wrong ones before: 410;
 4. the secret is right, compared in constant time: 403;
 5. the agent's name can go into a token: 400.
 
 Only an answer with a token uses the secret up. Not checked: that the agent has a key of that id. Behind a proxy on the
-same machine every peer is on loopback: the secret is what counts then.
+same machine every peer is on loopback: then only the secret protects.
 """
 
 import hmac
@@ -32,11 +32,11 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.tokens import SessionGrant, issue_session_token
 
 MAX_BOOTSTRAP_BYTES = 4_096
-"""Bytes of the request for it: a secret and a name."""
+"""Bytes of such a request: a secret and a name."""
 MAX_BOOTSTRAP_AGENT_CHARS = 256
-"""Characters of an agent's name there; the id of a key has 32."""
+"""Characters of the agent's name in it; the id of a key has 32."""
 MAX_BOOTSTRAP_ATTEMPTS = 10
-"""Wrong secrets until the right one is useless, too: whoever can read the file needs one attempt."""
+"""Wrong secrets after which the right one is void as well: whoever can read the file needs one attempt."""
 
 
 PATH = "/token"
@@ -44,7 +44,7 @@ _log = logging.getLogger("accredit.gateway.bootstrap")
 
 
 class _TokenRequest(Struct, forbid_unknown_fields=True):
-    """The body of a request. Its `repr` shows nothing of it."""
+    """A request's body. Its `repr` hides the content."""
 
     secret: str
     agent: str
@@ -65,19 +65,19 @@ class _Attempts:
 
 
 class Bootstrap:
-    """Serves `/token`: gives one token, once."""
+    """Serves `/token`: issues one token, once."""
 
     def __init__(self, settings: BootstrapSettings, before: "Bootstrap | None" = None) -> None:
-        """After a reload the secret is that of `before`, and what was used of it stays used."""
+        """After a reload, the secret and its use are those of `before`."""
         self._settings = settings if before is None else replace(settings, secret=before._settings.secret)
         self._attempts = _Attempts() if before is None else before._attempts
 
     async def serve(self, exchange: Exchange, peer: str) -> None:
-        """Answer a POST; `peer` is the address that it comes from. Raises `RequestError`."""
+        """Answer a POST from the address `peer`. Raises `RequestError`."""
         if not is_loopback_address(peer):
             raise RequestError(INVALID_REQUEST, "Forbidden: tokens are given on loopback only", status=403)
         wanted = _read_request(await exchange.body(MAX_BOOTSTRAP_BYTES))
-        # From here on nothing waits: two requests can't both find the secret unused.
+        # No await from here on: two requests can't both find the secret unused.
         if self._attempts.left <= 0:
             raise RequestError(INVALID_REQUEST, "Gone: the secret was used, or guessed at too often", status=410)
         if not hmac.compare_digest(wanted.secret.encode("utf-8", "replace"), self._settings.secret.encode()):
@@ -91,7 +91,7 @@ class Bootstrap:
         await exchange.reply(200, to_json(answer), [JSON, (b"cache-control", b"no-store")])
 
     def _issue(self, agent: str) -> str:
-        """Return a new token for an agent. Raises `RequestError` (rule 5)."""
+        """Issue a token for an agent. Raises `RequestError` for an invalid name (rule 5)."""
         settings, now = self._settings, unix_seconds()
         if not agent or len(agent) > MAX_BOOTSTRAP_AGENT_CHARS or not agent.isprintable():
             raise RequestError(INVALID_REQUEST, "Invalid Request: the agent has no name that can be printed")

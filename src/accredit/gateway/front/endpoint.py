@@ -1,7 +1,7 @@
-"""The MCP endpoint over HTTP: its part of the way in. The steps are those of `intake`.
+"""The MCP endpoint over HTTP. The steps are those of `intake`.
 
-Messages come by POST, and are answered there. GET opens a standing stream of a session or resumes one, DELETE ends a
-session: neither has a message, and both end with step 3.
+Messages come by POST, and are answered there. GET opens a session's standing stream or resumes one, DELETE ends a
+session: neither carries a message, and both end with step 3.
 """
 
 from collections.abc import Coroutine
@@ -60,12 +60,12 @@ class Endpoint(Intake[Exchange]):
         self._forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers)
 
     def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
-        """Return what answers one HTTP request. Both raise the `AccreditError` that becomes its answer."""
+        """Return the coroutine that answers a request. Both raise the `AccreditError` that becomes its answer."""
         self.check_source(exchange)
         head = exchange.head
         if head.method not in _METHODS:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
-        if self._authenticator is None:  # else it compares first whose session is named, and drops the name itself
+        if self._authenticator is None:  # the authenticator first checks the named session, then drops the name itself
             head = exchange.head = head.in_era
         if head.method != "POST":
             check_once(head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
@@ -82,12 +82,12 @@ class Endpoint(Intake[Exchange]):
                 return self._delete(exchange)
 
     def is_of_listed(self, exchange: Exchange) -> bool:
-        """Return whether a page of an origin that the configuration lists asks. Raises `RequestError` (403)."""
+        """Return whether the request is from a page of a configured origin. Raises `RequestError` (403)."""
         self.check_source(exchange)
         return origin_listed(exchange.head.headers.get(b"origin", b""), self._settings.allowed_origins)
 
     def check_source(self, exchange: Exchange) -> None:
-        """Apply step 1. Raises `RequestError` (403)."""
+        """Check `Host` and `Origin` (step 1). Raises `RequestError` (403)."""
         headers = exchange.head.headers
         host, origin = headers.get(b"host"), headers.get(b"origin")
         if not host_allowed(host, self._settings.allowed_hosts):
@@ -110,14 +110,14 @@ class Endpoint(Intake[Exchange]):
             await self._backend.delete(exchange)
 
     async def _enter(self, exchange: Exchange) -> VerifiedToken | None:
-        """Apply step 6 to a request without a message; return its token, if it has one."""
+        """Authenticate a request without a message (step 6); return its token, if it has one."""
         if self._authenticator is not None:
             return await self._authenticator.of_request(exchange, sessions=True)
         self._sessions.enter(exchange, exchange.head, NOBODY)
         return None
 
     async def _arrive(self, client: Exchange, inbound: InboundRequest) -> Frame | Batch:
-        """Apply steps 2 to 6."""
+        """Read, decode and authenticate the message (steps 2 to 6)."""
         head, authenticator = client.head, self._authenticator
         if authenticator is not None:
             inbound.header = await authenticator.of_header(client, sessions=True)  # 2
@@ -147,7 +147,7 @@ class Endpoint(Intake[Exchange]):
 
     def _way(self, client: Exchange, inbound: InboundRequest) -> UpstreamAccess:
         headers = self._forwarding.to_upstream(client.head.raw_headers, body=False)
-        if client.carried is not None:  # what the server shows depends on whose token is exchanged
+        if client.carried is not None:  # the server's answer depends on whose token is exchanged
             headers = [*headers, (b"authorization", client.carried.key)]
         query = b"" if self._forwarding.listed_only else client.head.query
         speak = partial(setattr, client, "speaker") if self._settings.signs_identity else None

@@ -1,7 +1,7 @@
-"""A client's request over HTTP and the one answer to it, whatever carries them: what all carriers share.
+"""A client's HTTP request and its answer: what all carriers share.
 
-A carrier is a subclass: `asgi.AsgiExchange` is one. It brings the body in pieces, and sends heads and pieces;
-everything that is said of a request, and what every answer gets on its way, is here. I/O through the subclass only.
+A carrier is a subclass, such as `asgi.AsgiExchange`. It reads the body in pieces, and sends heads and pieces; all facts
+about a request, and what is added to every answer, are here. I/O through the subclass only.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ from accredit.tokens import SubjectToken
 BODY_GRACE_SECONDS = 10.0
 """How late a request's body may be: its first bytes, and whatever a slow or interrupted line delays."""
 MIN_BODY_BYTES_PER_SECOND = 65_536
-"""The minimum rate of a body after that grace: memory held for it is held from others. 0.5 Mbit/s."""
+"""The minimum rate of a body after that grace, as it occupies memory that others need. 0.5 Mbit/s."""
 SMALL_BODY_BYTES = 65_536
-"""Bytes of a body that takes no such room if it arrives at once, as calls do (some 1 KiB): as many are read from each
-connection anyway. A slow body counts for at least as many."""
+"""A body up to this size that arrives at once, as calls do (some 1 KiB), needs no room: as many bytes are read from
+each connection anyway. A slow body counts for at least as many."""
 
 
 class Exchange(ABC):
     """A request and its answer: a `Reply` (`upstream.reply`), and what the intake knows besides.
 
-    `address` is where it comes from. `credentials` are the Authorization fields, once they were taken off.
-    `session_shown` returns the id that the client sees for a session's id at a replica, if any; `learn_revision` is
-    told the revision and the replica of a session that the answer begins (`session_binding`). `request_id` is that of
-    the one request in the body, once it was read. `vouched` says that the caller has proved something itself, `proved`
-    that it or its session has: it gets more room then (`rooms`).
+    `address` is where it comes from. `credentials` are the Authorization fields, once removed from the head.
+    `session_shown` maps a session's id at a replica to the client's, if any; `learn_revision` is called with the
+    revision and the replica of a session that the answer begins (`session_binding`). `request_id` is that of the single
+    request in the body, once read. `vouched` says that the caller itself has authenticated, `proved` that it or its
+    session has: it then gets more room (`rooms`).
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Exchange(ABC):
         self.calls = OpenCalls()
         self.hears: Callable[[Notification], Notification | None] | None = None
         self.stateless = head.is_modern
-        """Whether it is of the era that has no sessions: then no answer of a server names one to the client."""
+        """Whether it is of the era without sessions: then no answer shows the client a session's id."""
         self._refused: tuple[bytes, ...] = ()
         self._session = head.in_era.headers.get(SESSION_HEADER)  # as the client knows it
         self.vouched = False
@@ -91,34 +91,34 @@ class Exchange(ABC):
 
     @property
     def proved(self) -> bool:
-        """Whether its caller, or one in its session, has proved something."""
+        """Whether its caller, or an earlier one in its session, has authenticated."""
         return self.vouched or (self._session is not None and self.rooms.has_proved(self._session))
 
     def vouch(self) -> None:
-        """Note that the caller has proved something, in its session."""
+        """Note that the caller has authenticated, in its session."""
         self.vouched = True
         if self._session is not None:
             self.rooms.proved(self._session)
 
     def over(self) -> None:
-        """Release the body: the answer is given."""
+        """Release the body's memory: the answer is sent."""
         if self._body is not None:
             self._body.leave()
 
     def negotiated(self, session: bytes, revision: str) -> None:
-        """Note that the answer begins this session, as the server calls it, in this revision. Raises `AnswerError`."""
+        """Note that the answer begins this session, by its id at the server, in this revision. Raises `AnswerError`."""
         if self.learn_revision is not None:
             self.learn_revision(session, revision, self.replica)
 
     def take_credentials(self) -> None:
-        """Take the Authorization fields off: from here on nothing forwards them."""
+        """Remove the Authorization fields from the head, so that nothing forwards them."""
         self.credentials, self.head = self.head.credentials, self.head.without_credentials
 
     async def body(self, limit: int) -> bytes:
         """Return the whole body.
 
-        Raises `RequestError`: 413 as soon as it is known to pass `limit` bytes, 408 if it comes too slowly, 503 if
-        others have taken all room for large and slow ones.
+        Raises `RequestError`: 413 as soon as it must exceed `limit` bytes, 408 if it comes too slowly, 503 if other
+        large and slow bodies have taken all room.
         """
         declared = self.head.headers.get(b"content-length", b"")
         length = int(declared) if declared.isdigit() else limit
@@ -129,7 +129,7 @@ class Exchange(ABC):
             raise _too_large(limit)
         if not more and len(chunk) <= SMALL_BODY_BYTES:
             return chunk
-        # What has come counts as well: a server of another make may hand over the whole at once.
+        # Bytes that have arrived count as well: another ASGI server may hand over the whole at once.
         size = max(length if more else len(chunk), SMALL_BODY_BYTES)
         self._body = await self.rooms.bodies.wait(self, size, BODY_ROOM_SECONDS)
         if more:
@@ -138,7 +138,7 @@ class Exchange(ABC):
         return chunk
 
     async def _rest(self, chunk: bytes, limit: int) -> bytes:
-        whole = BytesIO()  # grows in place, and gives its bytes away without a copy
+        whole = BytesIO()  # grows in place, and yields its bytes without a copy
         whole.write(chunk)
         began = asyncio.get_running_loop().time() + BODY_GRACE_SECONDS
         more = True
@@ -155,9 +155,9 @@ class Exchange(ABC):
         return whole.getvalue()
 
     def answer_also(self, refused: tuple[bytes, ...]) -> None:
-        """Add responses that go along with the answer, which is the answer to a batch then."""
+        """Add responses to the answer, which then is a batch's."""
         self._refused = refused
-        self.head = self.head.with_field(b"accept-encoding", b"identity")  # what is to be joined must be readable
+        self.head = self.head.with_field(b"accept-encoding", b"identity")  # a coded answer could not be joined
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
         """Send a whole answer. `headers` must not hold `Content-Length`."""
@@ -169,14 +169,14 @@ class Exchange(ABC):
         await self._send_whole(status, self._shown([*headers, *length]), body)
 
     async def start(self, status: int, headers: RawHeaders) -> None:
-        """Send the head of a stream of events, which follow in pieces."""
+        """Send the head of an event stream; the events follow in pieces."""
         self.started = True
         await self._send_head(status, self._shown(headers))
         if self._refused:
             await self.write(b"".join(encode_event(response) for response in self._refused))
 
     def _shown(self, headers: RawHeaders) -> RawHeaders:
-        """Return an answer's headers as the client gets them."""
+        """Return an answer's headers in the client's view."""
         shown = _no_session if self.stateless else self.session_shown
         if shown is not None:
             headers = [
@@ -200,19 +200,19 @@ class Exchange(ABC):
 
     @abstractmethod
     async def write(self, chunk: bytes) -> None:
-        """Send a piece. Wait while the client is slow to read, up to a bound. Raises `ClientGone`."""
+        """Send a piece; wait for a slow client, up to a bound. Raises `ClientGone`."""
 
     @abstractmethod
     async def end(self) -> None:
-        """End an answer that was begun with `start`."""
+        """End an answer started with `start`."""
 
     @abstractmethod
     def watch(self) -> None:
-        """From here on, let a client that goes away interrupt the work. Its body must have been read."""
+        """Interrupt the work if the client disconnects from now on. The body must have been read."""
 
     @abstractmethod
     def unwatch(self) -> bool:
-        """Stop that. Return whether the client interrupted the work, and nothing else did."""
+        """Stop watching. Return whether the work was interrupted by the client alone."""
 
 
 def _too_large(limit: int) -> RequestError:
@@ -225,9 +225,9 @@ def _no_session(session: bytes, replica: str) -> None: ...
 def _with_refusals(
     refused: tuple[bytes, ...], status: int, body: bytes, headers: RawHeaders
 ) -> tuple[int, bytes, RawHeaders]:
-    """Return the answer to a batch with the `refused` responses in its array. Raises `AnswerError` if it is encoded.
+    """Return the answer to a batch with the `refused` responses added. Raises `AnswerError` if it is content-coded.
 
-    An error status stays as it is: then the whole batch has failed.
+    An error status stays: then the whole batch has failed.
     """
     if status >= 400:
         return status, body, headers

@@ -2,20 +2,19 @@
 
 1. `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`): 403.
 2. The method is GET or HEAD: 405.
-3. An unauthenticated caller is told the names of parts (and in `servers` those of the configuration) with true or
-   false, and nothing more: no path, text or count. Who has a revocation list (`?list=SHA-256`, up to `MAX_ASKED_LISTS`)
-   is told whether one of these is in force; who has none can't guess the digest of a signed one.
-4. A caller with a valid token in the header, where tokens are on, is also told the reasons, what was refused, and that
-   nothing is for want of a proof (`proofs`), where that is so.
+3. An unauthenticated caller gets the names of parts (and in `servers` those of the configuration) with true or false,
+   and nothing more: no path, text or count. With `?list=SHA-256` (up to `MAX_ASKED_LISTS`), also whether one of these
+   revocation lists is in force: only who has a signed list can know its digest.
+4. A caller with a valid token in the header, where tokens are on, also gets the reasons, the counts of refusals, and
+   whether proofs are not required (`proofs`).
 
-The status is 503 if `upstream`, `store` or `records` don't answer, or of several servers one (each is named in
+The status is 503 if `upstream`, `store` or `records` don't answer, or one of several servers (each is named in
 `servers`), and while the gateway drains. With `?scope=gateway` servers are left out: one that is down must not take the
-gateway from the others' clients. Not so for these: `revocations` and `key_sets`, as what was last known is still in
-force; `reload`, which is there once the configuration was read again, and false where the one before stays in force;
-`schema`, which is false where the store's tables are those of the version before, and else left out; `log`, which is
-false where what the log holds of others does not verify, and so was left open and unsigned, and else left out; and
-`instructions`, which is false where the server's, as last seen by this process, are not the pinned ones. Each
-answer has the time (`Date`), so that clocks can be compared.
+gateway from the others' clients. These don't change it: `revocations` and `key_sets`, as what was last known stays in
+force; `reload`, present after a reload and false if the old configuration stays in force; `schema`, false if the
+store's tables are those of the previous version, else absent; `log`, false if other writers' records don't verify, and
+so were left open and unsigned, else absent; and `instructions`, false if the server's, as last seen by this process,
+differ from the pinned ones. Each answer has the time (`Date`), so that clocks can be compared.
 """
 
 import asyncio
@@ -43,27 +42,27 @@ _UPSTREAM = "upstream"
 
 
 class HealthTarget(Protocol):
-    """What is asked of a server: its name in `[servers]` ("" for the only one)."""
+    """A server whose health is reported."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Its name in `[servers]` ("" for the only one)."""
         ...
 
     @property
     def backend(self) -> Backend:
-        """What answers for it."""
+        """Its backend, which can be asked."""
         ...
 
     @property
     def pinned(self) -> PinnedTools | None:
-        """What holds it to its definitions."""
+        """The check of its definitions, if they are pinned."""
         ...
 
 
 class Condition:
-    """What is told of a gateway beside its parts. `reload_problem` is why its last reload was refused; before the first
-    one nothing is `reloaded`."""
+    """What is reported of a gateway beside its parts. `reload_problem` is why its last reload was refused; before the
+    first one `reloaded` is false."""
 
     def __init__(self) -> None:
         self.draining = False
@@ -72,8 +71,8 @@ class Condition:
 
 
 class Health:
-    """One for each value of the settings. Ports that are None are not reported; an `authenticator` of None knows
-    nobody."""
+    """One for each value of the settings. Ports that are None are not reported; without an `authenticator` all callers
+    are unauthenticated."""
 
     def __init__(
         self,
@@ -134,7 +133,7 @@ class Health:
         return parts
 
     async def _problems(self) -> dict[str, str | None]:
-        """Return what is wrong with each part, or None, in words that only authenticated callers may see."""
+        """Return each part's problem, or None, in words for authenticated callers only."""
         problems: dict[str, str | None] = {}
         if self._store is not None and (behind := self._store.problem()) is not None:
             problems["schema"] = behind
@@ -144,7 +143,7 @@ class Health:
                 problems["log"] = unverified
         if self._revocations is not None:
             with contextlib.suppress(AccreditError):
-                await self._revocations.is_revoked("")  # makes it look at the lists
+                await self._revocations.is_revoked("")  # makes it read the lists
             problems["revocations"] = self._revocations.problem()
         if self._key_sets is not None:
             problems["key_sets"] = self._key_sets.problem()
@@ -158,7 +157,7 @@ class Health:
         return problems
 
     def _lists(self, asked: Sequence[bytes]) -> dict[str, bool]:
-        """Return whether a list is in force that is asked about, if one is (rule 3)."""
+        """Return whether one of the lists asked about is in force; nothing if none was asked about (rule 3)."""
         found = [match[1].decode() for each in asked if (match := _ASKED_LIST.fullmatch(each))][:MAX_ASKED_LISTS]
         if self._revocations is None or not found:
             return {}

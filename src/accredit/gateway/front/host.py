@@ -1,7 +1,7 @@
 """Our own stdin and stdout, towards the host that started `wrap`. Reads and writes them, in threads.
 
-They may be pipes, files or a terminal, and others may share them: so they stay blocking, as they are, and a thread
-waits on each. The threads are daemons: one that waits for an idle host must not keep the process alive.
+They may be pipes, files or a terminal, and shared with others: so they stay blocking, and a thread waits on each. The
+threads are daemons: one that waits for an idle host must not keep the process alive.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _CHUNK = 65_536
 
 
 class StdioHost:
-    """Chunks in, lines out. `gone` is set when nobody reads our stdout any more."""
+    """Chunks in, lines out. `gone` is set when stdout has no reader any more."""
 
     def __init__(self, stdin: int = 0, stdout: int = 1) -> None:
         self.gone = asyncio.Event()
@@ -34,7 +34,7 @@ class StdioHost:
             threading.Thread(target=work, name=f"accredit-wrap{work.__name__}", daemon=True).start()
 
     async def read(self) -> bytes:
-        """Return the host's next output; b"" at its end. Nothing more is read until this is called again."""
+        """Return the host's next output; b"" at its end. Nothing more is read until the next call."""
         chunk = await self._input.get()
         self._taken.release()
         return chunk
@@ -45,7 +45,7 @@ class StdioHost:
         self._output.put(line)
 
     async def drained(self, limit: int = PIPE_BUFFER_BYTES) -> None:
-        """Wait until no more than `limit` bytes are unwritten, or nobody reads them any more."""
+        """Wait until at most `limit` bytes are unwritten, or the reader is gone."""
         while self._unwritten > limit and not self.gone.is_set():
             self._written.clear()
             await self._written.wait()

@@ -1,22 +1,22 @@
-"""From a client's message to the backend: the one order of steps, whatever way it comes in. First failure wins.
+"""The steps from a client's message to the backend, in one order for all ways in. First failure wins.
 
 1. Over HTTP: `Host` and `Origin` are allowed (DNS rebinding): 403.
-2. Over HTTP, the method is one that MCP uses (405), and the id of a session is not too long (400). Where tokens are on,
-   a token in the header is good (401, 403, 503). The session of HTTP+SSE exists (404).
-3. Over HTTP, a POST is JSON in UTF-8, without a coding (415), and names nothing twice that says where it goes (400).
+2. Over HTTP, the method is one that MCP uses (405), and the session's id is not too long (400). Where tokens are on, a
+   token in the header is valid (401, 403, 503). The session of HTTP+SSE exists (404).
+3. Over HTTP, a POST is JSON in UTF-8, without a coding (415), and repeats no header that routes it (400).
 4. It is within bounds (413, or the error of a line), and one valid message, or a batch where its revision allows one
    (400).
 5. Over HTTP in the modern era: the headers agree with the body (400, -32020; missing metadata -32602). Routing headers
    that mirror nothing in it are dropped.
-6. Where tokens are on, each message has a good one that may do this, and the session is its subject's (404): see
+6. Where tokens are on, each message has a valid one with the needed rights, and the session is its subject's (404): see
    `authenticator`; over stdio, calls and lists have one (`bearer`).
 7. The gate lets it through (`gate`). The gate itself answers what it refuses; a notification that it drops has no
    answer. The decision on a call is on record before the gate is left.
 8. There is room for it, and it goes to the backend.
-9. However this ends, a call that nobody else has undertaken to settle is settled.
+9. However this ends, each call is settled, unless another part has taken that over.
 
-A call that is refused before the gate is recorded as well (`early_refusals`). What is not checked: whether the upstream
-knows the version or the session; that is its business.
+A call that is refused before the gate is recorded as well (`early_refusals`). Not checked: whether the upstream knows
+the version or the session, which it checks itself.
 """
 
 from abc import ABC, abstractmethod
@@ -45,11 +45,11 @@ _C = TypeVar("_C")
 class Intake(ABC, Generic[_C]):
     """A way in, one per gateway. `_C` is what brings a message and takes its answer: an exchange, or a line.
 
-    `meter`, where somebody wants to know, measures each request, however it ends.
+    `meter`, if given, measures each request, however it ends.
     """
 
     answers_later: ClassVar[bool] = False
-    """Whether a request's answer takes another way than the one that it came in."""
+    """Whether answers go another way than the request's own exchange."""
 
     def __init__(self, settings: GatewaySettings, gate: Gate, meter: Meter | None = None) -> None:
         self._settings = settings
@@ -60,7 +60,7 @@ class Intake(ABC, Generic[_C]):
     async def take(self, client: _C, unread: Unread | None = None) -> None:
         """Take a message from step 2 on. Raises the `AccreditError` that becomes its answer.
 
-        `unread` is where the message still is if it is refused before it was read.
+        `unread` holds the message's text if it is refused before it was read.
         """
         inbound = InboundRequest()
         if self._meter is not None:
@@ -97,7 +97,7 @@ class Intake(ABC, Generic[_C]):
             inbound.measured.end(None, self.answers_later)
 
     def _failed(self, inbound: InboundRequest, problem: BaseException) -> None:
-        """End what was measured."""
+        """End the measurement of a failed message."""
         if inbound.measured is not None:
             inbound.measured.told(inbound.revision, inbound.session)
             if isinstance(problem, RequestError):
@@ -107,7 +107,7 @@ class Intake(ABC, Generic[_C]):
             self._meter.unread(problem, inbound.began)
 
     async def _read(self, text: bytes, inbound: InboundRequest, *, batches: bool) -> Frame | Batch:
-        """Apply step 4 to a message's bytes. Raises `RequestError`."""
+        """Decode a message's bytes (step 4). Raises `RequestError`."""
         if len(text) > SHORT_MESSAGE_BYTES:
             message = inbound.message = await in_turns(read_request(text, batch_allowed=batches))
         else:
@@ -123,23 +123,23 @@ class Intake(ABC, Generic[_C]):
 
     @abstractmethod
     def _revision(self, client: _C) -> str | None:
-        """Return the revision that a message is in, or None where the way in does not tell."""
+        """Return the message's revision, or None if the way in does not tell."""
 
     @abstractmethod
     async def _arrive(self, client: _C, inbound: InboundRequest) -> Frame | Batch:
-        """Apply steps 2 to 6 and return the message. What is found on the way is noted in `inbound`, for the record.
+        """Take steps 2 to 6 and return the message. Facts for the record are stored in `inbound`.
 
         Raises one of `REFUSALS`.
         """
 
     def _traceparent(self, client: _C) -> bytes | None:
-        """Return the context of the trace that the HTTP request belongs to, if it says one."""
+        """Return the HTTP request's trace context, if it has one."""
         return None
 
     def _way(self, client: _C, inbound: InboundRequest) -> UpstreamAccess | None:
-        """Return how the gateway asks the server on behalf of this caller, or None where there is no way."""
+        """Return how the gateway asks the server on behalf of this caller, or None if it can't."""
         return None
 
     @abstractmethod
     async def _go_on(self, client: _C, inbound: InboundRequest, admission: Admission) -> None:
-        """Send the gate's own answers, and apply step 8 to what goes on. Raises `AccreditError`."""
+        """Send the gate's own answers, and forward the rest (step 8). Raises `AccreditError`."""

@@ -1,10 +1,10 @@
 """HTTP+SSE of revision 2024-11-05, both sides: `GET /sse` opens a session, `POST /messages` sends into it.
 
-The upstream's first event names where it takes messages; the client gets a URL of ours instead, so that what it sends
-comes through here. A request goes to the upstream by POST and is answered on the stream, once; if the gate refuses it,
-the refusal comes on the stream, and nothing is forwarded. The session is in this process's memory and ends with its
-stream. With tokens on it belongs to the subject that opened it: nobody else can send into it. Where ids are sealed
-(`session_binding`), its own names this process.
+The upstream's first event names the URL for its messages; the client gets one of ours instead, so that its messages
+pass here. A request goes to the upstream by POST and is answered on the stream, once; if the gate refuses it, the
+refusal comes on the stream, and nothing is forwarded. The session is in this process's memory and ends with its stream.
+With tokens on it belongs to the subject that opened it: nobody else can send into it. Where ids are sealed
+(`session_binding`), its id names this process.
 """
 
 import secrets
@@ -50,8 +50,8 @@ _REVISION = "2024-11-05"
 
 
 class _Session(NamedTuple):
-    """`target` is where the upstream takes messages, at its `replica`; `expected` is what it owes, `principal` whose
-    token opened the session."""
+    """A session: `target` is the upstream's URL for messages, at its `replica`; `expected` are its open requests,
+    `principal` is the subject of the token that opened it."""
 
     target: bytes
     replica: str
@@ -61,8 +61,8 @@ class _Session(NamedTuple):
 
 
 class LegacySse(Intake[Exchange]):
-    """Serves the two paths; those of one of several servers are below its endpoint. Messages come by one of them, and
-    take the same steps as on every way in (`intake`).
+    """Serves the two paths; those of one of several servers are below its endpoint. Messages take the same steps as on
+    every way in (`intake`).
 
     The stream is at the upstream's `url` if that ends in `/sse`, else beside it.
     """
@@ -82,7 +82,7 @@ class LegacySse(Intake[Exchange]):
         before: "LegacySse | None" = None,
         meter: Meter | None = None,
     ) -> None:
-        """`before` is that of the same server until now: its sessions go on."""
+        """`before` is the server's previous one, whose sessions are kept."""
         super().__init__(settings, gate, meter)
         self._sessions_of_headers = sessions
         self._names = sessions_of(settings, live_here=True, before=before._names if before is not None else None)
@@ -94,8 +94,8 @@ class LegacySse(Intake[Exchange]):
         self._sessions: dict[str, _Session] = before._sessions if before is not None else {}
 
     async def stream(self, exchange: Exchange, root: str) -> None:
-        """Serve `GET /sse`: a session, for as long as the client stays. `root` is the path of the application that
-        mounts us."""
+        """Serve `GET /sse`: a session, for as long as the client stays. `root` is the mount path of this
+        application."""
         if self._settings.workers > 1:
             detail = "HTTP+SSE (2024-11-05) needs a gateway with one worker"
             raise RequestError(INVALID_REQUEST, detail, status=501)
@@ -150,7 +150,7 @@ class LegacySse(Intake[Exchange]):
                     answer.close()
 
     async def message(self, exchange: Exchange) -> None:
-        """Serve `POST /messages?session_id=...`: 202 is the answer if the upstream has taken it, the rest comes on the
+        """Serve `POST /messages?session_id=...`: 202 says that the upstream has accepted it, the rest comes on the
         stream."""
         await self.take(exchange, exchange)
 
@@ -176,7 +176,7 @@ class LegacySse(Intake[Exchange]):
 
     async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:
         client.calls, client.speaker = admission.calls, admission.speaker
-        session = self._session(client)  # again: nobody would settle what is added to a stream that has ended meanwhile
+        session = self._session(client)  # again: if the stream has ended meanwhile, nobody would settle the call
         message = admission.message
         if message is None:
             if admission.replies:
@@ -189,7 +189,7 @@ class LegacySse(Intake[Exchange]):
             message = sent
         if isinstance(message, Request):
             _ask(session.expected, message, admission.edits.get(message.id))
-            # The answer may be there before the upstream says that it has accepted the request.
+            # The answer may arrive before the upstream's 202.
             session.stream.calls.add(client.calls.take(message.id))
         elif isinstance(message, Notification):
             _take_back(session.stream, message)
@@ -239,7 +239,7 @@ class LegacySse(Intake[Exchange]):
                 exchange.calls.add(session.stream.calls.take(message.id))
 
     async def _send(self, exchange: Exchange, body: bytes, target: bytes, route: Route) -> Answer:
-        head = exchange.head.without((SESSION_HEADER,))  # here the URL names it, and no proof or record knows another
+        head = exchange.head.without((SESSION_HEADER,))  # the session's id is in the URL; no other one counts
         headers = [
             *self._relay.sender.forwarding.to_upstream(head.raw_headers, body=bool(body)),
             (b"accept-encoding", b"identity"),
@@ -253,7 +253,7 @@ def _stream_url(url: str) -> str:
 
 
 def _target(stream: str, data: bytes) -> bytes:
-    """Return where the upstream with this stream takes messages. Raises `AnswerError` for another origin."""
+    """Return the URL for messages to the upstream of this stream. Raises `AnswerError` for another origin."""
     try:
         url = urljoin(stream, data.decode("ascii"))
         same = urlsplit(url)[:2] == urlsplit(stream)[:2]
@@ -265,7 +265,7 @@ def _target(stream: str, data: bytes) -> bytes:
 
 
 def _check_headers(exchange: Exchange) -> None:
-    """Refuse repeated headers, and drop those that route messages of the other era. Raises `RequestError` (400)."""
+    """Refuse repeated headers, and drop routing headers of the other era. Raises `RequestError` (400)."""
     check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
     exchange.head = exchange.head.without(unmirrored_headers(None, Era.LEGACY, exchange.head.headers))
 
@@ -279,7 +279,7 @@ def _target_of(url: str) -> bytes:
 
 
 def _ask(expected: Expected, request: Request, edit: Edit | None) -> None:
-    """Note that a request is open, without its text: a session may have many. Raises `RequestError`."""
+    """Register an open request, without its text: a session may have many. Raises `RequestError`."""
     try:
         if len(expected.open) >= MAX_OPEN_REQUESTS:
             raise FrameError("too many requests of this session are open")
@@ -300,4 +300,4 @@ def _take_back(stream: Exchange, notification: Notification) -> None:
 
 
 def _nothing_to_learn(frame: Frame) -> None:
-    """Learn nothing: this transport is of one revision."""
+    """Do nothing: this transport has one revision only."""

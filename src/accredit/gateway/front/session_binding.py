@@ -1,18 +1,18 @@
-"""Legacy sessions between clients and the server: what each side calls one, whose it is, and which revision it has.
-Reads the clock and randomness.
+"""Legacy sessions between clients and the server: each side's id, the owner, and the revision. Reads the clock and
+randomness.
 
 Where tokens are on, or the keys of a cluster are set, clients get sealed ids (`session_ids`; `SealedSessions`). An id
-holds all that there is to know, so any worker, and any gateway with the same keys, serves a session, and remembers
-nothing of it. Elsewhere a session has the id that the server gave it (`PlainSessions`).
+holds the whole state, so any worker, and any gateway with the same keys, serves a session without remembering it.
+Elsewhere a session keeps the server's id (`PlainSessions`).
 
-1. A session belongs to an issuer's subject, with whichever of its tokens (2025-11-25, basic/security_best_practices,
-   "Session Hijacking"). Callers without a token count as one nobody, with sessions of their own.
-2. An id that is forged, somebody else's or expired is answered as one that never was, after the caller's token was
-   judged: 404, the same for every cause.
-3. A session has one id towards its client, for as long as it lives.
+1. A session belongs to an issuer's subject, with any of its tokens (2025-11-25, basic/security_best_practices, "Session
+   Hijacking"). Callers without a token count as one anonymous subject with sessions of its own.
+2. An id that is forged, somebody else's or expired gets the answer of an unknown one, after the caller's token was
+   verified: 404, the same for every cause.
+3. A session keeps one id towards its client for as long as it lives.
 
-An id is opened before it is known who brings it, to learn the session's revision, and by a token in a tool's arguments,
-whose tool is looked for in the session. It is opened once for each head that a connection remembers.
+An id is opened before the caller is known, to learn the session's revision, and to look up, in that session, the tool
+whose argument may be a token. It is opened once for each head that a connection remembers.
 """
 
 import hmac
@@ -41,8 +41,8 @@ from accredit.rounds.sealing import NONCE_BYTES
 from accredit.tokens import VerifiedToken
 
 MAX_SEALED_SESSION_ID_BYTES = 6_144
-"""Bytes of a session's id as the gateway has sealed it: a server's longest in base64url, and some 200 more. That of a
-UUID has some 170. Balancers take heads of 8 KiB and more."""
+"""Bytes of a sealed session id: the longest of a server in base64url, and some 200 more. That of a UUID has some 170.
+Balancers take heads of 8 KiB and more."""
 
 
 NOBODY: Principal = ("", "")
@@ -51,28 +51,28 @@ _NODE_BYTES = 8
 
 
 def principal_of(token: VerifiedToken | None) -> Principal:
-    """Return the issuer and subject of a token."""
+    """Return a token's issuer and subject, or `NOBODY`."""
     return (token.issuer, token.subject) if token is not None else NOBODY
 
 
 class Sessions(ABC):
-    """How sessions are named. `max_bytes` is the length of the longest id that a client may bring."""
+    """How sessions are named. `max_bytes` is the length of the longest id that a client may send."""
 
     max_bytes: int
 
     @abstractmethod
     def revision(self, head: RequestHead) -> str | None:
-        """Return the revision of the session that a request names, if it is known. Whose it is was not looked at."""
+        """Return the revision of the request's session, if known. Its owner is not checked."""
 
     @abstractmethod
     def look(self, exchange: Exchange) -> None:
-        """Put the server's own id into the head, or take the header off where the id does not open. Whose it is was not
-        looked at: nothing that comes of it may be shown before `enter`."""
+        """Put the server's own id into the head, or drop the header if the id does not open. The owner is not checked:
+        results must not be shown before `enter`."""
 
     @abstractmethod
     def enter(self, exchange: Exchange, named: RequestHead, principal: Principal) -> None:
-        """Let a request into the session that `named`, its head as it came, names: its head has the server's own id
-        from here on, and its answer the client's. Raises `RequestError` (404) by rules 1 and 2."""
+        """Check the owner of the session in `named`, the head as it came; from here on the request has the server's own
+        id, and its answer the client's. Raises `RequestError` (404) by rules 1 and 2."""
 
 
 class PlainSessions(Sessions):
@@ -81,19 +81,19 @@ class PlainSessions(Sessions):
     max_bytes = MAX_SESSION_ID_BYTES
 
     def __init__(self) -> None:
-        # Where a client does not name a session's revision, it says whether a batch is allowed.
+        # If a client does not name a session's revision, this tells whether a batch is allowed.
         self._revisions = RecentlyUsed[bytes, str](MAX_REMEMBERED_SESSIONS)
 
     def revision(self, head: RequestHead) -> str | None:
-        """Return that of a session that began in this process."""
+        """Return the revision of a session that began in this process."""
         named = head.headers.get(SESSION_HEADER)
         return self._revisions.get(named) if named is not None else None
 
     def look(self, exchange: Exchange) -> None:
-        """Leave the head as it is."""
+        """Do nothing: clients have the server's own ids."""
 
     def enter(self, exchange: Exchange, named: RequestHead, principal: Principal) -> None:
-        """Let everybody in: the server knows who."""
+        """Let everybody in: the server checks its own sessions."""
         exchange.learn_revision = self._learn
 
     def _learn(self, id: bytes, revision: str, replica: str) -> None:
@@ -110,7 +110,7 @@ class SealedSessions(Sessions):
         self.ids = ids
 
     def revision(self, head: RequestHead) -> str | None:
-        """Return what the id says."""
+        """Return the revision sealed in the id."""
         found = self._found(head) if SESSION_HEADER in head.headers else None
         return found.state.revision or None if found is not None else None
 
@@ -122,7 +122,7 @@ class SealedSessions(Sessions):
             exchange.head = found.head if found is not None else head.without((SESSION_HEADER,))
 
     def enter(self, exchange: Exchange, named: RequestHead, principal: Principal) -> None:
-        """Open the id, and compare whose it is."""
+        """Open the id, and check its owner."""
         subject = _subject(principal)
         id = named.headers.get(SESSION_HEADER)
         own = None
@@ -135,18 +135,18 @@ class SealedSessions(Sessions):
         exchange.session_shown, exchange.learn_revision = naming.shown, naming.learn
 
     def seal(self, id: bytes, revision: str, subject: bytes, replica: str = "") -> bytes:
-        """Return the client's id of a session. Raises `AnswerError` for an id of the server's that is too long."""
+        """Return the client's id of a session. Raises `AnswerError` if the server's id is too long."""
         try:
             return self.ids.seal(id, revision, subject, unix_seconds(), secrets.token_bytes(NONCE_BYTES), replica)
         except SealError as error:
             raise AnswerError(error.reason, bound=True) from None
 
     def sealed(self, id: str, revision: str, principal: Principal) -> str:
-        """Return the client's id of a session of `principal`'s."""
+        """Return the client's id of a session owned by `principal`."""
         return self.seal(id.encode("ascii"), revision, _subject(principal)).decode("ascii")
 
     def _found(self, head: RequestHead) -> "_Found | None":
-        """Return what the id in a head holds, or None: opened once for the head, however often that comes."""
+        """Return the opened id of a head, or None; cached with the head."""
         if head.found is None:
             head.found = self._open(head)
         found = head.found
@@ -163,8 +163,8 @@ class SealedSessions(Sessions):
 
 
 def sessions_of(settings: GatewaySettings, *, live_here: bool, before: Sessions | None = None) -> Sessions:
-    """Return how a gateway names its sessions. Where they live in this process, their ids name it from now on. `before`
-    is how it named them until now: where it can, it goes on so."""
+    """Return how a gateway names its sessions. If they live in this process (`live_here`), their ids name it. `before`
+    is the previous naming, which is kept where possible."""
     if not settings.seals_sessions:
         return before if isinstance(before, PlainSessions) else PlainSessions()
     if live_here:
@@ -173,26 +173,25 @@ def sessions_of(settings: GatewaySettings, *, live_here: bool, before: Sessions 
     replicas, server = {"": ""}, settings.server
     if isinstance(settings.upstream, HttpUpstream):
         replicas = settings.upstream.replicas
-        if not settings.upstream.others:  # its replica has no name that would tell it from another server's
+        if not settings.upstream.others:  # a single replica has no name
             server = f"{server} {next(iter(settings.homes))}"
     return SealedSessions(SessionIds(settings.rounds.ring, replicas=replicas, server=server))
 
 
 def not_found(id: MessageId | None = None) -> RequestError:
-    """Return the refusal for somebody else's session, which is the same as for one that never existed, to the request
-    with this id."""
+    """Return the refusal for another's or an unknown session: the same for both. `id` is the request's."""
     return RequestError(INVALID_REQUEST, "Session not found", id=id, status=404, word="session_not_found")
 
 
 class _Found(NamedTuple):
-    """What an id holds, and the head with the server's own id in its place."""
+    """An opened id, and the head with the server's own id in its place."""
 
     state: SessionState
     head: RequestHead
 
 
 class _Naming:
-    """What the sessions in one answer are called: `named` is the client's id of the one that the server calls `own`."""
+    """The session ids in one answer: `named` is the client's id of the server's `own`."""
 
     __slots__ = ("_named", "_own", "_sessions", "_subject")
 
@@ -203,11 +202,11 @@ class _Naming:
         self._subject = subject
 
     def learn(self, id: bytes, revision: str, replica: str) -> None:
-        """Name the session that the answer of a replica begins. Raises `AnswerError`."""
+        """Name the session that a replica's answer begins. Raises `AnswerError`."""
         self._named, self._own = self._sessions.seal(id, revision, self._subject, replica), id
 
     def shown(self, id: bytes, replica: str) -> bytes | None:
-        """Return the client's id (rule 3); None for one that no client could bring back."""
+        """Return the client's id (rule 3); None if it would be too long to be sent back."""
         if id != self._own:
             try:
                 self.learn(id, "", replica)

@@ -1,5 +1,5 @@
-"""The ids that clients have of legacy sessions: sealed, so that whoever has the keys goes on with a session, and nobody
-else makes or reads an id. No I/O: time and randomness are arguments.
+"""Clients' ids of legacy sessions: sealed, so that any holder of the keys continues a session, and nobody else makes or
+reads an id. No I/O: time and randomness are arguments.
 
     "a1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag )
     "a1." node "." base64url( ... )
@@ -7,13 +7,13 @@ else makes or reads an id. No I/O: time and randomness are arguments.
 The second form is of a session that lives in one process: `node` names that process, in 16 hex characters that were
 drawn at its start, for a balancer to read. The text before the base64url is associated data. An id opens where:
 
-1. it begins as the ids of this process do;
+1. its prefix is that of this process's ids;
 2. its base64url is the one spelling of its bytes, without padding;
-3. a key of the ring made it (`rounds.sealing`; these keys are of their own, by HKDF);
+3. a key of the ring made it (`rounds.sealing`; these keys are derived for it, by HKDF);
 4. it was made for the same server and one of its replicas, less than `SESSION_ID_SECONDS` ago.
 
-Every failure is a `SealError`, whose reason is shown nowhere. Whose session it is says the state (`subject`); that is
-compared in `session_binding`. How long an id is, is looked at before (`MAX_SEALED_SESSION_ID_BYTES`).
+Every failure is a `SealError`, whose reason is shown nowhere. The state names the owner (`subject`), which
+`session_binding` compares. The length was checked before (`MAX_SEALED_SESSION_ID_BYTES`).
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from accredit.limits import MAX_SESSION_ID_BYTES, SESSION_ID_SECONDS
 from accredit.rounds.sealing import KeyRing
 
 Principal = tuple[str, str]
-"""An issuer and a token's subject; two empty strings for nobody."""
+"""A token's issuer and subject; two empty strings without a token."""
 
 _VERSION = "a1."
 _LABEL = b"accredit session ids 1"
@@ -37,9 +37,8 @@ REVISION_CHARS = 32
 
 
 class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is sealed: the server's name in `[servers]` ("" for `[upstream]`) and its replica, the id that the session
-    has there, its revision ("" if unknown), whose it is (`subject_of`), and the unix second in which this was sealed.
-    """
+    """The sealed state: the server's name in `[servers]` ("" for `[upstream]`) and its replica, the session's id there,
+    its revision ("" if unknown), its owner (`subject_of`), and the unix second of sealing."""
 
     server: str
     replica: str
@@ -50,8 +49,8 @@ class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class SessionIds:
-    """Makes and opens ids with the keys of `ring`, of sessions at `server`. With a `node` they live in this process.
-    `replicas` are the names of those that sessions may live at; an only one is called ""."""
+    """Seals and opens ids with the keys of `ring`, for sessions at `server`. With a `node` they live in this process.
+    `replicas` are the names of those that sessions may live at; a single one is called ""."""
 
     def __init__(self, ring: KeyRing, node: str = "", replicas: Collection[str] = ("",), *, server: str = "") -> None:
         self._replicas = frozenset(replicas)
@@ -65,9 +64,9 @@ class SessionIds:
         return self._shared_ring.derived(_LABEL)
 
     def seal(self, id: bytes, revision: str, subject: bytes, now: int, nonce: bytes, replica: str = "") -> bytes:
-        """Return the client's id of the session that the server calls `id`. `nonce` is 12 random bytes.
+        """Return the client's id for the server's `id`. `nonce` is 12 random bytes.
 
-        Raises `SealError` for an id that is too long.
+        Raises `SealError` if the server's id is too long.
         """
         if len(id) > MAX_SESSION_ID_BYTES:
             raise SealError(f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes")
@@ -76,7 +75,7 @@ class SessionIds:
         return self._ring.lock(self._version, msgspec.msgpack.encode(state), b"", nonce).encode("ascii")
 
     def open(self, value: bytes) -> SessionState:
-        """Return what an id holds, by rules 1 to 4 but for the time. Raises `SealError`."""
+        """Open an id by rules 1 to 4, except for its age. Raises `SealError`."""
         data = self._ring.unlock(self._version, value.decode("latin-1"), b"")
         try:
             state = msgspec.msgpack.decode(data, type=SessionState)
@@ -93,7 +92,7 @@ def is_current(state: SessionState, now: int) -> bool:
 
 
 def subject_of(principal: Principal) -> bytes:
-    """Return 16 bytes that stand for a principal: of a digest of its parts, each with its length."""
+    """Return a principal's digest, of 16 bytes: over its parts, each with its length."""
     digest = hashlib.sha256(b"accredit session subject 1")
     for part in (text.encode("utf-8", "surrogatepass") for text in principal):
         digest.update(len(part).to_bytes(8, "big") + part)

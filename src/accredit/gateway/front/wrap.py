@@ -1,14 +1,14 @@
 """`accredit wrap`: the gate as a stdio server around a stdio server. One host, one child, lines both ways.
 
-1. A line of the host is taken in as on every way (`intake`); a bad one gets an error line, as does a call that is
-   refused. Where tokens are on, calls and lists need one: their own, or that of the environment.
-2. A line of the child goes where `dedicated` says, within what the host reads.
-3. When the host closes its side, the child's stdin is closed, and what is open may finish: the host still gets the
+1. A host's line takes the steps of `intake`; an invalid one gets an error line, as does a refused call. Where tokens
+   are on, calls and lists need one: their own, or the environment's.
+2. A child's line is routed by `dedicated`, at the pace of the host.
+3. When the host closes its side, the child's stdin is closed, and open calls may finish: the host still gets the
    child's lines, and none of ours. When the child ends first, each open request gets an error line, and the exit code
    is 1.
 
-A good line is passed on as it is, byte for byte, but for what the gate takes out or puts in. Nothing but messages is
-ever written to stdout.
+A valid line is forwarded as it is, byte for byte, except for what the gate removes or adds. Only messages are ever
+written to stdout.
 """
 
 import asyncio
@@ -67,9 +67,9 @@ async def run(
 ) -> int:
     """Serve until the host or the child ends, or a signal comes; return the exit code.
 
-    `store` and `revocations` are what proofs are judged by, `key_sets` what tokens are; `records` is the log, and
-    `tasks` remembers whose each task is. All but the revocations are closed at the end. `token` is for messages that
-    carry none, `telemetry` what is measured with. Raises `ConfigurationError`.
+    `store` and `revocations` judge proofs, `key_sets` verifies tokens; `records` is the log, and `tasks` stores tasks'
+    owners. All but the revocations are closed at the end. `token` is for messages without one, `telemetry` measures.
+    Raises `ConfigurationError`.
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
@@ -94,7 +94,7 @@ async def run(
     try:
         await _check_environment(bearer)
         if recorder is not None:
-            await recorder.ready()  # calls that a dead process left open are closed now
+            await recorder.ready()  # calls left open by a dead process are closed now
         child = await Child.start(settings.upstream, guard, settings.max_event_bytes)
         try:
             host = StdioHost()
@@ -117,7 +117,7 @@ async def run(
 
 
 def _stop_event() -> asyncio.Event:
-    """Return what is set when a signal comes."""
+    """Return an event that SIGINT and SIGTERM set."""
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -125,7 +125,7 @@ def _stop_event() -> asyncio.Event:
 
 
 async def _check_environment(bearer: Bearer | None) -> None:
-    """Refuse at the start a token that can't be good; keys that can't be had now may be there later."""
+    """Refuse an invalid token at the start; keys that are unavailable now may come later."""
     try:
         if bearer is not None:
             await bearer.of_environment()
@@ -179,7 +179,7 @@ class Wrap(Intake[bytes]):
             await asyncio.wait({from_host, *ends})
 
     async def _from_host(self) -> None:
-        """Take in the host's lines (rule 1)."""
+        """Read and admit the host's lines (rule 1)."""
         splitter = LineSplitter(self._settings.max_request_bytes)
         while not self._closing:
             chunk = await self._host.read()
@@ -194,7 +194,7 @@ class Wrap(Intake[bytes]):
         self._child.close_input()
 
     async def _from_child(self) -> None:
-        """Pass the child's lines on (rule 2) until it ends, or the host is gone and nothing is open any more."""
+        """Pass on the child's lines (rule 2) until it ends, or the host has closed its side and no request is open."""
         while (lines := await self._child.lines()) is not None:
             for line in lines:
                 await self._backend.take(line)

@@ -1,1 +1,1 @@
-"""What is on record of each call: its decision, its outcome, and calls that end early or late."""
+"""Records of each call: its decision, its outcome, and calls that end early or late."""

@@ -2,15 +2,15 @@
 
 A refused request is recorded if its body is a valid message that holds a call, or a batch that holds several.
 
-1. If the Authorization header is refused, or the session of HTTP+SSE, the body was not read yet. It is read for the
+1. If the Authorization header is refused, or the session of HTTP+SSE, the body is still unread. It is read for the
    record alone, if it is short and comes at once, and never if the client waits to be asked for it (`Expect`).
 2. The client's answer is the same as without a record, and waits for it. If the log fails, the call stays refused.
-3. Callers without a good token are strangers, and what they can make the log hold is bounded: so many records in so
-   much time, none of a long message, and no arguments. What is left out is counted (`/readyz`) and logged, and the next
-   such record says how much it was.
+3. Callers without a valid token are anonymous, and what they can write to the log is bounded: the rate of records, and
+   the length of a message; arguments are left out. Calls left out are counted (`/readyz`) and logged, and the next such
+   record tells their number.
 
-Not recorded, as they tell of no call: GET and DELETE, another Content-Type, two session ids, what is no valid message,
-a disallowed `Host` or `Origin`.
+Not recorded, as they hold no call: GET and DELETE, another Content-Type, two session ids, an invalid message, a
+disallowed `Host` or `Origin`.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ STRANGER_RECORDS_PER_SECOND = 1.0
 MAX_STRANGER_MESSAGE_BYTES = 262_144
 """Bytes of a message with such a call: calls have some 10 KB at most, and digesting 4 MiB takes some 20 ms."""
 STRANGER_BODY_SECONDS = 1.0
-"""The time for the body of a request that is refused for its header: it follows the head at once, or is not waited
-for."""
+"""The time for the body of a request whose header was refused: it either follows the head at once, or is not
+awaited."""
 
 
 REFUSALS = (RequestError, TokenError, KeysUnavailable)
@@ -50,13 +50,13 @@ REFUSALS = (RequestError, TokenError, KeysUnavailable)
 
 
 class InboundRequest(Struct):
-    """What is known of a client's message so far, and who sent it.
+    """What is known of a client's message so far, and its sender.
 
-    `header` is the good token of the request's header, `tokens` are those of its messages, as far as they were judged;
-    `callers` are their senders, where that is more than a token. `session` is its session's id, or "".
+    `header` is the valid token of the request's header, `tokens` are those of its messages, as far as they were
+    verified; `callers` are their senders, where that is more than a token. `session` is its session's id, or "".
 
-    Of one that is measured `began` is when it came, `measured` are its requests, and `traceparent` is what
-    its HTTP request says of a trace (`telemetry`).
+    If it is measured, `began` is when it came, `measured` are its requests, and `traceparent` is its HTTP request's
+    trace context (`telemetry`).
     """
 
     revision: str | None = ""
@@ -72,7 +72,7 @@ class InboundRequest(Struct):
 
 
 class Unread(Protocol):
-    """A request whose body nobody has read."""
+    """A request whose body is still unread."""
 
     head: RequestHead
 
@@ -82,28 +82,28 @@ class Unread(Protocol):
 
 
 class AnonymousRecordBudget:
-    """What strangers may make a process's log hold (rule 3), at all servers together."""
+    """How many records anonymous callers may cause in a process (rule 3), at all servers together."""
 
     def __init__(self) -> None:
         self.left_out = 0
-        """How much left no record since the last such record."""
+        """How many calls were left out since the last such record."""
         self._room = float(STRANGER_RECORDS)
         self._filled = monotonic()
 
     def has_room(self) -> bool:
-        """Return whether there is room for a record."""
+        """Return whether one more record is allowed now."""
         now = monotonic()
         more = (now - self._filled) * STRANGER_RECORDS_PER_SECOND
         self._room, self._filled = min(self._room + more, STRANGER_RECORDS), now
         return self._room >= 1
 
     def take(self) -> None:
-        """Take the room for one."""
+        """Spend the allowance for one."""
         self._room -= 1
 
 
 class EarlyRefusals:
-    """Records what is refused before the gate. One per server; without a `recorder` it does nothing."""
+    """Records calls that are refused before the gate. One per server; without a `recorder` it does nothing."""
 
     def __init__(
         self,
@@ -112,14 +112,14 @@ class EarlyRefusals:
         counters: Counters,
         strangers: AnonymousRecordBudget | None = None,
     ) -> None:
-        """`strangers` is the process's, by default of this one alone."""
+        """`strangers` is the process's budget; by default this object has its own."""
         self._recorder = recorder
         self._bearer = bearer
         self._counters = counters
         self._strangers = strangers or AnonymousRecordBudget()
 
     async def of_request(self, unread: Unread | None, inbound: InboundRequest, error: AccreditError) -> None:
-        """Record the calls of a refused request. `unread` holds its body, if nobody has read that yet."""
+        """Record the calls of a refused request. `unread` holds its body, if that is still unread."""
         if self._recorder is None:
             return
         message = inbound.message
@@ -164,7 +164,7 @@ class EarlyRefusals:
             self._leave_out()
 
     async def _unread(self, unread: Unread, inbound: InboundRequest) -> Frame | Batch | None:
-        """Read the body for the record, within the bounds of rules 1 and 3. Return None if that can't be done."""
+        """Read the body for the record, within the bounds of rules 1 and 3. Return None if it does not fit."""
         if b"expect" in unread.head.headers:
             return None
         if inbound.header is None and not self._strangers.has_room():

@@ -1,7 +1,7 @@
-"""Calls whose decision is on record and whose outcome is not yet, and the outcome of each way to end. No own I/O.
+"""Calls with a recorded decision and no outcome yet, and the outcome of each way to end. No own I/O.
 
-A call is settled once: by its response, by what went wrong, or by the end of the exchange that it belongs to, whichever
-comes first. Settling goes on when the task that asked for it is cancelled. `recorder` writes the outcome.
+A call is settled once: by its response, by an error, or by the end of its exchange, whichever comes first. Settling
+continues if the task that asked for it is cancelled. `recorder` writes the outcome.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ NOT_FORWARDED = Outcome(status="cancelled", detail="before it was forwarded")
 
 
 class Settler(Protocol):
-    """What settles calls: `recorder.Recorder`, or `tasks.Unrecorded`, which writes nothing."""
+    """Settles calls: `recorder.Recorder`, or `tasks.Unrecorded`, which writes nothing."""
 
     def finish(self, call: "OpenCall", outcome: Outcome) -> asyncio.Future[None]:
         """Record an outcome. Raises `StoreUnavailable` or `AttestationError`."""
@@ -58,12 +58,12 @@ class Settler(Protocol):
 
 
 class OpenCall:
-    """A call whose decision is on record, and whose outcome is not yet.
+    """A call with a recorded decision and no outcome yet.
 
-    `id` is its request's; `session_id` is its session's, as the client knows it, or "". `decided` is what the record
-    of its outcome needs: a call may be open for minutes after its request is gone. It is None for a call that is not
+    `id` is its request's; `session_id` is its session's, as the client knows it, or "". `decided` is what the record of
+    its outcome needs, as the call may stay open for minutes after its request is gone; None for a call that is not
     recorded. `on_settled`, if set, is awaited first, with the outcome. It returns the outcome to record, and the
-    response that the client gets in place of the upstream's, or None.
+    response that replaces the upstream's, or None.
     """
 
     def __init__(self, recorder: Settler, decided: CallDecision | None, id: MessageId, session_id: str = "") -> None:
@@ -73,26 +73,26 @@ class OpenCall:
         self.taken_back = False
         """Whether the client has cancelled the request."""
         self.attempts = 1
-        """How many replicas of the server it was offered to."""
+        """How many replicas of the server it was sent to."""
         self.on_settled: Callable[[Outcome], Awaitable[tuple[Outcome, bytes | None]]] | None = None
         self.edit: Edit | None = None
-        """The edit for its answer, which may come on another stream than the one where it was due."""
+        """The edit for its answer, which may come on another stream than its own."""
         self._recorder = recorder
         self._settling: asyncio.Future[None] | None = None
         self._instead: bytes | None = None
 
     @property
     def settled(self) -> bool:
-        """Whether its outcome is on record, or on its way there."""
+        """Whether its outcome is recorded, or being recorded."""
         return self._settling is not None
 
     def settle(self, outcome: Outcome) -> Coroutine[Any, Any, bytes | None]:
-        """Begin at once to record the outcome, unless that was begun before. Waiting for the result is optional: None
-        once the outcome is on record, else the response that the client gets in place of any other."""
+        """Start to record the outcome at once, unless that was started before. Awaiting the result is optional: None
+        once the outcome is on record, else the response that must replace the client's."""
         return self._result(self._settle(outcome))
 
     def settle_later(self, outcome: Outcome, then: Callable[[bytes | None], None] | None = None) -> None:
-        """Do the same in a task of its own; `then` gets the result."""
+        """Do so in a task of its own; `then` gets the result."""
         self._recorder.start(_then(self.settle(outcome), then))
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -100,13 +100,13 @@ class OpenCall:
         self._recorder.start(work)
 
     def withheld(self) -> RequestError:
-        """Return the error that the client gets in place of another one, which could not be recorded."""
+        """Return the error that replaces the client's, as the outcome could not be recorded."""
         refused = withheld(self)
         return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
 
     def abandon(self, outcome: Outcome) -> None:
-        """Record the outcome, if it is still this process's to record: nobody waits for it here, and the call may have
-        been answered on a stream that was resumed elsewhere."""
+        """Record the outcome, unless another process has claimed the call: it may have been answered on a stream
+        resumed there. Nothing waits for it here."""
         self._recorder.start(_quietly(self._settle(outcome)))
 
     async def _result(self, settling: asyncio.Future[None]) -> bytes | None:
@@ -148,8 +148,8 @@ async def _quietly(settling: Awaitable[None]) -> None:
 class OpenCalls:
     """Calls that one exchange answers, by their requests' ids.
 
-    As a context it settles, at the end, what nobody has settled or taken. Where that can't be recorded, the client
-    gets another error (`RequestError`).
+    As a context it settles, at its end, all calls that are neither settled nor taken. If that can't be recorded, the
+    client gets another error (`RequestError`).
     """
 
     __slots__ = ("_calls",)
@@ -188,7 +188,7 @@ class OpenCalls:
         return taken
 
     def repeated(self) -> None:
-        """Note that all calls are offered to another replica of the server."""
+        """Note that all calls are sent to another replica of the server."""
         for call in self._calls.values():
             call.attempts += 1
 
@@ -198,12 +198,12 @@ class OpenCalls:
             call.settle_later(NOT_FORWARDED)
 
     async def withhold(self, answers: Answers) -> bytes | None:
-        """Settle the calls that were answered. Return None if the answers may be forwarded, else what goes instead."""
+        """Settle the answered calls. Return None if the answers may be forwarded, else their replacement."""
         instead = await self._answered(answers)
         return answers.text(instead) if instead else None
 
     async def _answered(self, answers: Answers) -> dict[MessageId, bytes]:
-        """Settle the calls that were answered; return, by id, what goes in place of an answer."""
+        """Settle the answered calls; return, by id, the replacements of their answers."""
         outcomes = {
             response.id: await outcome_of(response)
             for response, _ in answers.members
@@ -212,7 +212,7 @@ class OpenCalls:
         return await self._settle(outcomes)
 
     async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
-        """Settle all calls with this outcome. Return, by id, what clients get in place of an answer."""
+        """Settle all calls with this outcome. Return, by id, the replacements of their answers."""
         return await self._settle(dict.fromkeys(self._calls, outcome))
 
     async def fail(self, outcome: Outcome) -> None:
@@ -235,19 +235,19 @@ class OpenCalls:
         await self.close(error)
 
     async def close(self, error: BaseException | None) -> None:
-        """Settle what nobody has settled or taken, as the exchange has ended: with `error`, or None."""
+        """Settle all calls that are left, as the exchange has ended: with `error`, or None."""
         if not self._calls:
             return
         if error is None or isinstance(error, ClientGone | asyncio.CancelledError):
-            await self.end(outcome_of_end(error))  # there is nobody, or nothing, to withhold an answer from
+            await self.end(outcome_of_end(error))  # there is no client, or no answer to withhold
         else:
             await self.fail(outcome_of_end(error))
 
 
 class ResumedCalls(OpenCalls):
-    """Calls of a session of which a resumed stream may answer some. The end of the stream does not end them.
+    """Calls of a session, some of which a resumed stream may answer. The end of the stream leaves the others open.
 
-    `claim`, where calls are recorded, takes over one that another process has begun (`Recorder.claim`).
+    `claim`, where calls are recorded, takes over a call of another process (`Recorder.claim`).
     """
 
     __slots__ = ("_claim",)
@@ -260,8 +260,8 @@ class ResumedCalls(OpenCalls):
         return self._claim is not None or super().__bool__()
 
     async def _answered(self, answers: Answers) -> dict[MessageId, bytes]:
-        """Claim the calls that are answered and not known here, and do the same. An answer is withheld if the log does
-        not tell which call it is for."""
+        """Claim answered calls that are unknown here, then settle all. An answer is withheld if the log does not tell
+        its call."""
         unclaimed: dict[MessageId, bytes] = {}
         for response, _ in answers.members:
             if self._claim is None or response.id is None or response.id in self._calls:
@@ -274,11 +274,11 @@ class ResumedCalls(OpenCalls):
         return unclaimed | await super()._answered(answers)
 
     async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
-        """Settle none."""
+        """Do nothing: they stay open."""
         return {}
 
     def only(self, concerns: Callable[[MessageId], bool]) -> "ResumedCalls":
-        """Return those that a stream concerns."""
+        """Return the calls whose ids pass `concerns`."""
         claim = self._claim
 
         async def claim_own(id: MessageId) -> OpenCall | None:
@@ -293,7 +293,7 @@ async def outcome_of(response: Response) -> Outcome:
     if not isinstance(response, Success):
         return Outcome(status="error", detail=f"JSON-RPC error {response.code}")
     result = response.result
-    is_long = len(result) > LONG_ANSWER_BYTES  # then a thread digests it, which leaves the interpreter to others
+    is_long = len(result) > LONG_ANSWER_BYTES  # a thread digests it, which releases the GIL
     digest: dict[Any, str] = await asyncio.to_thread(result_digest, result) if is_long else result_digest(result)
     named = await _members(response)
     if as_string(named.get("resultType")) == "input_required":
@@ -303,7 +303,7 @@ async def outcome_of(response: Response) -> Outcome:
 
 
 async def _members(response: Success) -> Mapping[str, Raw]:
-    """Return the members of a result; none of one that is no object, or can't be read."""
+    """Return the members of a result; none if it is not an object, or unreadable."""
     try:
         if len(response.result) > LONG_ANSWER_BYTES:
             return await in_turns(response.members())
@@ -336,7 +336,7 @@ def outcome_of_end(error: BaseException | None) -> Outcome:
 
 
 def withheld(call: OpenCall) -> ProofRefused:
-    """Return what the client gets for a call whose outcome could not be recorded."""
+    """Return the client's refusal for a call whose outcome could not be recorded."""
     assert call.decided is not None  # noqa: S101 - what is not recorded is not withheld
     recorded = call.decided.call
     return refusals.record_unavailable(recorded.method, recorded.target or "", forwarded=True)

@@ -2,15 +2,15 @@
 
 Asks the log (`ports.Records`). A call's life, in this order:
 
-1. `Recorder.begin` puts the decision into the log (step 9 of the decision); where that fails, nothing is forwarded;
-2. a call that goes on is open until it is settled: by its response, by what went wrong, or by the end of the exchange
-   that it belongs to, whichever comes first. To settle it is done once, and goes on when whoever asked is cancelled;
-3. where the outcome can't be recorded, the client gets a refusal in place of the answer;
-4. where proofs are only observed, each decision says that it was not enforced. A call that is refused all the same
-   (for its token, a pinned definition, a quota, its form) has an outcome at once, which says that.
+1. `Recorder.begin` puts the decision into the log (step 9 of the decision); if that fails, nothing is forwarded;
+2. a forwarded call is open until it is settled: by its response, by an error, or by the end of its exchange, whichever
+   comes first. It is settled once, and that continues if the caller is cancelled;
+3. if the outcome can't be recorded, the client gets a refusal in place of the answer;
+4. where proofs are only observed, each decision says that it was not enforced. A call that is refused all the same (for
+   its token, a pinned definition, a quota, its form) has an outcome at once, which says so.
 
-Lists are not recorded. What is recorded of params has neither `_meta` nor tokens, and, unless records are full, none of
-the arguments: so a constraint's reason, which quotes them, is cut. The target is recorded as it is, up to a bound.
+Lists are not recorded. Recorded params have neither `_meta` nor tokens, and, unless records are full, no arguments: so
+a constraint's reason, which quotes them, is cut. The target is recorded as it is, up to a bound.
 """
 
 import asyncio
@@ -86,14 +86,14 @@ _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
 
 
 class Client(Struct, frozen=True):
-    """Where a call came from: the MCP session's id, or "", and the protocol's revision, if it is known."""
+    """The source of a call: the MCP session's id, or "", and the protocol's revision, if it is known."""
 
     session_id: str = ""
     revision: str | None = None
 
 
 class FlowRound(Struct, frozen=True):
-    """Which multi-round-trip request a call is part of, and in which round, from 1.
+    """The multi-round-trip request that a call is part of, and its round, from 1.
 
     A request about a task is part of the call that made the task, in no round.
     """
@@ -103,9 +103,9 @@ class FlowRound(Struct, frozen=True):
 
 
 class Recorder:
-    """Writes what the gate decides into the log, and what came of it. One per server, by its name in `[servers]`.
+    """Writes the gate's decisions and their outcomes into the log. One per server, by its name in `[servers]`.
 
-    Where several are `merged`, the target of a call says which one it is for.
+    Where several are `merged`, the target of a call tells its server.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class Recorder:
         merged: Collection[str] = (),
         observes: bool = False,
     ) -> None:
-        """`before` is the one of this server until now: the calls that it has opened are this one's, too. With
-        `observes` no decision is enforced: of what is refused all the same the outcome says so (rule 4)."""
+        """`before` is the server's previous recorder, whose open calls pass to this one. With `observes` no decision is
+        enforced: what is refused all the same says so in its outcome (rule 4)."""
         self._server = server
         self._observes = observes
         self._merged = frozenset(merged)
@@ -148,11 +148,11 @@ class Recorder:
         reason: str | None = None,
         omit_arguments: bool = False,
     ) -> OpenCall | None:
-        """Record a decision (step 9), on a request from which its token was taken off.
+        """Record the decision (step 9) on a request whose token was removed.
 
-        `decision` is None if no proof was judged. A call that is not `refused` is open from now on. `reason` is that of
-        a refusal which has none itself. `omit_arguments` keeps a stranger's arguments out of the log, whatever it
-        records of others. Raises `ProofRefused`, or `RequestError` for params that no record can hold.
+        `decision` is None if no proof was judged. Unless `refused`, the call is open from now on. `reason` is for a
+        refusal that has none itself. `omit_arguments` keeps an anonymous caller's arguments out of the log, even of
+        full records. Raises `ProofRefused`, or `RequestError` for params that no record can hold.
         """
         received_ms = _received_ms(decision)
         target, trace = request.target or "", trace_of(request)
@@ -184,7 +184,7 @@ class Recorder:
         except (StoreUnavailable, AttestationError):
             raise refusals.record_unavailable(request.method, target, forwarded=False) from None
         except asyncio.CancelledError:
-            # The decision may be on record, and nothing will be forwarded.
+            # The decision may be on record, but nothing will be forwarded.
             call.settle_later(NOT_FORWARDED)
             raise
         if not decided.decision.goes_on:
@@ -197,28 +197,28 @@ class Recorder:
         return call
 
     def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
-        """Record an outcome, whether or not somebody waits for it. Raises `StoreUnavailable` or `AttestationError`."""
+        """Record an outcome, even if nothing waits for it. Raises `StoreUnavailable` or `AttestationError`."""
         named = call.session_id, call.id
-        if self._in_sessions.get(named) is call:  # not another one, which the client gave the same id
+        if self._in_sessions.get(named) is call:  # the client may have reused the id
             del self._in_sessions[named]
         assert call.decided is not None  # noqa: S101 - `begin` has opened it
         return self._records.finish(call.decided, outcome)
 
     def withhold(self, call: OpenCall) -> bytes:
-        """Return the response to the client of a call whose outcome could not be recorded."""
+        """Return the client's response for a call whose outcome could not be recorded."""
         refused = withheld(call)
         self._counters.refused(refused, method=str(refused.data.get("method")))
         return refusal(refused).frame(call.id)
 
     def taken_back(self, session_id: str, id: MessageId | None) -> None:
-        """Note that the client of a session has cancelled a request: if no answer comes, that is why."""
+        """Note that the client of a session has cancelled a request, as the outcome if no answer comes."""
         call = self._in_sessions.get((session_id, id)) if id is not None else None
         if call is not None:
             call.taken_back = True
 
     def in_session(self, session_id: str) -> ResumedCalls:
-        """Return the open calls of a session, for a stream that is resumed in it. One that is answered there, and that
-        another process has begun, is claimed from it."""
+        """Return the open calls of a session, for a stream resumed in it. Calls of another process that are answered
+        there are claimed from it."""
         calls = [call for (session, _), call in self._in_sessions.items() if session == session_id]
         return ResumedCalls(calls, partial(self._claim, session_id))
 
@@ -227,7 +227,7 @@ class Recorder:
         if call is None:
             decided = await self._records.claim(self._resume(session_id, id))
             if decided is not None and decided.call.session != (self._session(session_id) or None):
-                # By what a call is found is not signed, and the session is.
+                # The key by which a call is found is not signed, but the session is.
                 raise AttestationError("the call that is found there is another session's")
             call = OpenCall(self, decided, id) if decided is not None else None
         return call
@@ -240,7 +240,7 @@ class Recorder:
         return task
 
     def problem(self) -> str | None:
-        """Return what keeps records from being written, or None."""
+        """Return why records can't be written, or None."""
         return self._records.problem()
 
     async def ready(self) -> bool:
@@ -258,8 +258,8 @@ class Recorder:
         await self._records.aclose()
 
     def _kept(self, verdict: RecordedDecision, proved: Authority | None, client: Client) -> bytes | None:
-        """Return the proof that is kept of a call, packed. One that is bound to no call would be good for another. It
-        names the session, whose id opens it where it is sealed, and no record tells when it has ended."""
+        """Return the packed proof to keep with a call, or None: one bound to no call would be valid for others. If it
+        holds a sealed session id, which gives access, it is secret until that has expired."""
         if verdict.verdict != "allow" or proved is None or proved.proof is None or not proved.bound:
             return None
         if not self._settings.keeps_proofs:
@@ -268,7 +268,7 @@ class Recorder:
         return proved.proof.packed(max(proved.fresh_until, unix_ms() // 1000 + SESSION_ID_SECONDS if is_secret else 0))
 
     def _chain(self, chain: tuple[DelegationCert, ...]) -> RecordedChain:
-        # An agent calls again and again on the same chain, and its form takes as long as all of the rest.
+        # An agent calls again and again with the same chain, and encoding it takes as long as all the rest.
         name = b"".join(cert.digest for cert in chain)
         recorded = self._chains.get(name)
         if recorded is None:
@@ -295,8 +295,8 @@ class Recorder:
         return found.server if found is not None and found.server in self._merged else self._server
 
     def _resume(self, session_id: str, id: MessageId) -> bytes:
-        """The 32 bytes by which a call of a session is found: at every gateway where the session has this id, at the
-        same server."""
+        """The 32 bytes by which a session's call is found: the same at every gateway where the session has this id, at
+        the same server."""
         session = f"{session_id} {self._server}" if self._server else session_id
         named = session.encode("utf-8", "surrogatepass")
         request = f"{type(id).__name__} {id}".encode("utf-8", "surrogatepass")
@@ -305,7 +305,7 @@ class Recorder:
     def _session(self, id: str) -> str:
         """Return the id by which a record names a session.
 
-        A sealed id opens the session for whoever has it, so its digest takes its place.
+        A sealed id gives access to the session, so its digest takes its place.
         """
         if id and self._hides_sessions:
             return f"sha256:{sha256_hex(id.encode('latin-1'))[:_SESSION_DIGITS]}"
@@ -314,8 +314,8 @@ class Recorder:
     def _verdict(
         self, decision: Decision | None, refused: AccreditError | None, reason: str | None
     ) -> RecordedDecision:
-        """Return the verdict on a call that is `refused`, or goes on. Where decisions are only observed, that says
-        what would have been (rule 4)."""
+        """Return the verdict: refused or allowed. Where decisions are only observed, it is what would have been
+        enforced (rule 4)."""
         if refused is not None and self._observes:
             return changed(self._word_on(refused, reason), enforced=False)
         if refused is None and decision is not None and not decision.enforced:
@@ -325,7 +325,7 @@ class Recorder:
         return self._word_on(refused, reason)
 
     def _word_on(self, refused: AccreditError, reason: str | None) -> RecordedDecision:
-        """Return the verdict on a call that is, or would be, refused."""
+        """Return the verdict of a call that is, or would be, refused."""
         if not isinstance(refused, ProofRefused):
             return RecordedDecision(verdict="deny", error=_word(refused), reason=reason)
         given = refused.data.get("reason")
@@ -340,9 +340,9 @@ class Recorder:
 def recorder_of(
     settings: GatewaySettings, counters: Counters, records: Records | None, before: Recorder | None = None
 ) -> Recorder | None:
-    """Return who records calls, or None if they are not recorded. `before` is who did until now.
+    """Return the recorder of a server, or None if calls are not recorded. `before` is the previous one.
 
-    Raises `ConfigurationError` if there is no log for that.
+    Raises `ConfigurationError` if there is no log.
     """
     if settings.records is None:
         return None
@@ -365,8 +365,8 @@ def recorder_of(
 
 
 def _received_ms(decision: Decision | None) -> int:
-    """Return when a call came, which is no later than when its proof was judged: a certificate that was good then must
-    not have ended by what the record says, however long its definition was looked for."""
+    """Return when a call came, at most when its proof was judged: a certificate that was valid then must not look
+    expired in the record, however long the look at its definition took."""
     now_ms, judged_at = unix_ms(), decision and decision.proved and decision.proved.judged_at
     return now_ms if judged_at is None else min(now_ms, judged_at * 1000 + 999)
 
@@ -377,7 +377,7 @@ async def _params(request: Request, decision: Decision | None, *, full: bool) ->
 
 
 def _recording(request: Request, decision: Decision | None, *, full: bool) -> Steps[RecordedParams]:
-    # Both digests are over the same form; the decision's is there already where a proof was looked at.
+    # Both digests are over the same form; the decision has computed its own where a proof was judged.
     digest = (yield from digest_in_steps(decision.call)) if decision is not None and not full else b""
     if digest:
         return RecordedParams(digest.hex())
@@ -412,7 +412,7 @@ def _token(token: VerifiedToken) -> RecordedToken:
 
 
 def _word(refused: AccreditError) -> str:
-    """Return the word for what refused a call for which no proof was judged, or whose proof was good."""
+    """Return the code of a refusal other than for a proof."""
     match refused:
         case TokenError():
             return refused.error

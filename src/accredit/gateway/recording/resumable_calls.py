@@ -4,12 +4,12 @@ A legacy client may resume a stream that ended after an event with an id, in the
 basic/transports, "Resumability and Redelivery"). Only the upstream knows which stream that was. So:
 
 1. a call whose stream ends in this way, from either side, stays open;
-2. what comes on a resumed stream settles the calls of its session that it answers (`Recorder.in_session`);
-3. a call that is not answered is settled with the outcome that its own stream left: when nothing was resumed in its
-   session for `RESUME_SECONDS`, when the session or the gateway ends, or at once if too many are waiting.
+2. answers on a resumed stream settle the calls of its session (`Recorder.in_session`);
+3. an unanswered call is settled with the outcome of its own stream: when its session has resumed none for
+   `RESUME_SECONDS`, when the session or the gateway ends, or at once if too many are waiting.
 
-Kept only in this process. Where calls are recorded, a client that comes back to another one gets its answer there, and
-that process claims the call (`ResumedCalls`); what is left here is then settled already.
+Kept only in this process. Where calls are recorded, a client that reconnects to another one gets its answer there, and
+that process claims the call (`ResumedCalls`), which counts as settled here.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from accredit.attest import Outcome
 from accredit.gateway.recording.open_calls import OpenCall, OpenCalls
 
 RESUME_SECONDS = 300.0
-"""The time for a client to resume a stream that was cut off, after which its calls count as unanswered. Clients come
-back within seconds; servers that make them poll say when (`retry`)."""
+"""The time for a client to resume a stream that was cut off, after which its calls count as unanswered. Clients
+reconnect within seconds; servers that make them poll say when (`retry`)."""
 MAX_CUT_OFF_CALLS = 1_000
-"""Calls whose streams were cut off and that wait to be resumed, each with what the record of its outcome needs: some
-2 KiB, whatever its arguments."""
+"""Calls of cut off streams that wait to be resumed, each with what the record of its outcome needs: some 2 KiB,
+whatever its arguments."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class ResumableCalls:
         self._kept = 0
 
     def keep(self, session_id: str, calls: OpenCalls, outcome: Outcome) -> None:
-        """Take calls over; unless they are answered, they will have this outcome (rule 1)."""
+        """Take calls over; unless they are answered, this is their outcome (rule 1)."""
         session = self._sessions.setdefault(session_id, _Session())
         self._sweep(session)
         for call in calls.take_all():
@@ -100,7 +100,7 @@ class ResumableCalls:
             del self._sessions[session_id]
 
     def _sweep(self, session: _Session) -> None:
-        """Drop the calls that were answered: they must not take room from others."""
+        """Drop the answered calls, to free their room."""
         waiting = [left for left in session.left if not left[0].settled]
         self._kept -= len(session.left) - len(waiting)
         session.left = waiting

@@ -1,1 +1,1 @@
-"""What stands behind the gateway: a server over HTTP (`http`) or a child process (`stdio`), as one `backend`."""
+"""The servers behind the gateway: over HTTP (`http`) or as a child process (`stdio`), each as a `backend`."""

@@ -1,4 +1,4 @@
-"""The server behind the endpoint, over HTTP or as a child process, as a protocol. No I/O here."""
+"""The protocol of a server behind the endpoint, over HTTP or as a child process. No I/O here."""
 
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
@@ -12,16 +12,16 @@ from accredit.jsonrpc.responses import Edit
 
 
 class Backend(Protocol):
-    """Answers the messages that the endpoint has let in.
+    """Answers the messages that the endpoint has admitted.
 
-    An `AccreditError` raised before the answer was begun becomes the reply. Once it was begun the backend ends the
-    stream itself, with an error response for each request that is still open.
+    An `AccreditError` raised before the answer was started becomes the reply. After that the backend ends the stream
+    itself, with an error response for each request that is still open.
     """
 
     def post(
         self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]
     ) -> Coroutine[Any, Any, None]:
-        """Answer a client's message. `edits` change the responses to its requests, by their ids."""
+        """Answer a client's message. `edits` change the responses to its requests, by id."""
         ...
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
@@ -36,8 +36,8 @@ class Backend(Protocol):
         ...
 
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
-        """Send a request of the gateway's own upstream, as this caller; return the response's text, or None. No more
-        than `most` bytes are read, where that is less than any answer may have."""
+        """Send one of the gateway's own requests upstream, as this caller; return the response's text, or None. At most
+        `most` bytes are read, if that is less than any answer may have."""
         ...
 
     async def ready(self) -> bool:

@@ -20,7 +20,7 @@ class Answer:
 
     __slots__ = ("_connection", "_response", "head", "status")
     replica = ""
-    """The name of the replica that it comes from; "" of an only one."""
+    """The name of its replica; "" for a single one."""
 
     def __init__(self, connection: Connection, response: Response, head: AnswerHead) -> None:
         self._connection = connection
@@ -38,8 +38,8 @@ class Answer:
         return self.head.fields.get(name)
 
     def whole(self, limit: int) -> bytes | None:
-        """Return the whole body as it came and close the answer, or None if there is more to come. Raises `AnswerError`
-        if it exceeds `limit` bytes."""
+        """Return the whole raw body and close the answer, or None if more is to come. Raises `AnswerError` if it
+        exceeds `limit` bytes."""
         response = self._response
         if not response.complete:
             return None
@@ -49,12 +49,12 @@ class Answer:
         return body
 
     async def read(self, limit: int, *, timeout: float, grow: Grow | None = None) -> bytes:
-        """Return the whole body as it came, within `timeout` seconds in all, and close the answer.
+        """Return the whole raw body, within `timeout` seconds in all, and close the answer.
 
-        `grow` makes room for so many bytes.
+        `grow` reserves memory for a number of bytes.
 
-        Raises `AnswerError` as soon as it is known to exceed `limit` bytes, `UpstreamTimeout`, and
-        `UpstreamUnavailable` if it is cut off.
+        Raises `AnswerError` as soon as it must exceed `limit` bytes, `UpstreamTimeout`, and `UpstreamUnavailable` if it
+        is cut off.
         """
         response = self._response
         try:
@@ -74,7 +74,7 @@ class Answer:
 
     @property
     def is_short(self) -> bool:
-        """Whether the whole body has arrived, and is as short as most are: what becomes of it takes no room either."""
+        """Whether the whole body has arrived, and is short: then what is made from it needs no room either."""
         return self._response.complete and self._response.unread <= SHORT_MESSAGE_BYTES
 
     def rest(self) -> bytes:
@@ -94,14 +94,14 @@ class Answer:
         return response.take()
 
     def handed_over(self) -> "Answer":
-        """Return this answer for somebody else to end: to close this one does nothing any more."""
+        """Return this answer for another owner to end; closing this object does nothing any more."""
         other = Answer(self._connection, self._response, self.head)
         self._response = Response()
         self._response.complete = True
         return other
 
     def close(self) -> None:
-        """Give up the unread part: an unfinished answer closes its connection."""
+        """Drop the unread part: an unfinished answer closes its connection."""
         response = self._response
         if not response.complete:
             self._connection.abort()

@@ -1,17 +1,17 @@
-"""An answer of a server behind HTTP, whole or as a stream: judged, and forwarded as far as it is good.
+"""Judges and forwards the answer of a server behind HTTP, whole or as a stream.
 
-1. A status of 400 and above passes with its body; one that claims to be JSON and is no JSON-RPC error of this
+1. A status of 400 and above is forwarded with its body; one that claims to be JSON and is no JSON-RPC error of this
    exchange is replaced, with the same status, and `WWW-Authenticate` stays.
-2. A redirect is neither followed nor passed on, but told in words (`redirects`). A request is answered with 200, 201 or
-   203 (`WITH_RESULT`): no other status below 400 means anything here.
-3. A notification or a response is answered with 202 and no body as soon as the head of any good status has come. What
-   follows it is dropped (`unasked`); where it is not known that nothing does, the answer's headers are as well.
+2. A redirect is neither followed nor forwarded, but described (`redirects`). A request is answered with 200, 201 or 203
+   (`WITH_RESULT`): no other status below 400 has a meaning here.
+3. A notification or a response is answered with 202 and no body as soon as the head of any good status has come. The
+   body is dropped (`unasked`), and so are the answer's headers unless the body is known to be empty.
 4. A request is answered with JSON, one frame, or with an event stream, each event a frame.
-5. Where the gateway looks after the server itself (`HttpUpstream.looked_after`), or takes tokens off requests to one of
-   several servers, a 401 is a server that is not available: it is about the gateway's credentials, and the client has
-   none for it.
+5. Where the gateway manages the replicas itself (`HttpUpstream.looked_after`), or takes tokens off requests to one of
+   several servers, a 401 is an unavailable server: it is about the gateway's credentials, and the client has none for
+   it.
 
-A refused answer takes all its headers with it; a session that it announced is ended upstream.
+A refused answer loses all its headers; a session that it announced is ended upstream.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class AnswerRelay:
     def forward(
         self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]
     ) -> Coroutine[Any, Any, None]:
-        """Answer a client's POST with the answer to it. Raises `AccreditError`."""
+        """Forward the upstream's answer to a client's POST. Raises `AccreditError`."""
         if answer.status >= 400:
             return self.error(reply, answer, expected, requests)
         if not expected.waiting and 200 <= answer.status < 300:
@@ -88,12 +88,12 @@ class AnswerRelay:
         return self._growing(reply, answer, expected, requests)
 
     async def _accepted(self, reply: Reply, answer: Answer) -> None:
-        """Apply rule 3."""
+        """Answer 202, and drop the body (rule 3)."""
         is_plain = self.unasked.drop(answer) and answer.head.names_once and answer.head.session_fits
         await reply.reply(202, b"", answer.head.passed_on(self._forwarding) if is_plain else [])
 
     async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Pass on an answer of status 400 and above (rules 1 and 5)."""
+        """Forward an answer of status 400 and above (rules 1 and 5)."""
         held = self.large.of(reply)
         try:
             await self._error(reply, answer, expected, requests, held.grow)
@@ -132,7 +132,7 @@ class AnswerRelay:
         await reply.reply(answer.status, text, headers)
 
     async def stream(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Apply rule 4 to a stream, also to a standing one."""
+        """Judge and forward an event stream, also a standing one (rule 4)."""
         held = self.large.of(reply, times=EVENT_TIMES)
         stands = not requests or any(request.method == LISTEN for request in requests)
         relay = EventRelay(
@@ -158,7 +158,7 @@ class AnswerRelay:
         """Return the head of an event stream.
 
         Events are forwarded decoded, since a compressed stream can't be cut where an event ends. Raises `AnswerError`
-        for a head that breaks rule 2 or is no sound one; in observe mode it passes, noted.
+        for an invalid head (rule 2); in observe mode that is counted and passes.
         """
         problem = _status_problem(answer) or head_problem(answer)
         if problem is None:
@@ -167,7 +167,7 @@ class AnswerRelay:
         return [pair for pair in self._forwarding.unread_to_client(answer.headers) if pair[0] != b"content-encoding"]
 
     async def _growing(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Apply them to one that may come to be large."""
+        """Forward an answer that may become large, with its room reserved."""
         held = self.large.of(reply)
         try:
             await self._whole(reply, answer, expected, requests, held.grow)
@@ -177,7 +177,7 @@ class AnswerRelay:
     async def _whole(
         self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request], grow: Grow | None
     ) -> None:
-        """Apply rules 2 and 4 to an answer with one body."""
+        """Judge and forward an answer with one body (rules 2 and 4)."""
         problem = self._head_problem(answer, expected)
         if problem is not None and self._settings.enforce:
             raise problem
@@ -194,7 +194,7 @@ class AnswerRelay:
             for request in requests:
                 request.failed(error)
             await reply.calls.fail(outcome_of_end(error))
-        del raw  # its client may be slow to read what became of it
+        del raw  # the client may read the judged body slowly
         await reply.reply(answer.status, text, headers)
 
     async def _good(
@@ -206,11 +206,11 @@ class AnswerRelay:
         requests: Sequence[Request],
         grow: Grow | None,
     ) -> tuple[bytes, RawHeaders]:
-        """Return what is forwarded of a body, with its headers. Raises `AnswerError`."""
+        """Return the body to forward, with its headers. Raises `AnswerError`."""
         body = await decode_body(answer, raw, self._max_bytes, grow)
         judged = await self._judged(body.text, expected)
         if grow is not None:
-            await grow(len(judged))  # it may have become longer
+            await grow(len(judged))  # edits may have made it longer
         for response, _ in expected.answers.members:
             self._learn(reply, answer, requests, response)
         if reply.calls:
@@ -222,19 +222,19 @@ class AnswerRelay:
         return text, [*answer.head.passed_on(self._forwarding), JSON, *coding]
 
     async def _judged(self, text: bytes, expected: Expected) -> bytes:
-        """Return a body as it is forwarded. Raises `AnswerError`."""
+        """Judge a body; return it as it is forwarded. Raises `AnswerError`."""
         if len(text) <= SHORT_MESSAGE_BYTES:
             return expected.body(text)
         return (await in_turns(expected.judging(text, alone=True)))[0]
 
     def _observe(self, error: AnswerError) -> None:
-        """Note a bad answer and let it pass (observe mode), or raise (enforce mode, and any bound that is passed)."""
+        """Count an invalid answer and let it pass (observe mode), or raise (enforce mode, and any exceeded bound)."""
         if self._settings.enforce or error.bound:
             raise error
         self._counters.refused(error, observed=True)
 
     def unusable(self, answer: Answer) -> AnswerError:
-        """Return what is wrong with a status that answers nothing: of a redirect, where it leads (rule 2)."""
+        """Return the error for a status that answers nothing; for a redirect it names the target (rule 2)."""
         if answer.status not in REDIRECTS:
             return AnswerError(f"status {answer.status}")
         url, location = self._sender.client.url_of(answer.replica), answer.header(b"location")
@@ -243,7 +243,7 @@ class AnswerRelay:
     def _learn(self, reply: Reply, answer: Answer, requests: Sequence[Request], frame: Frame) -> None:
         """Note the revision of the session that an `initialize` answer begins. Raises `AnswerError`."""
         if not isinstance(frame, Success) or len(frame.result) > LONG_ANSWER_BYTES:
-            return  # nobody writes so much about a session
+            return  # no answer about a session is that long
         for request in requests:
             if request.method == "initialize" and frame.id == request.id:
                 session, revision = answer.header(SESSION_HEADER), None
@@ -253,7 +253,7 @@ class AnswerRelay:
                     reply.negotiated(session, revision)
 
     def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
-        """Return what breaks rules 2 and 4 in the head of an answer, or None."""
+        """Return what is wrong with an answer's head (rules 2 and 4), or None."""
         head = answer.head
         if answer.status == 200 and head.is_json and head.names_once and head.session_fits:
             return None
@@ -265,7 +265,7 @@ class AnswerRelay:
 
 
 def _status_problem(answer: Answer) -> AnswerError | None:
-    """Return what breaks rule 2 in a good status, or None."""
+    """Return what is wrong with a status below 400 (rule 2), or None."""
     if answer.status in WITH_RESULT:
         return None
     return AnswerError(f"status {answer.status} in answer to a request")

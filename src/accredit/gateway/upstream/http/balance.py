@@ -1,28 +1,28 @@
-"""Which replica of a server gets a request, and which are left out for a while. No I/O: time and lots are told.
+"""Which replica of a server gets a request, and which are ejected for a while. No I/O: time and randomness are given.
 
-1. Of the replicas that are not left out, one with the fewest requests under way gets the next; a lot decides among
-   those.
-2. A replica is left out once `BREAKER_FAILURES` of its requests in a row have failed: no connection, none within the
-   time, no answer within the time, or an end before the head of an answer. Whatever answer begins ends the row, errors
-   included. A failure does not count where the replica has begun an answer since that request began: one slow tool
-   does not speak for the whole replica. Nor does one for which the gateway had no connection left.
-3. It is left out for `BREAKER_SECONDS`, give or take `BREAKER_JITTER`. Then one request is let through: if an answer
-   begins, the replica is back; if it fails, the time begins anew; if it is given up, the next request is tried.
+1. Among the replicas that are not ejected, one with the fewest requests in progress gets the next, at random if tied.
+2. A replica is ejected once `BREAKER_FAILURES` of its requests in a row have failed: no connection, none in time, no
+   answer in time, or an end before the head of an answer. Any answer that begins ends the row, errors included. A
+   failure does not count if the replica has begun another answer since that request began: one slow tool does not speak
+   for the whole replica. Nor does one for lack of a connection in the gateway.
+3. It is ejected for `BREAKER_SECONDS`, plus or minus `BREAKER_JITTER`. Then one trial request is let through: if its
+   answer begins, the replica is back; if it fails, the time restarts; if it is abandoned, the next request is the
+   trial.
 """
 
 from collections.abc import Callable, Collection, Iterable
 
 BREAKER_FAILURES = 5
-"""Requests in a row that a replica fails to answer before it is left out: fewer could be chance, more make more callers
-wait for nothing."""
+"""Failed requests in a row until a replica is ejected: fewer could be chance, more make more callers wait for
+nothing."""
 BREAKER_SECONDS = 30.0
-"""For how long a replica is left out: a restart takes seconds, and one caller may wait for the trial that follows."""
+"""How long a replica is ejected: a restart takes seconds, and one caller may wait for the trial that follows."""
 BREAKER_JITTER = 0.1
 """The share of that time by which it varies, so that workers and gateways do not all try a replica at once."""
 
 
 class Replica:
-    """What is known of one replica. `name` is never shown to clients."""
+    """The state of one replica. `name` is never shown to clients."""
 
     __slots__ = ("failures", "last_answer", "left_out_until", "name", "tried", "under_way")
 
@@ -33,15 +33,15 @@ class Replica:
         self.last_answer = float("-inf")
         self.left_out_until: float | None = None
         self.tried = False
-        """Whether the one request of rule 3 is under way."""
+        """Whether the trial request of rule 3 is in progress."""
 
     def takes(self, now: float) -> bool:
-        """Return whether it may be given a request."""
+        """Return whether it may get a request."""
         return self.left_out_until is None or (now >= self.left_out_until and not self.tried)
 
 
 class Turn:
-    """One request at one replica. It is told what came of it, at most once, and ends once."""
+    """One request at one replica. Its result is reported at most once, and it ends once."""
 
     __slots__ = ("_balance", "_began", "_ended", "_is_trial", "replica")
 
@@ -55,7 +55,7 @@ class Turn:
         replica.tried = replica.tried or self._is_trial
 
     def answered(self, now: float) -> None:
-        """Note that an answer has begun."""
+        """Report that an answer has begun."""
         replica = self.replica
         replica.last_answer = now
         if self._is_trial:
@@ -65,7 +65,7 @@ class Turn:
             replica.failures = 0
 
     def failed(self, now: float) -> None:
-        """Note that none has, and end."""
+        """Report a failure, and end."""
         replica = self.replica
         if self._is_trial:
             self._balance.leave_out(replica, now)
@@ -76,7 +76,7 @@ class Turn:
         self.end()
 
     def end(self) -> None:
-        """The request is no longer under way. A second time does nothing."""
+        """End the request. A second time does nothing."""
         if self._ended:
             return
         self._ended = True
@@ -86,14 +86,14 @@ class Turn:
 
 
 class Balance:
-    """The replicas of one server, by their names. `lot` returns a number from 0 up to 1, without 1."""
+    """The replicas of one server, by name. `lot` returns a random number in [0, 1)."""
 
     def __init__(self, names: Iterable[str], lot: Callable[[], float]) -> None:
         self._replicas = {name: Replica(name) for name in names}
         self._lot = lot
 
     def begin(self, now: float, *, at: str | None = None, besides: Collection[str] = ()) -> Turn | None:
-        """Begin a request: at one replica, or at any but some (rule 1). Return None if none of them takes it."""
+        """Begin a request: at one replica, or at any but `besides` (rule 1). Return None if none is available."""
         if at is not None:
             replica = self._replicas[at]
             return Turn(self, replica, now) if replica.takes(now) else None
@@ -106,14 +106,14 @@ class Balance:
         return Turn(self, able[int(self._lot() * len(able))] if len(able) > 1 else able[0], now)
 
     def takes_any(self, now: float) -> bool:
-        """Return whether any replica takes a request."""
+        """Return whether any replica is available."""
         return any(replica.takes(now) for replica in self._replicas.values())
 
     def left_out(self, now: float) -> int:
-        """Return how many replicas take no request."""
+        """Return how many replicas are unavailable."""
         return sum(not replica.takes(now) for replica in self._replicas.values())
 
     def leave_out(self, replica: Replica, now: float) -> None:
-        """Leave a replica out for a while (rule 3)."""
+        """Eject a replica for a while (rule 3)."""
         jitter = (2 * self._lot() - 1) * BREAKER_JITTER
         replica.left_out_until = now + BREAKER_SECONDS * (1 + jitter)

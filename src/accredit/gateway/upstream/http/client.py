@@ -35,8 +35,8 @@ def _nobody_counts() -> None:
 
 
 class Route(Struct, frozen=True):
-    """Where a request may go, among replicas (`replicas`). `at` is the one of its session, if it has one; `again` says
-    that it may be repeated once although its bytes left. `repeated` is called before each repetition."""
+    """Where a request may go, among replicas (`replicas`). `at` is the one of its session, if it has one; `again`
+    allows one repetition even after its bytes were sent. `repeated` is called before each repetition."""
 
     at: str | None = None
     again: bool = False
@@ -49,8 +49,8 @@ ANYWHERE = Route()
 class UpstreamClient:
     """Sends requests to the origin of `url`, over persistent connections.
 
-    `headers` go with every request and override those of the same name passed to `send`. `timeout` is in seconds, from
-    the start of a request to the head of its answer. `share` is what its server has of the process's connections.
+    `headers` are added to every request and override those of the same name passed to `send`. `timeout` is in seconds,
+    from the start of a request to the head of its answer. `share` is the server's share of the process's connections.
     Raises `ConfigurationError` for a URL or a header that no request can carry.
     """
 
@@ -74,7 +74,7 @@ class UpstreamClient:
         return self._target + b"?" + query if query and b"?" not in self._target else self._target
 
     def url_of(self, replica: str) -> str:
-        """Return the URL, which is that of the one replica."""
+        """Return the URL; there is one replica only."""
         return self._url
 
     async def send(
@@ -94,7 +94,7 @@ class UpstreamClient:
         return await self.exchange(self.prepare(method, headers, target=target), body, None, route)
 
     def prepare(self, method: str, headers: RawHeaders, *, target: bytes | None = None) -> "Prepared":
-        """Return what can be sent, as often as it is needed. `target` is as in `send`, and so is `RequestError`."""
+        """Return a request head that can be sent repeatedly. `target` is as in `send`, and so is `RequestError`."""
         line = b"%b %b HTTP/1.1\r\n" % (method.encode("latin-1", "replace"), self._target if target is None else target)
         if not _REQUEST_LINE.fullmatch(line):
             raise _cannot_be_sent()
@@ -102,7 +102,7 @@ class UpstreamClient:
         return Prepared(b"".join((line, self._own_fields, *fields)), method == "HEAD", method in _WITH_BODY)
 
     def readdressed(self, prepared: "Prepared", to: "UpstreamClient") -> "Prepared":
-        """Return what this client has prepared with another one's own fields, which say where it goes."""
+        """Return this client's prepared head with the address fields of another client."""
         head, own = prepared.head, self._own_fields
         start = head.index(b"\r\n") + 2
         addressed = b"".join((head[:start], to._own_fields, head[start + len(own) :]))
@@ -116,8 +116,8 @@ class UpstreamClient:
         route: Route = ANYWHERE,
         deadline: float | None = None,
     ) -> Answer:
-        """Send what was prepared, and more `headers`, with a body. There is one way to go, whatever `route` says;
-        `deadline` is in the loop's time. Raises like `send`."""
+        """Send a prepared head, and more `headers`, with a body. `route` is ignored, as there is one way; `deadline` is
+        in the loop's time. Raises like `send`."""
         head = self._head(prepared, len(body), headers)
         if deadline is None:
             deadline = asyncio.get_running_loop().time() + self._timeout
@@ -133,7 +133,7 @@ class UpstreamClient:
         return Answer(connection, response, response.head)
 
     def left_out(self) -> int | None:
-        """Return how many replicas are left out for now; None where none ever is, as there is but one."""
+        """Return how many replicas are ejected for now; None, as there is only one."""
         return None
 
     async def reachable(self) -> bool:
@@ -145,7 +145,7 @@ class UpstreamClient:
         return True
 
     async def close(self) -> None:
-        """Close every connection. Requests under way fail."""
+        """Close every connection. Requests in progress fail."""
         await self._pool.close()
 
     def _head(self, prepared: "Prepared", size: int, headers: RawHeaders | None) -> bytes:
@@ -154,20 +154,20 @@ class UpstreamClient:
         return prepared.head + more + framing
 
     def _fields(self, headers: RawHeaders) -> list[bytes]:
-        """Return headers as they are sent, in parts, without those that are the client's own. Raises `RequestError`."""
+        """Return headers in wire form, in parts, without those that the client writes itself. Raises `RequestError`."""
         parts: list[bytes] = []
         for name, value in headers:
             if name.lower() not in self._not_forwarded:
                 parts += (name, b": ", value, b"\r\n")
-        # Checked whatever their source: an extra line could smuggle in a request that nobody judged.
+        # Checked whatever their source: an extra line could smuggle in a request that was never judged.
         if not _sound(parts[::4], parts[2::4]):
             raise _cannot_be_sent()
         return parts
 
 
 class Prepared(Struct, frozen=True):
-    """The head of a request up to its framing, which was checked. `bodiless` is what the answer is; `has_length` says
-    that the request tells its length also where its body is empty."""
+    """A checked request head, up to its framing. `bodiless` says that the answer has no body; `has_length`, that the
+    request states its length even if its body is empty."""
 
     head: bytes
     bodiless: bool = False

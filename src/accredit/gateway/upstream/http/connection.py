@@ -1,7 +1,7 @@
 """One connection to the upstream, one exchange at a time. Network I/O.
 
-An answer that is whole gives its connection back to its owner at once, before anybody has read its body: the
-`Response` keeps what came. Whatever else happens closes the connection, and nothing is ever sent twice.
+A complete answer returns its connection to the owner at once, before its body is read: the `Response` keeps that. Any
+other end closes the connection, and nothing is ever sent twice.
 """
 
 import asyncio
@@ -14,26 +14,26 @@ from accredit.gateway.end_of_step import end_of_step
 from accredit.gateway.upstream.http.parsing import AnswerHeads, Response, ResponseParser, cut_off
 
 HIGH_WATER_BYTES = 262_144
-"""Bytes of a body that may wait for their reader; above that the connection is not read. One read of the event loop
-brings at most as much again."""
+"""Unread bytes of a body above which the connection is not read. One read of the event loop adds at most as much
+again."""
 
 
 _PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
 
 class Owner(Protocol):
-    """Keeps connections. `heads` are those that their server is known to send."""
+    """Keeps connections. `heads` are the answer heads known from their server."""
 
     heads: AnswerHeads
 
     def opened(self, connection: "Connection") -> None:
-        """A connection is established, TLS included. `lost` will follow at some time."""
+        """Called when a connection is established, TLS included. `lost` will follow."""
 
     def free(self, connection: "Connection", seconds: float) -> None:
-        """A connection may be reused within so many seconds."""
+        """Called when a connection may be reused, within so many seconds."""
 
     def lost(self, connection: "Connection") -> None:
-        """A connection is gone."""
+        """Called when a connection is gone."""
 
 
 class Connection(asyncio.Protocol):
@@ -67,13 +67,13 @@ class Connection(asyncio.Protocol):
         return self._closing
 
     def rest(self, seconds: float) -> None:
-        """Wait for the next exchange, and close if none came within `seconds`."""
+        """Wait for the next exchange, and close if none comes within `seconds`."""
         self._rest_until = until = self._loop.time() + seconds
         if self._timer is None or until < self._armed:
             self._arm(until)
 
     def usable(self) -> bool:
-        """Return whether an idle connection can be reused: nothing unrequested has arrived on it, not even its end.
+        """Return whether an idle connection can be reused: nothing has arrived on it, not even its end.
 
         The event loop may not have seen that yet; the kernel has.
         """
@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(parts)
 
     def more(self, deadline: float | None) -> Wakeup:
-        """Return what to wait for until something new has arrived, or nothing more will: the next call raises why.
+        """Return a future for new bytes, or for the end: then the next call raises the reason.
 
         `deadline` is in the loop's time; after it, waiting raises `UpstreamTimeout`. A timeout or a cancellation leaves
         the exchange as it is. Only one waiter at a time.
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of an answer; while nothing was asked, the upstream is out of step and can't serve again."""
+        """Parse bytes of an answer; unrequested bytes make the connection useless."""
         response = self._response
         if response is None or self._unsent:
             self.abort()
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     def eof_received(self) -> None:
-        """The upstream will send no more; what is left to be sent of the request is of no use then."""
+        """The upstream sends no more: an unsent rest of the request is pointless."""
         if self._response is not None:
             try:
                 self._parser.end()
@@ -154,9 +154,10 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone. Without `eof_received` before, what came is cut off.
+        """The connection is gone. Without `eof_received` before, the answer is cut off.
 
-        So it is with TLS when TCP ends first, which anybody on the way can do (uvloop tells; asyncio does not).
+        With TLS that happens if TCP ends first, which anybody on the path can cause (uvloop reports it; asyncio does
+        not).
         """
         if self._response is not None:
             self._fail(cut_off(self._response))
@@ -183,7 +184,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _arm(self, when: float) -> None:
-        """Let `_tick` run at `when`. Where it runs before that, it sees to the rest.
+        """Run `_tick` at `when`; if it runs earlier, it rearms itself.
 
         So one timer serves a connection for many exchanges: rescheduling it for each would cost more than the rest of
         the client.
@@ -199,7 +200,7 @@ class Connection(asyncio.Protocol):
         if waiter is not None and waiter.done():
             waiter = None
         if waiter is None and self._response is not None:
-            return  # nobody waits at the moment; whoever does next arms anew
+            return  # nothing waits now; the next waiter rearms
         due = self._rest_until if waiter is None else self._deadline
         if due is None:
             return

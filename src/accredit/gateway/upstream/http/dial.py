@@ -1,4 +1,4 @@
-"""Where the upstream is, and how to get a connected socket to it. Network I/O."""
+"""The upstream's address, and connected sockets to it. Network I/O."""
 
 import asyncio
 import re
@@ -60,7 +60,7 @@ def _unusable(why: str) -> ConfigurationError:
 
 @lru_cache(1)
 def _trust(_places: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
-    """Return a context with the system's certificates (or those that SSL_CERT_FILE names), for HTTP/1.1 only.
+    """Return a context with the system's certificates (or those of SSL_CERT_FILE), for HTTP/1.1 only.
 
     All servers share one: it holds some 100 certificates.
     """
@@ -73,7 +73,7 @@ async def open_socket(host: str, port: int, deadline: float) -> socket.socket:
     """Connect to the host's first address that accepts, giving each its share of the time. `deadline` is in the loop's
     time.
 
-    Raises `UpstreamUnavailable` or `UpstreamTimeout`; nothing stays open then, nor after a cancellation.
+    Raises `UpstreamUnavailable` or `UpstreamTimeout`; no socket stays open then, nor after a cancellation.
     """
     try:
         async with asyncio.timeout_at(deadline):

@@ -1,4 +1,4 @@
-"""Content codings: what to ask for, and bounded decoding of what comes. No I/O.
+"""Content codings: which to request, and bounded decoding. No I/O.
 
 Sources: RFC 9110 sections 8.4.1 and 12.5.3, RFC 1950 to 1952, RFC 7932. A decoder holds at most one piece of output
 besides its codec's window, however much its input expands to.
@@ -16,13 +16,13 @@ from accredit.base.caching import cache_short_values
 from accredit.errors import AnswerError
 
 DECODED_PIECE_BYTES = 65_536
-"""Bytes of decoded content that are in memory at once beside what their reader keeps."""
+"""Bytes of decoded content in memory at once, besides what the reader keeps."""
 DECODED_STEP_BYTES = 1_048_576
-"""Bytes of an answer that are decoded at one go: some milliseconds. Then others have their turn."""
+"""Bytes of an answer that are decoded in one step: some milliseconds."""
 ENCODED_STEP_BYTES = 262_144
-"""Bytes of a compressed answer that are read at one go: with some 13,000 empty members in them, some 30 ms."""
+"""Bytes of a compressed answer that are read in one step: with some 13,000 empty members in them, some 30 ms."""
 MAX_GZIP_MEMBERS = 100_000
-"""Members of one gzip stream, each about a microsecond of setting up for as little as 20 bytes. Writers that split
+"""Members of one gzip stream: each costs about a microsecond of set-up for as little as 20 bytes. Writers that split
 their output (bgzip) make one per 64 KiB."""
 
 
@@ -31,7 +31,7 @@ _ALIASES = {b"x-gzip": b"gzip"}
 _IDENTITY = b"identity"
 # zlib copies its unread input with each piece of output: small slices keep that cheap.
 _SLICE_BYTES = 16_384
-# The library's output grows in blocks of 32 KiB or more until it exceeds the limit that it was given.
+# The library's output grows in blocks of 32 KiB or more until it exceeds the given limit.
 _BROTLI_BYTES = 16_384
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 _ZLIB_HEADER = b"\x78"
@@ -39,10 +39,10 @@ _ZLIB_HEADER = b"\x78"
 
 
 class Decoder(Protocol):
-    """Decodes one body, piece by piece. An empty input encodes nothing in any coding."""
+    """Decodes one body, piece by piece. Empty input is allowed in any coding."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what `data` adds, in pieces of at most `DECODED_PIECE_BYTES`. Read it to its end."""
+        """Yield what `data` decodes to, in pieces of at most `DECODED_PIECE_BYTES`. Read it to its end."""
         ...
 
     def finish(self) -> None:
@@ -50,12 +50,12 @@ class Decoder(Protocol):
         ...
 
     def window(self, data: bytes = b"") -> int:
-        """Return how many bytes are kept of what came out, or, with the `data` that is fed next, may be kept while that
-        is decoded: a few bytes can fill it all before any come out. 0 where it is 32 KiB at most."""
+        """Return the bytes of output that the decoder keeps, or may keep while it decodes `data`: a few bytes can fill
+        the window before any output. 0 where it is 32 KiB at most."""
         ...
 
     def coding_of(self, raw: bytes) -> bytes:
-        """Return the coding's name if the whole body, `raw`, has the one form of it that all decoders read alike, else
+        """Return the coding's name if the whole body, `raw`, is in the one form that all decoders read alike, else
         b""."""
         ...
 
@@ -79,7 +79,7 @@ def open_decoder(coding: bytes | None) -> Decoder | None:
 
 
 class Decoded(Struct, frozen=True):
-    """A body, and the coding in which it may be forwarded as it came: b"" if two decoders could read that
+    """A decoded body, and the coding in which its raw form may be forwarded: b"" if decoders could read that
     differently."""
 
     text: bytes
@@ -87,11 +87,11 @@ class Decoded(Struct, frozen=True):
 
 
 def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Generator[int, None, Decoded]:
-    """Return a whole body, decoded in steps of some milliseconds, each of which gives how much it keeps so far: its
-    bytes, or the decoder's window if that is larger. Raises `AnswerError` as soon as its bytes exceed `limit`.
+    """Decode a whole body in steps of some milliseconds, each of which yields the memory kept so far: its bytes, or the
+    decoder's window if that is larger. Raises `AnswerError` as soon as its bytes exceed `limit`.
 
-    A body of more than one step is begun anew after the first if the window is large: while it waits for room, it has
-    no window. One of a single step needs none: nobody else has a turn before its window is gone.
+    A body of more than one step is started again after the first if the window is large: while it waits for room, it
+    has no window. A single step needs no room: its window is gone before anything else runs.
     """
     decoder = open_decoder(coding)
     if decoder is None:
@@ -154,7 +154,7 @@ def _weight(parameters: bytes) -> float:
 
 
 class _Inflater:
-    """Decodes gzip, with any number of members, or deflate, in zlib's frame as it should be, or without."""
+    """Decodes gzip, with any number of members, or deflate, with zlib's frame (as it should be) or without."""
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
@@ -178,8 +178,8 @@ class _Inflater:
     def coding_of(self, raw: bytes) -> bytes:
         if self._gzip:
             return b"gzip" if self._members == 1 else b""  # some decoders stop after the first
-        # Some decoders expect a raw stream. To them this first byte begins a stored block, whose length follows, once
-        # plain and once with every bit inverted.
+        # Some decoders expect a raw stream. To them this first byte starts a stored block, whose length follows, plain
+        # and then inverted.
         stored = len(raw) > 4 and raw[1] ^ raw[3] == raw[2] ^ raw[4] == 0xFF
         return b"deflate" if raw[:1] == _ZLIB_HEADER and not stored else b""
 
@@ -204,7 +204,7 @@ class _Inflater:
             return
         if self._members > 1:
             raise AnswerError("bytes after the end of a compressed body")
-        # zlib's frame begins with the method, 8; no encoder begins a raw stream with these four bits.
+        # zlib's frame starts with the method, 8; no encoder starts a raw stream with these four bits.
         self._stream = zlib.decompressobj(_ZLIB if first & 0x0F == 8 else _RAW)
 
 

@@ -1,4 +1,4 @@
-"""The head of an upstream's answer, and what it says. One that comes again is read once (`parsing`). No I/O."""
+"""The head of an upstream's answer. A repeated one is parsed once (`parsing`). No I/O."""
 
 import re
 
@@ -10,14 +10,14 @@ from accredit.jsonrpc.era import VERSION_HEADER
 from accredit.limits import MAX_SESSION_ID_BYTES
 
 WITH_RESULT = frozenset({200, 201, 203})
-"""The statuses with which a request has its answer: the body is that, and the whole of it. With 205 clients see no
-body, with 206 a part, and what others mean each of them finds out for itself (RFC 9110 section 15.3)."""
+"""The statuses whose whole body is the answer to a request. With 205 clients see no body, with 206 a part, and the
+others they read differently (RFC 9110 section 15.3)."""
 
-_ONE_NAME = re.compile(rb"[!-+\--~]+")  # of visible characters, as MCP has it, and no list of several
+_ONE_NAME = re.compile(rb"[!-+\--~]+")  # visible characters, as MCP requires, and no list
 
 
 class PassedOn:
-    """What one policy passes on of a head, whatever length the head says."""
+    """The headers of a head that one policy forwards, whatever its length."""
 
     __slots__ = ("by", "headers")
 
@@ -50,15 +50,14 @@ class AnswerHead:
         self._passed_on = PassedOn()
 
     def passed_on(self, forwarding: Forwarding) -> RawHeaders:
-        """Return what goes to the client of `headers`, by one policy, found out once for as long as that is in force:
-        the head may be known for longer."""
+        """Return the headers to forward to the client, cached for the policy in force: a head may outlive it."""
         known = self._passed_on
         if known.by is not forwarding:
             known.by, known.headers = forwarding, forwarding.to_client(self.headers)
         return known.headers
 
     def with_length(self, length: int) -> "AnswerHead":
-        """Return this head with another Content-Length in place of its own. What else is known of it stays known."""
+        """Return this head with another Content-Length; cached facts are kept."""
         if length == self.length:
             return self
         head = AnswerHead.__new__(AnswerHead)
@@ -89,14 +88,14 @@ class AnswerHead:
 
     @CachedProperty
     def names_once(self) -> bool:
-        """Whether it says at most once where a session is, and which revision the server speaks. Of two, of a list and
-        of nothing at all one client takes the first, another the last, and a third one all of it."""
+        """Whether it names at most one session and one revision. Of two, of a list and of an empty value one client
+        takes the first, another the last, and a third one all of it."""
         named = [self.fields.get(name) for name in (SESSION_HEADER, VERSION_HEADER)]
         return all(value is None or _ONE_NAME.fullmatch(value) for value in named)
 
     @CachedProperty
     def session_fits(self) -> bool:
-        """Whether the session that it names has no longer an id than its client may bring back."""
+        """Whether its session id is short enough to be sent back by the client."""
         return len(self.fields.get(SESSION_HEADER, b"")) <= MAX_SESSION_ID_BYTES
 
     @CachedProperty

@@ -1,4 +1,4 @@
-"""Calls that the gateway makes itself, as the client at hand: their headers, and their one response."""
+"""The gateway's own requests on behalf of the current client: their headers, and their one response."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -24,7 +24,7 @@ from accredit.limits import MAX_LISTED_BYTES
 
 
 def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> RawHeaders:
-    """Return the client's headers, which say who it is, with the routing headers of another call."""
+    """Return the client's headers, which identify it, with the routing headers of another call."""
     dropped = (METHOD_HEADER, NAME_HEADER)
     goes = forwarding.to_upstream(raw, body=True)
     kept = [(name, value) for name, value in goes if name not in dropped and not is_param_header(name)]
@@ -40,8 +40,8 @@ async def whole_response(
     most: int | None = None,
     grow: Grow | None = None,
 ) -> bytes:
-    """Return the response to `request`, from JSON or from a stream, of at most `most` bytes, and no more than any list
-    that the gateway asks for may have. `grow` makes room for so many. Raises `AnswerError` or `UpstreamError`."""
+    """Return the response to `request`, from JSON or from a stream, of at most `most` bytes, and at most as long as any
+    list that the gateway requests. `grow` reserves memory for it. Raises `AnswerError` or `UpstreamError`."""
     expected = Expected(era, [request])
     most = min(MAX_LISTED_BYTES if most is None else most, MAX_LISTED_BYTES, settings.max_response_bytes)
     if answer.header(b"content-encoding") is not None:

@@ -1,13 +1,12 @@
-"""The gateway's own token for the server: what it sends on a caller's behalf goes there with it. Waits for tokens.
+"""The gateway's own token for the server, sent with each request on a caller's behalf. Waits for tokens.
 
-1. Nothing is sent without one; with `token_exchange` it is the caller's, and nobody's where no caller is known.
-2. It is put into each request as it is sent, and into no head that is remembered: one that was renewed takes the place
-   of the old one at once.
+1. Nothing is sent without one; with `token_exchange` it is the caller's, so nothing is sent for an unknown caller.
+2. It is put into each request as it is sent, and into no cached head: a renewed one takes effect at once.
 3. An answer of 401 is about the gateway, not about the client: the token is dropped, and the client is told that the
    upstream is unavailable. The request is not sent again: the server may have acted on it.
 
-A client's own `Authorization` goes nowhere, and what the server says in `Authorization` or `WWW-Authenticate` stays
-here (`TAKEN_OFF`). On paths that pass unread (`passthrough`) the token is not sent: anybody may ask there.
+A client's own `Authorization` is not forwarded, nor is `Authorization` or `WWW-Authenticate` of the server
+(`TAKEN_OFF`). On unread paths (`passthrough`) the token is not sent: anybody may ask there.
 """
 
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from accredit.ports import AccessTokens
 from accredit.tokens import AccessGrant
 
 AccessTokensFor = Callable[[AccessGrant], AccessTokens]
-"""Return what has the tokens for one server."""
+"""Returns what gets the tokens for one server."""
 
 TAKEN_OFF = ("authorization", "www-authenticate")
 
@@ -36,13 +35,13 @@ class OwnToken:
     async def exchange(
         self, client: UpstreamClient, reply: Reply, prepared: Prepared, body: bytes, headers: RawHeaders, route: Route
     ) -> Answer:
-        """Send what was prepared, and more `headers`, with a token for the caller at hand. Raises like
-        `client.exchange`, `UpstreamLeftOut` by rule 1 and `UpstreamRefuses` by rule 3."""
+        """Send a prepared head, and more `headers`, with a token for the current caller. Raises like `client.exchange`,
+        `UpstreamLeftOut` by rule 1 and `UpstreamRefuses` by rule 3."""
         subject = reply.carried if self._exchanges else None
         if self._exchanges and subject is None:
             raise UpstreamLeftOut("no token of a caller that could be exchanged for one for the upstream")
         token = self._tokens.known(subject) or await self._tokens.token(subject)
-        # A token is sound by itself: nothing in its line is to be checked again with each call.
+        # A token is checked when it is received, not again with each call.
         brings = Prepared(prepared.head + token.line, prepared.bodiless, prepared.has_length)
         answer = await client.exchange(brings, body, headers, route)
         if answer.status == 401:
@@ -52,12 +51,12 @@ class OwnToken:
         return answer
 
     async def aclose(self) -> None:
-        """Give up requests for tokens."""
+        """Abandon requests for tokens."""
         await self._tokens.aclose()
 
 
 def own_token(upstream: HttpUpstream, tokens_for: AccessTokensFor | None) -> OwnToken | None:
-    """Return what authenticates the gateway to a server, or None. Raises `ConfigurationError`."""
+    """Return the gateway's authentication to a server, or None. Raises `ConfigurationError`."""
     if upstream.auth is None:
         return None
     if any(name.lower() == "authorization" for name in upstream.headers):

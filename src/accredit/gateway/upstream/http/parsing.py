@@ -1,4 +1,4 @@
-"""A connection's answers, parsed from bytes: httptools with bounds and without its leniencies. No I/O.
+"""Parses a connection's answers: httptools with bounds and without its leniencies. No I/O.
 
 However the bytes are split, the answer is the same (except for where exactly a bound of rule 2 takes effect). Refused
 with `AnswerError`, in this order:
@@ -11,9 +11,9 @@ with `AnswerError`, in this order:
 
 Blank lines before a status line are ignored, as in llhttp.
 
-A server says the same for each call. So the head of an answer that comes whole, in one read, is remembered, byte for
-byte, but for the digits of its Content-Length: when it comes again with the whole body, in as many bytes as it says or
-in one chunk, neither is parsed.
+A server repeats its heads. So the head of an answer that comes whole, in one read, is cached, byte for byte but for the
+digits of its Content-Length: when it comes again with the whole body, of the stated length or in one chunk, neither is
+parsed.
 """
 
 import re
@@ -30,16 +30,15 @@ IDLE_SECONDS = 4.0
 """How long a connection is kept for the next request. Common servers (Node, uvicorn) close after five seconds of
 silence, and a request that meets their FIN is lost, as it can't be sent again."""
 MAX_ANSWER_HEADS = 8
-"""Heads of one server's answers that are remembered, so that the same need not be parsed again: the same comes for each
-call, but for its length and, each second, its date. One is looked for among them in some 0.1 us each. Each has at most
-`MAX_REMEMBERED_HEAD_BYTES`."""
+"""Cached heads of one server's answers, which repeat but for the length and, each second, the date. A lookup takes some
+0.1 us for each. Each has at most `MAX_REMEMBERED_HEAD_BYTES`."""
 MAX_HEAD_BYTES = 65_536
 """Bytes of an answer's header names and values, and of what an upstream may send without any body in between (an
 endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""
 MAX_INTERIM_ANSWERS = 8
 """Answers with a status below 200 before the real one; one or two are usual (100, 103)."""
 MAX_PIECES = 256
-"""Pieces in which these bytes may wait before they are put together: a piece costs some 50 bytes of its own."""
+"""Pieces in which these bytes may wait before they are joined: a piece costs some 50 bytes itself."""
 
 
 _KEEP_ALIVE_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
@@ -51,7 +50,7 @@ _WITHOUT_BODY = (204, 304)
 
 
 class AnswerHeads:
-    """The heads that one server has sent last."""
+    """The latest heads of one server's answers."""
 
     def __init__(self) -> None:
         self._known: list[tuple[HeadText, AnswerHead]] = []
@@ -61,7 +60,7 @@ class AnswerHeads:
         return len(self._known)
 
     def find(self, data: bytes) -> tuple[AnswerHead, bytes] | None:
-        """Return the head of a whole answer, and its body; None if it is not known, or the answer not surely whole."""
+        """Return the cached head of a whole answer, and its body; None if unknown, or not certainly whole."""
         for text, head in self._known:
             rest = text.rest(data)
             if rest is not None:
@@ -93,7 +92,7 @@ class Response:
 
     @property
     def headers(self) -> RawHeaders:
-        """The headers that came; none before the head is complete."""
+        """The headers; none before the head is complete."""
         return self.head.headers if self.head is not None else []
 
     @property
@@ -102,7 +101,7 @@ class Response:
         return self.head.length if self.head is not None else None
 
     def begin(self, head: AnswerHead) -> None:
-        """Take the head."""
+        """Set the head."""
         self.head = head
         self.status = head.status
         self.idle_seconds = head.idle_seconds
@@ -125,8 +124,7 @@ def cut_off(response: Response) -> UpstreamUnavailable:
 
 
 class ResponseParser:
-    """Fills one `Response` after another. After an error, or an answer with `idle_seconds` 0, it can't be used
-    again."""
+    """Fills one `Response` after another. It can't be used again after an error, or an answer with `idle_seconds` 0."""
 
     __slots__ = (
         "_begun", "_bodiless", "_fault", "_fields", "_head_bytes", "_headers", "_heads", "_http", "_interim",
@@ -134,13 +132,13 @@ class ResponseParser:
     )  # fmt: skip
 
     def __init__(self, heads: AnswerHeads | None = None) -> None:
-        """`heads` are those that the server is known to send; the parser adds to them."""
+        """`heads` are the server's cached ones; the parser adds to them."""
         self._heads = AnswerHeads() if heads is None else heads
         self._http = HttpResponseParser(self)
         self.expect(bodiless=False)
 
     def expect(self, *, bodiless: bool) -> Response:
-        """Begin the next answer. With `bodiless` it answers HEAD, and ends with its head."""
+        """Start the next answer. With `bodiless` it answers HEAD, and ends with its head."""
         self._response = Response()
         self._bodiless = bodiless
         self._begun = False
@@ -181,7 +179,7 @@ class ResponseParser:
         response.complete = True
 
     def on_message_begin(self) -> None:
-        """An answer begins. After a complete one, nobody asked for it."""
+        """An answer starts. After a complete one it is unrequested."""
         if self._response.complete:
             self._refuse("more than one answer")
 
@@ -209,7 +207,7 @@ class ResponseParser:
         response.begin(self._head(status, version))
         self._without_body = 0
         if self._bodiless:
-            # llhttp would wait for the body that the head announces; nothing after the head belongs to this answer.
+            # llhttp would wait for the announced body; nothing after the head belongs to this answer.
             response.complete = True
             self._refuse("a body in answer to HEAD")
 
@@ -256,7 +254,7 @@ class ResponseParser:
         return AnswerHead(status, self._headers, length=length, chunked=bool(codings), idle_seconds=idle_seconds)
 
     def _repeat(self, response: Response, data: bytes) -> bool:
-        """Fill the response if `data` is a whole answer with a head that is known."""
+        """Fill the response if `data` is a whole answer with a cached head."""
         found = self._heads.find(data)
         if found is None:
             return False
@@ -269,7 +267,7 @@ class ResponseParser:
         return True
 
     def _remember(self, response: Response, data: bytes) -> None:
-        """Remember the head of an answer that was parsed from `data` alone, if its body is found there without."""
+        """Cache the head of an answer parsed from `data` alone, if its body can be found there without a parser."""
         end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
         head = response.head
         if head is None or head.status in _WITHOUT_BODY or end > MAX_REMEMBERED_HEAD_BYTES:
@@ -287,7 +285,7 @@ class ResponseParser:
 
 
 def _one_chunk(data: bytes) -> bytes | None:
-    """Return what is in `data`, if that is one chunk, the end of a body, and nothing else."""
+    """Return the content of `data` if it is one chunk and the end of the body, and nothing else."""
     size = _CHUNK_SIZE.match(data)
     if size is None or not data.endswith(_END_OF_CHUNKS):
         return None

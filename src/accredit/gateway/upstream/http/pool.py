@@ -10,21 +10,21 @@ from accredit.gateway.upstream.http.parsing import IDLE_SECONDS, AnswerHeads
 from accredit.limits import CONNECT_SECONDS
 
 MAX_IDLE_CONNECTIONS = 64
-"""Connections kept for the next request. More calls than this at once pay for new connections."""
+"""Connections kept for the next request. Calls beyond this at once pay for new connections."""
 MAX_CONNECTIONS = 3_200
 """Connections to the upstream in all, a file descriptor each: for `MAX_CALLS`, `MAX_STREAMS`, and the gateway's own
-requests, of which there are few at a time."""
+requests, which are few at a time."""
 
 
 class Share:
-    """The connections that one server may have open, at all of its replicas together: its equal part."""
+    """The connections that one server may have open, at all its replicas together: an equal part of the process's."""
 
     def __init__(self, parts: Parts = ALONE) -> None:
         self._parts = parts
         self._pools: list[Pool] = []
 
     def join(self, pool: "Pool") -> None:
-        """Count a pool's connections, too."""
+        """Count another pool's connections."""
         self._pools.append(pool)
 
     def used_up(self) -> bool:
@@ -33,7 +33,7 @@ class Share:
 
 
 class Pool:
-    """Hands out connections: the one that was used last, or else a new one. It takes part in a `share`."""
+    """Hands out connections: the one used last, or else a new one. It counts towards a `share`."""
 
     def __init__(self, origin: Origin, share: Share) -> None:
         self._origin = origin
@@ -61,8 +61,8 @@ class Pool:
         return None
 
     async def dial(self, deadline: float) -> Connection:
-        """Open a connection. `deadline` is in the loop's time. Raises `UpstreamLeftOut` where the share is used up,
-        and `UpstreamUnavailable` or `UpstreamTimeout`, marked as `unsent`."""
+        """Open a connection. `deadline` is in the loop's time. Raises `UpstreamLeftOut` if the share is used up, and
+        `UpstreamUnavailable` or `UpstreamTimeout`, marked as `unsent`."""
         if self._closed:
             raise UpstreamUnavailable("the gateway is stopping")
         if self._share.used_up():

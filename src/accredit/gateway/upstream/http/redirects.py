@@ -1,7 +1,7 @@
-"""What an upstream's redirect is called, in the log and in an answer: a gateway follows none.
+"""Describes an upstream's redirect, for the log and an answer: a gateway follows none.
 
-Its URL, path and query may hold a key, those of the configuration as well as where it leads. So of a path only words
-are quoted that many servers have in theirs (`_PLAIN`); any other segment is `*`.
+URLs may hold keys in path and query, both the configured one and the target. So of a path only common words (`_PLAIN`)
+are quoted; any other segment is `*`.
 """
 
 import re
@@ -18,7 +18,7 @@ _PLAIN = re.compile(
 
 
 def target_of(url: str, location: bytes | None) -> str | None:
-    """Return where a redirect of `url` leads, or None if its location is missing or not a usable URL."""
+    """Return the absolute target of a redirect of `url`, or None if its location is missing or not a usable URL."""
     try:
         target = urljoin(url, (location or b"").decode("ascii"))
         parts = urlsplit(target)
@@ -34,13 +34,13 @@ def same_origin(one: str, other: str) -> bool:
 
 
 def words_for(status: int, url: str, location: bytes | None, key: str = "upstream.url") -> str:
-    """Return the words for an answer that redirects. `key` is where the configuration has the server's URL."""
+    """Describe a redirect. `key` is the configuration key of the server's URL."""
     target = target_of(url, location)
     if target is None:
         return f"status {status}, a redirect that leads nowhere"
     here, there = urlsplit(url), urlsplit(target)
     if same_origin(url, target):
-        to = _mask_path(there.path)  # what to change comes first: whoever passes this on may cut it
+        to = _mask_path(there.path)  # what to change comes first: the text may be cut
         return f"status {status} to {to} ({key} has to name it): a redirect to {_way(here.path, there.path)}"
     way = "another server"
     if here.hostname == there.hostname and here.scheme != there.scheme:
