@@ -1,9 +1,8 @@
-"""What is remembered between calls: challenges, uses, tasks, revocations, and the records of calls.
+"""What is kept between calls: challenges, uses, tasks, revocations, and the records of calls.
 
-`rules` is what all kinds of store have alike; `memory`, `sqlite` and `postgres` are the kinds (`ports.ProofStore`),
-`tasks` the memory of tasks in the first two (`ports.TaskStore`), `opening` parses a store's URL and opens what it
-names. `minted` makes challenges; `revocation` reads signed lists (`ports.Revocations`); `audit_log` is the log of
-records (`ports.Records`).
+`rules` is common to all kinds of store; `memory`, `sqlite` and `postgres` are the kinds (`ports.ProofStore`), `tasks`
+keeps tasks in the first two (`ports.TaskStore`), `opening` parses a store's URL and opens it. `minted` makes
+challenges; `revocation` reads signed lists (`ports.Revocations`); `audit_log` is the log of records (`ports.Records`).
 """
 
 from accredit.stores.memory import MemoryStore

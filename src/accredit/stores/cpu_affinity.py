@@ -1,4 +1,4 @@
-"""Keeping a thread on the CPU core that another thread runs on. Does nothing except on Linux."""
+"""Keeps a thread on the CPU core that another thread runs on. Does nothing except on Linux."""
 
 import contextlib
 import os
@@ -7,8 +7,7 @@ _PROCESSOR = 36  # index among the fields after the name in /proc/PID/stat; proc
 
 
 class Follower:
-    """Moves the thread that calls `follow` to the core of the thread with the native id `leader`. Does nothing if it
-    can't."""
+    """Moves the thread that calls `follow` to the core of the thread with the native id `leader`, if possible."""
 
     def __init__(self, leader: int) -> None:
         self._core: int | None = None
@@ -17,7 +16,7 @@ class Follower:
             self._stat = os.open(f"/proc/self/task/{leader}/stat", os.O_RDONLY | os.O_CLOEXEC)
 
     def follow(self) -> None:
-        """Move this thread to the leader's present core, and pin it there."""
+        """Move this thread to the leader's current core, and pin it there."""
         if self._stat is None:
             return
         with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):

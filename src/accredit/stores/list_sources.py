@@ -1,8 +1,8 @@
-"""Where signed revocation lists lie: in a file of one list each, in an SQLite file, in a database. Blocking I/O;
-nothing is verified.
+"""Sources of signed revocation lists: a file of one list, an SQLite file, a database. Blocking I/O; nothing is
+verified.
 
-A file that is not there is an error (`NotThere`), and so is a folder that is not: a volume that was not mounted must
-not look like a list without entries. A store that is not there yet has no lists.
+A missing file is an error (`NotThere`), and so is a missing folder: a volume that was not mounted must not look like a
+list without entries. A store that does not exist yet has no lists.
 """
 
 from collections.abc import Sequence
@@ -24,28 +24,28 @@ class ListSource(Protocol):
         ...
 
     def stamp(self) -> object:
-        """Return a value that changes when the lists do, and is fast to get."""
+        """Return a value that changes when the lists do, cheaply."""
         ...
 
     def read(self) -> Sequence[bytes]:
-        """Return the present lists."""
+        """Return the current lists."""
         ...
 
 
 class RemoteLists(ListSource, Protocol):
-    """A place that has to be asked first. Both methods raise `StoreUnavailable`."""
+    """A source that must be fetched first. Both methods raise `StoreUnavailable`."""
 
     async def fetch(self) -> None:
-        """Ask for what is new: `stamp` and `read` return that."""
+        """Fetch changes, for `stamp` and `read` to return."""
         ...
 
     def fetch_once(self) -> None:
-        """Do the same without an event loop, and leave nothing open."""
+        """Do so without an event loop, and leave nothing open."""
         ...
 
 
 class NotThere(StoreUnavailable):
-    """A file that does not exist. `remedy` says how to make an empty list of it."""
+    """A file that does not exist. `remedy` says how to create it as an empty list."""
 
     def __init__(self, what: str, path: Path) -> None:
         super().__init__(what)
@@ -107,16 +107,16 @@ class StoredLists:
 
 
 class KnownLists:
-    """What an SQLite store remembers of the lists that its gateways have had in force, wherever these lie."""
+    """An SQLite store's memory of the lists that its gateways have had in force, from whatever source."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.name = str(path)
 
     def stamp(self) -> object:
-        """Return one value: it is read once."""
+        """Return a constant: it is read once."""
         return ()
 
     def read(self) -> Sequence[bytes]:
-        """Return all that is remembered."""
+        """Return all remembered lists."""
         return known_lists(self._path) if self._path.exists() else ()

@@ -1,8 +1,7 @@
 """A store in the memory of one process. No I/O; threads may share it.
 
-Expired entries are removed a few at a time, by whoever writes next, so that no request pays for a flood. Issued
-challenges are not remembered (`minted`), so that asking for many takes no room. An entry that is kept longer
-than necessary still counts.
+Expired entries are removed a few at a time, at each write, so that no request pays for a flood. Issued challenges are
+not stored (`minted`), so that requesting many takes no room. An entry that is kept longer than necessary still counts.
 """
 
 import heapq
@@ -27,7 +26,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class MemoryStore:
-    """A `ProofStore` for one process. `draw(n)` returns n unpredictable bytes; it knows what was spent `since` then."""
+    """A `ProofStore` for one process. `draw(n)` returns n unpredictable bytes; spent challenges are known from
+    `since`."""
 
     def __init__(self, draw: Callable[[int], bytes] = secrets.token_bytes, *, since: int = NEVER) -> None:
         self._since = since
@@ -54,7 +54,7 @@ class MemoryStore:
     async def spend(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
     ) -> Spending:
-        """Spend a challenge if it is good. Raises `ChallengesFull`."""
+        """Spend a challenge if it is valid. Raises `ChallengesFull`."""
         ours = read(self._key, challenge, request_hash)
         with self._lock:
             issued = issued or made_before(self._since, keep_until)
@@ -71,7 +71,7 @@ class MemoryStore:
         return verdict
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
-        """Return how many uses `use` recorded for a limit of this window, in the last `window_s` seconds."""
+        """Return the uses that `use` recorded for a limit of this window, in the last `window_s` seconds."""
         with self._lock:
             return self._count(Series(cert_id, window_s), now)
 
@@ -93,7 +93,7 @@ class MemoryStore:
         return True
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
-        """Return from when on one more use would not exceed a limit; None if never."""
+        """Return when one more use will be within a limit; None if never."""
         with self._lock:
             certain(now + 1, self._use_ends.forgotten)
             uses = self._uses.get(Series(limit.cert_id, limit.window_s), _Uses())
@@ -104,7 +104,7 @@ class MemoryStore:
         return True
 
     def problem(self) -> None:
-        """Return None: nothing has to be seen to."""
+        """Return None: this store has no problems to report."""
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to release."""
@@ -119,7 +119,7 @@ class MemoryStore:
 
 
 class _Ends(Generic[_Key]):
-    """Keys by the time at which each may be forgotten."""
+    """Keys by the time after which each may be forgotten."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, _Key]] = []
@@ -143,7 +143,7 @@ class _Ends(Generic[_Key]):
 
 
 class _Uses:
-    """The uses of one series: its marks (in seconds) in order, and what the uses before each count for."""
+    """The uses of one series: its marks (in seconds) in order, and the total of uses before each."""
 
     def __init__(self) -> None:
         self._marks: list[int] = []
@@ -151,7 +151,7 @@ class _Uses:
         self.total = 0
 
     def after(self, second: int) -> int:
-        """Return what the uses count for that have marks later than this second."""
+        """Return the total of uses under marks later than this second."""
         first = bisect_right(self._marks, second)
         return self.total - self._before[first] if first < len(self._marks) else 0
 
@@ -161,7 +161,7 @@ class _Uses:
         return list(map(UseMark, self._marks[first:], self._before[first:]))
 
     def note(self, at: int, amount: int) -> int | None:
-        """Add a use; return its mark if that is new. If the clock went back, the use is added to the latest mark."""
+        """Add a use; return its mark if that is new. If the clock went back, the latest mark is used."""
         is_new = not self._marks or self._marks[-1] < at
         if is_new:
             self._marks.append(at)

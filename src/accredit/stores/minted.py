@@ -1,7 +1,7 @@
-"""Challenges that carry all that has to be known about them, so that none has to be stored. No I/O.
+"""Challenges that carry their own state, so that none has to be stored. No I/O.
 
-Anybody may ask for a challenge before proving anything, so strangers could fill a store of issued challenges. There is
-none. The 32 bytes of a challenge issued here are
+Anybody may request a challenge before proving anything, so strangers could fill a store of issued challenges. So there
+is none. The 32 bytes of a challenge issued here are
 
 | bytes | |
 |---|---|
@@ -9,11 +9,11 @@ none. The 32 bytes of a challenge issued here are
 | 8 to 12 | its last second: unix time, big-endian |
 | 13 to 20 | the mark: the first bytes of an HMAC-SHA256 over what precedes it |
 | 21 to 31 | the seal: the first bytes of an HMAC-SHA256 over what precedes it and the hash of the request that it is
-  good for |
+  valid for |
 
-under a key shared by all who accept the same proofs. The key's holders can always tell a challenge issued here from one
-that a client made (one in 2^64 of those has a valid mark) and, until it expires, whether it is good for a request. Only
-its spending has to be stored, and that costs somebody a valid proof.
+under a key shared by all that accept the same proofs. The key's holders can always tell a challenge issued here from
+one that a client made (one in 2^64 of those has a valid mark) and, until it expires, whether it is valid for a request.
+Only its spending has to be stored, and that costs somebody a valid proof.
 """
 
 import hmac
@@ -29,7 +29,7 @@ _MARK, _SEAL = b"accredit/challenge/mark/v1\0", b"accredit/challenge/seal/v1\0"
 
 
 class Issued(NamedTuple):
-    """What a challenge issued here says: whether it is good for this request, and until when (inclusive)."""
+    """The content of a challenge issued here: whether it is valid for this request, and until when (inclusive)."""
 
     fits: bool
     expires_at: int
@@ -43,7 +43,7 @@ def mint_challenge(key: bytes, random: bytes, request_hash: bytes, expires_at: i
 
 
 def read(key: bytes, challenge: bytes, request_hash: bytes) -> Issued | None:
-    """Return what a challenge says, or None if it was not issued here."""
+    """Decode a challenge, or return None if it was not issued here."""
     plain, mark, marked, seal = challenge[:_ENDS], challenge[_ENDS:_MARKED], challenge[:_MARKED], challenge[_MARKED:]
     if not hmac.compare_digest(mark, _code(key, _MARK + plain)[: _MARKED - _ENDS]):
         return None

@@ -1,10 +1,10 @@
-"""A store's URL, parsed, and what it opens.
+"""Parses a store's URL, and opens the store.
 
-A store opens its file, or its connection, on first use, after processes have forked. Only revocation lists are read at
-once, and whether a database has our tables.
+A store opens its file, or its connection, on first use, after processes have forked. Only revocation lists, and whether
+a database has our tables, are read at once.
 
 Another kind of store is another member of `StoreUrl`: each `match` over it, here and where records are kept, must then
-say what that kind does.
+handle that kind.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,14 +63,14 @@ class SqliteFile(Struct, frozen=True):
 
 
 LogStore = SqliteFile | PostgresDatabase
-"""A store that may have a log."""
+"""A store that can have a log."""
 
 StoreUrl = InMemory | LogStore
-"""Where challenges, uses and tasks are remembered, and where records and revocation lists may be."""
+"""A store of challenges, uses and tasks, and perhaps of records and revocation lists."""
 
 
 def parse_store_url(url: str, folder: Path) -> StoreUrl:
-    """Return the store that a URL names; a file's path is relative to `folder`. Raises `ConfigurationError`."""
+    """Parse a store's URL; a file's path is relative to `folder`. Raises `ConfigurationError`."""
     if url == _MEMORY:
         return InMemory()
     if url.startswith(SCHEME):
@@ -89,7 +89,7 @@ def parse_store_url(url: str, folder: Path) -> StoreUrl:
 
 
 def open_store(url: StoreUrl, since: int = NEVER) -> ProofStore:
-    """Return the memory of challenges and uses. If it is new, it knows what was spent `since` now."""
+    """Open the store of challenges and uses. A new one knows spent challenges `since` now."""
     match url:
         case InMemory():
             return MemoryStore(since=since)
@@ -100,7 +100,7 @@ def open_store(url: StoreUrl, since: int = NEVER) -> ProofStore:
 
 
 def open_tasks(url: StoreUrl) -> TaskStore:
-    """Return the memory of tasks."""
+    """Open the store of tasks."""
     match url:
         case InMemory():
             return MemoryTasks()
@@ -111,12 +111,12 @@ def open_tasks(url: StoreUrl) -> TaskStore:
 
 
 def open_log(store: LogStore) -> LogReader:
-    """Return the log in a store, to be read."""
+    """Open the log in a store for reading."""
     return LogFile(store.path) if isinstance(store, SqliteFile) else LogDatabase(store)
 
 
 def open_sink(store: LogStore, name: str) -> Sink:
-    """Return the sink of a store's log that has this name."""
+    """Return the sink with this name for a store's log."""
     return FileSink(store.path, name) if isinstance(store, SqliteFile) else DatabaseSink(store, name)
 
 
@@ -128,8 +128,8 @@ def open_revocations(
     on_problem: Callable[[str], None],
     before: RevocationLists | None = None,
 ) -> RevocationLists:
-    """Return the revocation lists in `files` and in the store that was opened, read; `before` is who had them until
-    now. Raises `ConfigurationError`."""
+    """Read the revocation lists in `files` and in the opened store; `before` are the previous ones. Raises
+    `ConfigurationError`."""
     match url:
         case InMemory():
             store = None
@@ -143,14 +143,14 @@ def open_revocations(
 
 
 def stored_lists(store: LogStore) -> Sequence[bytes]:
-    """Return the revocation lists in a store as they are, unverified. Blocking. Raises `StoreUnavailable`."""
+    """Return the revocation lists in a store, unverified. Blocking. Raises `StoreUnavailable`."""
     if isinstance(store, SqliteFile):
         return read_lists(store.path) if store.path.exists() else ()
     return read_lists_of_database(store)
 
 
 def check_store(url: StoreUrl) -> None:
-    """Look whether a database that answers has the tables that are known here. Blocking. Raises
+    """Check that a database, if it answers, has the tables of a known version. Blocking. Raises
     `ConfigurationError`."""
     if not isinstance(url, PostgresDatabase):
         return

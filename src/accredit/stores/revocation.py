@@ -1,25 +1,24 @@
-"""Which certificates are revoked, by signed lists in files and in a store. Reads files in threads.
+"""Tells which certificates are revoked, by signed lists in files and in a store. Reads files in threads.
 
 A list is in force if, in this order:
 
 1. it can be read and decodes strictly;
-2. its issuer's public key is among those that were given;
+2. its issuer's public key is one of those given;
 3. that key signed it;
 4. it is not older than the one in force at its place; if it is of the same second, it has all ids of that one;
-5. no worker that shares memory with this one has had a newer one of its issuer in force (`seen_lists`), wherever that
-   lay: else there is no answer.
+5. no worker that shares memory with this one has had a newer one of its issuer in force (`seen_lists`), in any place:
+   else there is no answer.
 
-At the start, a list that is not valid is an error, and so is a file that is not there: an empty list is a signed one.
-Later, the last good list of its issuer stays in force, and so it does if the list disappears; `problem` says so. Lists
-are compared by their issuers: whoever takes another one's place (`before`) needs for each list that was in force one of
-the same issuer that may replace it by rule 4, in any place. An SQLite store remembers the newest list of each issuer
-that was in force: at the next start that one counts as well, until one that is as new is there.
+At the start, an invalid list is an error, and so is a missing file: an empty list is a signed one. Later, the last
+valid list of its issuer stays in force, also if the list disappears; `problem` says so. Lists are compared by their
+issuers: a successor (`before`) needs for each list that was in force one of the same issuer that may replace it by rule
+4, in any place. An SQLite store remembers the newest list of each issuer that was in force: after a restart that one
+counts as well, until one that is as new is found.
 
-If this process has no file descriptors left to look with, there is no answer: otherwise whoever can use them up could
-hide a revocation. Nor is there one while a database can't be asked. An id counts for all certificates, whoever listed
-it, and in whatever place.
-Not checked: whether the list's issuer has issued that certificate; at a start, what was in force where the store
-remembers nothing of it.
+If this process has no file descriptors left to read with, there is no answer: otherwise whoever can use them up could
+hide a revocation. Nor is there one while a database can't be asked. An id counts for all certificates, in whichever
+list and place. Not checked: whether the list's issuer has issued that certificate; at a start, what was in force before
+if the store does not remember it.
 """
 
 import asyncio
@@ -58,8 +57,7 @@ class RevocationLists:
         on_problem: Callable[[str], None] | None = None,
         before: "RevocationLists | None" = None,
     ) -> None:
-        """`before` is who looked until now: what was in force there is in force here, too, and an older list is
-        none."""
+        """`before` is the predecessor: its lists stay in force here, and older ones don't count."""
         self._keys = keys
         self._on_problem = on_problem
         self._before = before
@@ -70,22 +68,22 @@ class RevocationLists:
         if store is not None:
             self._watched.append(_Watched(StoredLists(store) if isinstance(store, Path) else store))
         self._known = _Watched(KnownLists(store)) if isinstance(store, Path) else None
-        """What the store remembers, as far as nothing that is there replaces it."""
+        """The store's remembered lists, as far as no current list replaces them."""
         self._places = self._watched if self._known is None else [*self._watched, self._known]
         self._told: str | None = None
         self._unseen: str | None = None
-        """Why the last attempt could not even look at the lists, or None."""
+        """Why the last attempt could not even read the lists, or None."""
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Read all lists for the first time. Raises `ConfigurationError` for one that is not valid or not there, or if
-        one that was in force `before` is replaced by none.
+        """Read all lists for the first time. Raises `ConfigurationError` for one that is invalid or missing, or if one
+        that was in force `before` has no replacement.
 
         A database that does not answer is asked again when it is needed.
         """
         if self._known is not None:
-            with contextlib.suppress(StoreUnavailable):  # the look at the store itself says so
+            with contextlib.suppress(StoreUnavailable):  # reading the store itself reports that
                 self._known.look(self._keys)
         unread = self._read_all()
         for each in self._watched:
@@ -97,26 +95,25 @@ class RevocationLists:
                 what = f"the list of {issuer_id} does not count: {unread or fault}"
                 raise ConfigurationError(f"proofs.revocation: {what}", _REMEDY)
         if self._missed() is not None:
-            self._read_all()  # it may have come behind the first look
+            self._read_all()  # it may have come after the first look
         missed = self._missed()
         if missed is not None:
             raise ConfigurationError(f"proofs.revocation: {missed}", _REMEDY)
 
     def remember(self) -> None:
-        """Have an SQLite store remember what was loaded, if it can be written now: else the next look does it.
-        Blocking."""
+        """Store what was loaded in the SQLite store's memory, if possible: else the next look does it. Blocking."""
         with contextlib.suppress(StoreUnavailable):
             if self._memory is not None:
                 self._remember(self._memory)
 
     async def is_revoked(self, cert_id: str) -> bool:
-        """Return whether a list in force has this id. Raises `StoreUnavailable` if the lists could not be looked at
-        lately."""
+        """Return whether a list in force has this id. Raises `StoreUnavailable` if the lists could not be read
+        recently."""
         await self.check()
         return any(cert_id in each.revoked for each in self._places)
 
     def size(self) -> tuple[int, int]:
-        """Return how many lists are in force, and how many certificates are in them, as of the last look."""
+        """Return the number of lists in force, and of certificates in them, as of the last look."""
         return sum(len(each.digests) for each in self._places), len(
             frozenset[str]().union(*(each.revoked for each in self._places))
         )
@@ -131,7 +128,7 @@ class RevocationLists:
         return "; ".join(([self._unseen] if self._unseen else []) + problems) or None
 
     async def check(self) -> None:
-        """Look at the lists, unless that was done in the last half second. Raises `StoreUnavailable`."""
+        """Read the lists, unless that was done in the last half second. Raises `StoreUnavailable`."""
         if not self._watched or time.monotonic() - self._looked_at < REVOCATION_CHECK_SECONDS:
             return
         if self._looking is None:
@@ -146,7 +143,7 @@ class RevocationLists:
             raise StoreUnavailable(self._unseen)
 
     async def watch(self) -> None:
-        """Check until cancelled, so that `problem` is known without calls, too."""
+        """Check until cancelled, so that `problem` is current without calls, too."""
         while True:
             with contextlib.suppress(StoreUnavailable):  # `check` has reported it
                 await self.check()
@@ -155,7 +152,7 @@ class RevocationLists:
     async def _look(self) -> None:
         begun = time.monotonic()
         try:
-            missed = await self._look_once() and await self._look_once()  # it may have come behind the first look
+            missed = await self._look_once() and await self._look_once()  # it may have come after the first look
             if missed is not None:
                 raise StoreUnavailable(missed)
             if self._memory is not None and any(each.new_ones() for each in self._watched):
@@ -170,14 +167,14 @@ class RevocationLists:
             self._tell()
 
     async def _look_once(self) -> str | None:
-        """Return whose list was newer elsewhere, or None. Raises `StoreUnavailable`."""
+        """Return the issuer of a list that is newer elsewhere, or None. Raises `StoreUnavailable`."""
         if self._remote is not None:
             await self._remote.fetch()
         await asyncio.to_thread(self._look_at_all)
         return self._missed()
 
     def _read_all(self) -> str:
-        """Look at all lists, without an event loop; return why the database could not be asked, or ""."""
+        """Read all lists, without an event loop; return why the database could not be asked, or ""."""
         unread = ""
         if self._remote is not None:
             try:
@@ -188,7 +185,7 @@ class RevocationLists:
         return unread
 
     def _look_at_all(self) -> None:
-        """Blocking. Raises `StoreUnavailable`."""
+        """Read all lists. Blocking. Raises `StoreUnavailable`."""
         for each in self._watched:
             each.look(self._keys)
         for each in self._places:
@@ -197,19 +194,19 @@ class RevocationLists:
             self._seen.note(revoked)
 
     def _is_replaced(self, issuer_id: str, old: RevocationList) -> bool:
-        """Return whether a list that is there may stand for one that is gone from its place."""
+        """Return whether a current list can replace one that is gone from its place."""
         return any(
             _rollback(old, each.in_force[issuer_id].list) is None for each in self._watched if each.has(issuer_id)
         )
 
     def _unreplaced(self, issuer_id: str, old: RevocationList) -> str | None:
-        """Return why nothing that is there may stand for a list that was in force, or None. What the store remembers
-        counts, and is no reason to take an older list in silence."""
+        """Return why no current list can replace one that was in force, or None. Remembered lists count, but are no
+        excuse for an older list in silence."""
         faults = [_rollback(old, revoked) for issuer, revoked in _lists(self._watched) if issuer == issuer_id]
         return None if None in faults else faults[0] if faults else "it is in none of the places that are named"
 
     def _missed(self) -> str | None:
-        """Return whose list was newer elsewhere (rule 5), or None."""
+        """Return a message if an issuer's list was newer elsewhere (rule 5), or None."""
         for issuer_id in self._keys:
             here = [revoked for issuer, revoked in _lists(self._places) if issuer == issuer_id]
             if self._seen.misses(issuer_id, here):
@@ -217,7 +214,7 @@ class RevocationLists:
         return None
 
     def _remember(self, store: Path) -> None:
-        """Have the store remember what is in force. Blocking. Raises `StoreUnavailable`."""
+        """Write the lists in force to the store's memory. Blocking. Raises `StoreUnavailable`."""
         for each in self._watched:
             for issuer_id, held in each.new_ones():
                 key = self._keys[issuer_id]
@@ -244,7 +241,7 @@ class _Held(NamedTuple):
 
 
 class _Watched:
-    """A source, and which of its lists are in force. Blocking."""
+    """A source, and its lists in force. Blocking."""
 
     def __init__(self, source: ListSource) -> None:
         self.revoked: frozenset[str] = frozenset()
@@ -256,22 +253,22 @@ class _Watched:
         self._stamp: object = None
         self._fault: _Problem | None = None
         self._gone: set[str] = set()
-        """The issuers whose lists are in force, and not there any more."""
+        """Issuers of lists that are in force, but gone from the source."""
         self._remembered: dict[str, _Held] = {}
 
     @property
     def problem(self) -> _Problem | None:
-        """What is wrong with this place, if anything is."""
+        """This source's problem, if any."""
         if self._fault is None and self._gone:
             return self._named(f"the list of {min(self._gone)} is gone")
         return self._fault
 
     def has(self, issuer_id: str) -> bool:
-        """Return whether an issuer's list was there when the place was last read."""
+        """Return whether an issuer's list was present when the source was last read."""
         return issuer_id in self.in_force and issuer_id not in self._gone
 
     def look(self, keys: Mapping[str, HybridPublicKey]) -> None:
-        """Read what is new. A list that is not valid changes only `problem`. Raises `StoreUnavailable`."""
+        """Read changes. An invalid list changes only `problem`. Raises `StoreUnavailable`."""
         try:
             stamp = self._source.stamp()
             if stamp == self._stamp:
@@ -294,8 +291,8 @@ class _Watched:
         self._count()
 
     def leave(self, is_replaced: Callable[[str, RevocationList], bool]) -> None:
-        """Let go of lists that are gone from here and that others replace."""
-        if isinstance(self._source, KnownLists):  # a memory of lists: that one is there says nothing
+        """Drop lists that are gone from here and replaced by others."""
+        if isinstance(self._source, KnownLists):  # a remembered list need not exist any more
             self._gone = set(self.in_force)
         replaced = {each for each in self._gone if is_replaced(each, self.in_force[each].list)}
         if replaced and self._fault is None:
@@ -308,7 +305,7 @@ class _Watched:
         return [each for each in self.in_force.items() if self._remembered.get(each[0]) != each[1]]
 
     def remembered(self) -> None:
-        """Note that there is a memory of all that is in force."""
+        """Note that all lists in force are remembered."""
         self._remembered = dict(self.in_force)
 
     def _count(self) -> None:
@@ -316,7 +313,7 @@ class _Watched:
         self.digests = frozenset(held.sha256 for held in self.in_force.values())
 
     def _admit(self, text: bytes, keys: Mapping[str, HybridPublicKey]) -> tuple[str, _Problem | None]:
-        """Return a list's issuer, and why it is not valid, or None: then it is in force."""
+        """Put a list in force if it is valid; return its issuer, and why it is not, or None."""
         try:
             revoked = RevocationList.decode(text)
         except WireError as error:
@@ -339,7 +336,7 @@ class _Watched:
 
 
 def _lists(places: Iterable[_Watched]) -> list[tuple[str, RevocationList]]:
-    """Return all lists in force at some places, with their issuers."""
+    """Return all lists in force at some sources, with their issuers."""
     return [(issuer_id, held.list) for each in places for issuer_id, held in each.in_force.items()]
 
 
@@ -366,7 +363,7 @@ def _rollback(old: RevocationList | None, new: RevocationList) -> str | None:
 
 
 def _replaces(held: _Held, old: bytes | None, key: HybridPublicKey) -> bool:
-    """Return whether a list is to be remembered in the place of what is. What its issuer has not signed is nothing."""
+    """Return whether a list replaces the remembered one; one that its issuer has not signed counts as nothing."""
     if old is None:
         return True
     try:

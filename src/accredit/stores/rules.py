@@ -1,11 +1,11 @@
-"""What all kinds of store have alike. No I/O.
+"""The rules common to all kinds of store. No I/O.
 
 A challenge is judged in this order: one that was presented before is spent, whatever it is presented for now; one that
-was issued here is good for its own request while it is alive, and for nothing else; any other is good unless it has to
+was issued here is valid for its own request until it expires, and for nothing else; any other is valid unless it must
 be issued here.
 
-A store that was lost, or is one process's memory, knows of nothing that was spent before it began. So a challenge that
-a client made before that has to be one issued here, too (`made_before`): the caller is asked to sign one.
+A store that was lost, or is one process's memory, does not know what was spent before it began. So a challenge that a
+client made before that must be one issued here, too (`made_before`): the caller is asked to sign one.
 
 Expired entries are forgotten, by the clock. For each kind of entry the store remembers the latest end of those that it
 forgot. If the clock was ahead then and has been set back, an entry ending no later may be missing although it counts
@@ -21,7 +21,7 @@ from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued
 
 NEVER = -1
-"""The latest end of forgotten entries, while there are none; since when all is known that was spent, if ever since."""
+"""The latest end of forgotten entries while there are none; as `since`, that all spent challenges are known."""
 
 
 class ListChange(NamedTuple):
@@ -39,7 +39,7 @@ class Series(NamedTuple):
 
 
 def judge(*, spent: bool, ours: Issued | None, issued: bool, now: int) -> Spending:
-    """Return the verdict on a challenge. `ours` is what it says if it was issued here, and `issued` that it must be."""
+    """Return the verdict on a challenge. `ours` is its content if it was issued here, and `issued` that it must be."""
     if spent:
         return Spending.SPENT
     if ours is None:
@@ -55,15 +55,14 @@ def made_before(since: int, keep_until: int) -> bool:
 
 
 def certain(ends: int, forgotten: int) -> None:
-    """Raise `ClockSetBack` if what ends at `ends` may be among the forgotten; the latest of those ended at
+    """Raise `ClockSetBack` if an entry that ends at `ends` may be forgotten; the latest of those ended at
     `forgotten`."""
     if ends <= forgotten:
         raise ClockSetBack(forgotten)
 
 
 class Taking(NamedTuple):
-    """What one use of a series counts for, how much there may be in its window, and in how many parts that is
-    counted."""
+    """What one use of a series counts for, the most in its window, and the number of parts of the window."""
 
     amount: int
     most: int
@@ -71,7 +70,7 @@ class Taking(NamedTuple):
 
 
 class UseMark(NamedTuple):
-    """A mark of a series, and what all uses under earlier marks count for."""
+    """A mark of a series, and the total of the uses under earlier marks."""
 
     at: int
     before: int
@@ -88,8 +87,8 @@ def strictest(limits: Iterable[RateLimit]) -> dict[Series, Taking]:
 
 
 def room_at(marks: Sequence[UseMark], total: int, limit: RateLimit, now: int) -> int | None:
-    """Return from when on there is room for one more use; None if never. `marks` are those in the window, in order, and
-    `total` is what all uses of the series count for."""
+    """Return when there is room for one more use; None if never. `marks` are those in the window, in order, and `total`
+    is that of all uses of the series."""
     room = limit.count - limit.amount
     if room < 0:
         return None

@@ -1,12 +1,12 @@
-"""How new the revocation lists are that any worker has had in force, in memory that all of them share. I/O: anonymous
+"""The age of the newest revocation lists that any worker has had in force, in memory shared by all. I/O: anonymous
 memory, mapped before workers are forked.
 
-A worker that takes another one's place may find a list gone, or an older one in its place. By this it knows that there
-was a newer one, so that it does not take what the others refuse.
+A restarted worker may find a list gone, or an older one in its place. Here it sees that there was a newer one, so that
+it does not accept what the others refuse.
 
-There is one place for each issuer, wherever its lists lie, and what is in it only grows. Workers write without a lock:
-what one writes over another one's is written again at that one's next look, half a second later. A place that two would
-have when all are taken is shared, and the older list of the two does not count as read then: no answer is a refusal.
+There is one slot for each issuer, wherever its lists lie, and its value only grows. Workers write without a lock: an
+overwritten value is written again at its worker's next look, half a second later. If all slots are taken two issuers
+share one, and the older list of the two then counts as unread: no answer is a refusal.
 """
 
 import hashlib
@@ -17,33 +17,33 @@ from collections.abc import Iterable
 from accredit.ratify import RevocationList
 
 SEEN_LISTS = 1_024
-"""Issuers of revocation lists of which all workers know how new their newest list is: 16 KiB. Of more, two that share a
-place make a new worker refuse rather than forget."""
+"""Issuers whose newest list's age is shared by all workers: 16 KiB. With more, two that share a slot make a new worker
+refuse rather than forget."""
 
 
 _PLACE = struct.Struct("=8sQ")
 _EMPTY = bytes(8)
 _IDS_BITS = 20
-"""More ids than that are in no list: it would be longer than `MAX_STATEMENT_BYTES`."""
+"""No list has more ids: it would be longer than `MAX_STATEMENT_BYTES`."""
 _MOST = (1 << 64) - 1
 
 
 class SeenLists:
-    """How new each list was at its newest, as far as any worker has seen."""
+    """The newest age of each list that any worker has seen."""
 
     def __init__(self) -> None:
-        """Map the memory: processes that are forked from now on share it."""
+        """Map the memory, to be shared by processes that are forked later."""
         self._memory = mmap.mmap(-1, SEEN_LISTS * _PLACE.size)
 
     def note(self, revoked: RevocationList) -> None:
-        """Say that a list is in force here."""
+        """Note that a list is in force here."""
         start, name, seen = self._place(revoked.issuer_id)
         newest = _age(revoked)
         if seen < newest:
             _PLACE.pack_into(self._memory, start, name, newest)
 
     def misses(self, issuer_id: str, here: Iterable[RevocationList]) -> bool:
-        """Return whether somebody has seen a newer list of an issuer than those of it that are in force here."""
+        """Return whether any worker has seen a newer list of an issuer than those in force here."""
         _, _, seen = self._place(issuer_id)
         return seen > max(map(_age, here), default=0)
 

@@ -1,8 +1,8 @@
 """Memory of tasks and their owners: in this process, or in an SQLite file, with I/O in a thread of its own.
 
-A task that has expired can't be found any more; its row is deleted when a later task is remembered. Bounds are checked
-when a task is remembered, so that processes sharing a file see each other's tasks. If the clock was set back behind
-what was forgotten, no task is remembered: a forgotten one may have had the same id, and be alive again.
+An expired task can't be found any more; its row is deleted when a later task is stored. Bounds are checked when a task
+is stored, so that processes sharing a file see each other's tasks. If the clock was set back behind what was forgotten,
+no task is stored: a forgotten one may have had the same id, and be valid again.
 """
 
 import sqlite3
@@ -20,7 +20,7 @@ from accredit.stores.sqlite.worker import Worker
 
 _FULL = "no room to remember one more task"
 _COLUMNS = "owner, method, target, facts, flow"
-# What is longer, or no bytes, somebody else has written: it is no task, and not read.
+# A longer row, or one of another type, was not written by a gateway: it is no task, and not read.
 _IS_BYTES = " AND ".join(f"typeof({each}) = 'blob'" for each in _COLUMNS.split(", "))
 _SIZE = " + ".join(f"length({each})" for each in _COLUMNS.split(", "))
 _FIND = (
@@ -45,7 +45,7 @@ class MemoryTasks:
         self._forgotten = NEVER
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Remember a task and return it, or return the known one. Raises `StoreUnavailable`."""
+        """Store a task and return it, or return the known one. Raises `StoreUnavailable`."""
         with self._lock:
             known = self._alive(key, now)
             if known is not None:
@@ -97,7 +97,7 @@ class SqliteTasks:
         self._worker = Worker(path)
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Remember a task and return it, or return the known one. Raises `StoreUnavailable`."""
+        """Store a task and return it, or return the known one. Raises `StoreUnavailable`."""
         kept = await self._worker.run(partial(_keep, key=key, task=task, keep_until=keep_until, now=now))
         if kept is None:
             raise StoreUnavailable(_FULL)

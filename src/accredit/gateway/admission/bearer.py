@@ -74,7 +74,7 @@ class Bearer:
         self._verifier = TokenVerifier(settings.issuers)
         self._tools = tools
         self._subjects = RecentlyUsed[str, bytes](MAX_CACHED_TOKENS) if exchanges else None
-        """The digests of verified tokens' subjects, by the SHA-256 of their texts."""
+        """The `subject_key`s of verified tokens, by the SHA-256 of their texts."""
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""

@@ -1,6 +1,6 @@
-"""A backend whose requests are measured, whatever it is: only there where somebody wants to know. Reads a clock.
+"""A backend whose requests are measured, used only with telemetry. Reads a clock.
 
-It is around what leads to one server, so what the merged endpoint asks several servers is measured at each of them.
+It wraps one server's backend, so requests of the merged endpoint are measured at each server.
 """
 
 from collections.abc import Coroutine, Mapping
@@ -19,7 +19,7 @@ from accredit.telemetry import Meter, Operation, Operations
 
 
 class MeasuredBackend:
-    """`backend`, and what it is measured by."""
+    """Wraps `backend`, with the meter of its requests."""
 
     def __init__(self, backend: Backend, meter: Meter) -> None:
         self._backend = backend
@@ -32,7 +32,7 @@ class MeasuredBackend:
         if isinstance(message, Request):
             operation = message.watcher
             if isinstance(operation, Operation) and operation.meter is self._meter and not operation.sent:
-                # It came in for this server, as most do, and what is measured of it ends there: nobody is between.
+                # Same server in and out: one operation measures both.
                 operation.sent = perf_counter()
                 if operation.traced is not None:
                     message = self._meter.in_trace(message, operation)
@@ -57,7 +57,7 @@ class MeasuredBackend:
         await self._backend.delete(reply)
 
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
-        """Send a request of the gateway's own: it belongs to the message that it is sent for."""
+        """Send one of the gateway's own requests, as part of the current message."""
         message = current()
         parent = message.watcher if isinstance(message, Request) else None
         sent, operations = self._meter.sent(request, parent)

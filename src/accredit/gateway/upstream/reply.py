@@ -1,12 +1,12 @@
-"""Where a backend writes its answer, so that it does not know the way in. No I/O.
+"""Where a backend writes its answer, so that it does not depend on the way in. No I/O.
 
-A backend is given an admitted message and a `Reply`: the request's head, on whose authority it comes, the calls that
-the answer concerns, and whether the client is still there. It answers in one of two ways, once:
+A backend gets an admitted message and a `Reply`: the request's head, on whose authority it comes, the calls that the
+answer concerns, and the client's connection state. It answers in one of two ways, once:
 
 - `reply(status, body, headers)`: the whole answer, in one call;
 - `start(status, headers)`, then `write` for each piece, then `end`: a stream.
 
-What it raises before either, the intake tells the client; after `start` only the stream itself can say it. Every
+An error raised before either becomes the client's answer; after `start` it must be written into the stream. Every
 implementation, over whatever transport, follows these rules:
 
 1. `write` waits while the client is slow to read, and raises `ClientGone` if that lasts too long. The others need not
@@ -14,9 +14,9 @@ implementation, over whatever transport, follows these rules:
 2. Between `watch` and `unwatch` a client that disconnects interrupts the work: it is cancelled, as `asyncio` cancels a
    task, where it awaits. At other times nothing happens. `watch` makes no timer and no task if the transport reports a
    lost connection by itself; then watching costs nothing until that happens.
-3. It neither expects nor makes a task of its own. A call reaches its first real wait (for the upstream, a log, or a
-   body) without a task, a timer or anything else that needs the current task: so it may be begun by stepping its
-   coroutine once, and get a task only when it has to wait. Long-lived streams do need a task, later.
+3. It neither needs nor makes a task of its own. A call reaches its first real wait (for the upstream, a log, or a body)
+   without a task, a timer or anything else that needs the current task: so it may be started by stepping its coroutine
+   once, and get a task only when it has to wait. Long-lived streams do need a task, later.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from accredit.tokens import SubjectToken
 class Reply(Protocol):
     """The one answer to a client's message.
 
-    `head` is the request's; `speaker` is on whose authority the message comes, `carried` the caller's token where it is
-    to be exchanged. `calls` are those that the answer concerns and whose outcomes are not on record yet: whoever takes
-    one must settle it. `hears` returns what goes to it of a notification, if not all does. `started` says that the
-    answer was begun. `resumable` is set once its client has seen an event with an id, from which it may resume the
-    stream. `replica` is set to the server's replica that answers, where there are several.
+    `head` is the request's; `speaker` is on whose authority the message comes, `carried` the caller's token if it is to
+    be exchanged. `calls` are those that the answer concerns and whose outcomes are not recorded yet: whoever takes one
+    must settle it. `hears` filters notifications to it, if not all pass. `started` says that the answer was started.
+    `resumable` is set once its client has seen an event with an id, from which it may resume the stream. `replica` is
+    set to the server's replica that answers, if there are several.
     """
 
     head: RequestHead
@@ -62,9 +62,9 @@ class Reply(Protocol):
         ...
 
     def negotiated(self, session: bytes, revision: str) -> None:
-        """Say, before the answer is begun, that it begins a session: the server's id of it, and its revision.
+        """Tell, before the answer is started, that it begins a session: the server's id of it, and its revision.
 
-        Raises `AnswerError` for an id that no client could bring back.
+        Raises `AnswerError` for an id that is too long to be sent back.
         """
         ...
 
@@ -77,19 +77,19 @@ class Reply(Protocol):
         ...
 
     async def write(self, chunk: bytes) -> None:
-        """Send a piece, waiting while the client is slow to read. Raises `ClientGone`."""
+        """Send a piece; wait for a slow client. Raises `ClientGone`."""
         ...
 
     async def end(self) -> None:
-        """End an answer that was begun with `start`."""
+        """End an answer started with `start`."""
         ...
 
     def watch(self) -> None:
-        """From here on, let a client that disconnects interrupt the work."""
+        """Interrupt the work if the client disconnects from now on."""
         ...
 
     def unwatch(self) -> bool:
-        """Stop that. Return whether the client interrupted the work, and nothing else did."""
+        """Stop watching. Return whether the work was interrupted by the client alone."""
         ...
 
 
@@ -107,6 +107,6 @@ class WhileConnected:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A cancellation that also came from elsewhere (the process is stopping) must go on.
+        # A cancellation from elsewhere as well (the process is stopping) must propagate.
         if self._reply.unwatch() and kind is asyncio.CancelledError:
             raise ClientGone from None

@@ -1,4 +1,4 @@
-"""The end of a writer's chain while records are appended to it. No I/O.
+"""Appends records to the end of a writer's chain. No I/O.
 
 Nothing is written before `Tail.change` is: all records of a transaction go into the tables together.
 """
@@ -10,11 +10,11 @@ from accredit.stores.audit_log.author import Proved
 from accredit.stores.audit_log.tables import CHECKPOINT, RECORD, ChainChange, NewEntry
 
 CHECKPOINT_RECORDS = 1_000
-"""Records of a writer after which it signs a checkpoint (0.7 ms for ML-DSA-65), whatever the time."""
+"""Records after which a writer signs a checkpoint (0.7 ms for ML-DSA-65), whatever the time."""
 
 
 class ChainAppender:
-    """A chain, from where it is proved to end."""
+    """A chain, starting from its proved end."""
 
     def __init__(self, proved: Proved, signer: LogSigner) -> None:
         end = proved.end
@@ -25,8 +25,8 @@ class ChainAppender:
         self._entries: list[NewEntry] = []
 
     def append(self, payload_of: Callable[[Place], bytes], now_ms: int, proof: bytes | None = None) -> int:
-        """Add one more record, with the proof that is kept with it, and return its number. Raises `AttestationError`
-        before anything has changed."""
+        """Append a record, with the proof to keep with it, and return its number. Raises `AttestationError` before
+        anything has changed."""
         place = Place(writer=self._name, sequence=self._records + 1, previous=self._head)
         payload = payload_of(place)
         self._entries.append(NewEntry(RECORD, place.sequence, self._signer.record(payload), proof))
@@ -36,7 +36,7 @@ class ChainAppender:
         return place.sequence
 
     def checkpoint(self, now_ms: int) -> None:
-        """Add a checkpoint of all records so far, unless there is one."""
+        """Append a checkpoint of all records so far, unless there is one."""
         if self._records > self._checkpointed:
             payload = checkpoint_payload(self._name, self._records, self._head, now_ms)
             self._entries.append(NewEntry(CHECKPOINT, self._records, self._signer.summary(payload)))
@@ -52,7 +52,7 @@ class ChainAppender:
         closed_of: str = "",
         certificates: Mapping[str, bytes] | None = None,
     ) -> ChainChange:
-        """Return what is to be written; `turn` is the turn of the queue that was appended, if it was one."""
+        """Return the change to write; `turn` is the number of the queue's turn that was appended, if any."""
         after = self._before._replace(
             records=self._records,
             head=self._head,

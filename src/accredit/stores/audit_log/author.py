@@ -1,16 +1,16 @@
-"""Whoever writes a log: what it signs with, and what of the tables it believes. No I/O.
+"""The writer of a log: its keys, and what it believes of the tables. No I/O.
 
-The tables are written by more than the gateways: what they say is looked at before it is signed or handed on.
+Not only gateways can write to the tables: their content is checked before it is signed or used.
 
-1. Its own chain is where it remembers it, or further on by an entry that its own key has signed: an answer may have
-   been lost, or the process that wrote before. Anything else is not its chain any more.
-2. Another's chain ends where its last entry says so, which a key that is trusted has signed: a row only counts.
-3. A call is open if a record of a trusted key says so, of this gateway, at the place where it lies and of the call that
-   it is filed under, whose decision goes on; and if no record says what came of it.
-4. A turn that may have been written before, in this chain or in one that was ended meanwhile, was if the decision that
-   it begins with is on record. One without a decision needs no look: what it ends is open no more.
+1. Its own chain ends where it remembers, or further on at an entry signed by its own key: an answer, or the previous
+   process, may have been lost. Otherwise the chain is not its own any more.
+2. Another's chain ends at its last entry, if a trusted key has signed that; the row is only a counter.
+3. A call is open if a record of a trusted key says so, of this gateway, at its own place and of the call it is filed
+   under, whose decision was to forward; and if no record holds an outcome.
+4. A turn that may have been written before, in this chain or in one that was ended meanwhile, was if its first decision
+   is on record. One without a decision needs no check: the calls that it ends are not open any more.
 
-Not found here: that a chain was cut at its end, together with its row. Whoever kept a checkpoint finds it.
+Not found here: that a chain was cut at its end, together with its row. A kept checkpoint shows it.
 """
 
 import contextlib
@@ -36,17 +36,17 @@ from accredit.limits import RECORDS_A_TURN
 from accredit.stores.audit_log.tables import ChainEnd, ChainTaken, OpenCall
 
 RECORDS_A_TURN_ELSEWHERE = 16
-"""The same where another signer signs, which may be far away: with 100 ms for each they are written in time. A turn
-that takes more than `STORE_WAIT_SECONDS` refuses all who wait, and so would each that follows under the same load."""
+"""The same with another signer, which may be far away: with 100 ms for each they are written in time. A turn that takes
+more than `STORE_WAIT_SECONDS` refuses all that wait, and so would each later one under the same load."""
 
 
 Keys = Collection[LogKey | RecordKey]
 Said = tuple[str, str]
-"""What a record is about: its call's id, and its phase."""
+"""A record's call id, and its phase."""
 
 
 class Proved(NamedTuple):
-    """A chain's end, as its row has it, and how many of its records an entry covers."""
+    """A chain's end, from its row, and how many of its records an entry covers."""
 
     end: ChainEnd
     covered: int
@@ -54,7 +54,7 @@ class Proved(NamedTuple):
 
 class Author:
     """One for each writer of a log, as long as it writes. `gateway` is the gateway's id in records, and `trusted` are
-    keys that sign for it beside its own: those of before, and those of the others that share the log."""
+    keys that sign for it beside its own: earlier ones, and those of the others that share the log."""
 
     def __init__(self, signer: LogSigner, gateway: str, trusted: Iterable[LogKey | RecordKey] = ()) -> None:
         self.signer = signer
@@ -67,11 +67,11 @@ class Author:
 
     @property
     def turn_records(self) -> int:
-        """How many records are written in one turn."""
+        """The most records written in one turn."""
         return RECORDS_A_TURN if self.signer.records is None else RECORDS_A_TURN_ELSEWHERE
 
     def remembered(self, end: ChainEnd) -> Proved | None:
-        """Return the end of its own chain if it is where it left it (rule 1)."""
+        """Return the end of its own chain if it is as remembered (rule 1)."""
         if end.name != self._name:
             self._name, self._known, self._pending = end.name, None, None
         if self._pending is not None and end == self._pending:
@@ -91,22 +91,22 @@ class Author:
         return proved
 
     def wrote(self, end: ChainEnd) -> None:
-        """Note where its own chain ends, if what was written is committed."""
+        """Note the end of its own chain, to be confirmed by the commit."""
         self._pending = self._written = end
 
     def take_written(self) -> ChainEnd | None:
-        """Return what was noted since it was asked last."""
+        """Return the end noted since the last call."""
         written, self._written = self._written, None
         return written
 
     def settle(self, written: ChainEnd | None) -> None:
-        """Note that it is committed."""
+        """Note that it was committed."""
         if written is not None and written.name == self._name:
             self._known = Proved(written, written.checkpointed)
 
     def check_open(self, open_call: OpenCall) -> tuple[Statement, CallRecord]:
-        """Return the decision on an open call, by its own record (rule 3). Raises `AttestationError`, which says why it
-        is none."""
+        """Return the decision on an open call, from its own record (rule 3). Raises `AttestationError` with the reason
+        if it is not valid."""
         statement, record = decision_on(open_call, self.keys)
         if record.gateway != self.gateway:
             raise AttestationError("its decision is another gateway's")
@@ -114,8 +114,7 @@ class Author:
 
 
 def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]:
-    """Return the decision that an open call is filed with, by what one entry shows of rule 3. Raises
-    `AttestationError`."""
+    """Return the decision of an open call, checked by rule 3 as far as one entry allows. Raises `AttestationError`."""
     entry = open_call.decision
     if entry is None:
         raise AttestationError("the record of its decision is not there, or is damaged")
@@ -133,8 +132,8 @@ def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]
 
 
 def check_pruned(entry: Stored, keys: Keys) -> None:
-    """Check the last record before a note of pruning, or an earlier note, that a new one is to be signed for: a signed
-    record vouches for all before it, and a note for their digests. Raises `AttestationError`, with the place."""
+    """Check the last record before a note of pruning, or an earlier note, before a new one is signed: a signed record
+    vouches for all before it, and a note for their digests. Raises `AttestationError`, with the place."""
     try:
         said = verify_envelope(entry.envelope, keys).predicate
         place = said.log.writer if isinstance(said, CallRecord) else said.writer
@@ -145,8 +144,8 @@ def check_pruned(entry: Stored, keys: Keys) -> None:
 
 
 def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
-    """Hold a chain's row against its newest entry (rule 2). Raises `AttestationError`."""
-    if {type(end.records), type(end.checkpointed), type(end.turn)} != {int}:  # SQLite keeps anything anywhere
+    """Compare a chain's row with its newest entry (rule 2). Raises `AttestationError`."""
+    if {type(end.records), type(end.checkpointed), type(end.turn)} != {int}:  # SQLite keeps any type in any column
         raise AttestationError("its row is damaged")
     if newest is None:
         if (end.records, end.head) != (0, GENESIS):
@@ -168,11 +167,11 @@ def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
 
 
 def read_phases(payloads: Iterable[bytes]) -> set[Said]:
-    """Return what these are about, whoever has signed them: in doubt nothing is closed (rule 3), and the id of a call
-    that was never written nobody knows (rule 4)."""
+    """Return the calls and phases of these records, whoever signed them: in doubt a call is not closed (rule 3), and
+    nobody can know the id of a call that was never written (rule 4)."""
     found: set[Said] = set()
     for payload in payloads:
-        with contextlib.suppress(AttestationError):  # what is no statement says nothing
+        with contextlib.suppress(AttestationError):  # an invalid statement counts for nothing
             record = decode_statement(payload).predicate
             if isinstance(record, CallRecord):
                 found.add((record.call.id, record.phase))

@@ -1,4 +1,4 @@
-"""Calls as the log has them, verified or not: the record of a decision joined with that of its outcome. No I/O."""
+"""Calls in the log, verified or not: the record of a decision joined with that of its outcome. No I/O."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, get_args
@@ -7,18 +7,18 @@ from accredit.attest import CallRecord, OutcomeStatus
 from accredit.stores.audit_log.reading import Numbered
 
 STATUSES: tuple[str, ...] = (*get_args(OutcomeStatus), "open")
-"""The possible states of a call that went on."""
+"""The possible states of a forwarded call."""
 
 
 class FiledRecord(NamedTuple):
-    """A record, and the entry that it is in."""
+    """A record, and its entry."""
 
     record: CallRecord
     entry: Numbered
 
 
 class CallRow(NamedTuple):
-    """One call. `outcome` is None until there is one; `entries` are those that the records are in."""
+    """One call. `outcome` is None while it is open; `entries` are those of its records."""
 
     decision: CallRecord
     outcome: CallRecord | None
@@ -26,7 +26,7 @@ class CallRow(NamedTuple):
 
     @property
     def status(self) -> str:
-        """How the call ended: its outcome's status, "open", or "" for a call that did not go on."""
+        """How the call ended: its outcome's status, "open", or "" for a call that was not forwarded."""
         if self.outcome is not None and self.outcome.outcome is not None:
             return self.outcome.outcome.status
         decision = self.decision.decision
@@ -38,7 +38,7 @@ class CallRow(NamedTuple):
         return self.decision.decision.verdict if self.decision.decision else ""
 
     def members(self, names: Mapping[str, str]) -> dict[str, object]:
-        """Return the call as members for programs. `names` are the known names, by id."""
+        """Return the call as JSON members. `names` are the known names, by id."""
         decision, authority = self.decision.decision, self.decision.authority
         outcome = self.outcome.outcome if self.outcome else None
         return {
@@ -62,7 +62,7 @@ class CallRow(NamedTuple):
 
 
 def read_call_records(entries: Iterable[Numbered]) -> Iterator[FiledRecord]:
-    """Yield the records of calls that are in entries, unverified. Raises `AttestationError`."""
+    """Yield the call records among entries, unverified. Raises `AttestationError`."""
     for entry in entries:
         record = entry.record()
         if record is not None:
@@ -70,7 +70,7 @@ def read_call_records(entries: Iterable[Numbered]) -> Iterator[FiledRecord]:
 
 
 def join_newest_first(records: Iterable[FiledRecord]) -> Iterator[CallRow]:
-    """Yield the calls of records that come in reverse order, each at its decision. Outcomes of pruned decisions are
+    """Join records that come in reverse order; yield each call at its decision. Outcomes of pruned decisions are
     skipped."""
     outcomes: dict[str, FiledRecord] = {}
     for told in records:
@@ -81,8 +81,7 @@ def join_newest_first(records: Iterable[FiledRecord]) -> Iterator[CallRow]:
 
 
 def join_as_they_end(records: Iterable[FiledRecord], open_calls: dict[str, FiledRecord]) -> Iterator[CallRow]:
-    """Yield the calls of records that come in order, as they end. `open_calls`, by id, are those that have not ended
-    yet."""
+    """Join records that come in order; yield each call at its end. `open_calls`, by id, are those still open."""
     for told in records:
         record = told.record
         if record.phase == "outcome":

@@ -2,9 +2,9 @@
 
 Both are this program, on one machine, and nobody else has an end of the socket between them. A frame is a length (4
 bytes, little-endian) and as many bytes. The first frame to the process is `Opening`; each later one is a request's
-deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which nobody waits for its answer, and
-the request in MessagePack. Answers come in the order of requests: OK and the answer in MessagePack; NOT_OK and a text
-for people; ENDED or TAKEN and the name of the writer whose chain has ended, or is not where it was left.
+deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which no answer is awaited, and the
+request in MessagePack. Answers come in the order of requests: OK and the answer in MessagePack; NOT_OK and a text for
+people; ENDED or TAKEN and the name of the writer whose chain has ended, or is not where it was left.
 """
 
 import os
@@ -27,10 +27,10 @@ _decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
 
 
 class Opening(Struct, frozen=True):
-    """What the process must know: where the log is, and the key to sign with.
+    """What the process needs: the log's place, and the key to sign with.
 
-    It holds secrets, which its `repr` does not show. A database's password is not among them: the process finds it
-    where the gateway does.
+    It holds secrets, which its `repr` does not show. A database's password is not among them: the process finds it as
+    the gateway does.
     """
 
     place: LogPlace
@@ -43,42 +43,42 @@ class Opening(Struct, frozen=True):
 
 
 def encode_frame(body: bytes) -> bytes:
-    """Return a frame."""
+    """Encode a frame."""
     return LENGTH.pack(len(body)) + body
 
 
 def encode_opening(opening: Opening) -> bytes:
-    """Return the first frame."""
+    """Encode the first frame."""
     return encode_frame(msgspec.msgpack.encode(opening, enc_hook=_path_bytes))
 
 
 def decode_opening(body: bytes) -> Opening:
-    """Read the body of the first frame."""
+    """Decode the body of the first frame."""
     return msgspec.msgpack.decode(body, type=Opening, dec_hook=_path)
 
 
 def encode_request(request: WriterRequest[Any], deadline: float) -> bytes:
-    """Return the frame of a request."""
+    """Encode a request's frame."""
     return encode_frame(_DEADLINE.pack(deadline) + _encode(request))
 
 
 def decode_request(body: bytes) -> tuple[AnyRequest, float]:
-    """Return the request in a frame's body, and its deadline."""
+    """Decode the request in a frame's body, and its deadline."""
     return _decode_request(memoryview(body)[_DEADLINE.size :]), *_DEADLINE.unpack_from(body)
 
 
 def encode_answer(answer: object) -> bytes:
-    """Return the frame of an answer."""
+    """Encode an answer's frame."""
     return encode_frame(OK + _encode(answer))
 
 
 def encode_failure(text: str) -> bytes:
-    """Return the frame of a failure."""
+    """Encode a failure's frame."""
     return encode_frame(NOT_OK + text.encode("utf-8", "replace"))
 
 
 def encode_ended(ended: ChainEnded) -> bytes:
-    """Return the frame that says that a writer's chain has ended, or is not where it was left."""
+    """Encode the frame for a writer's chain that has ended, or is not where it was left."""
     return encode_frame((TAKEN if isinstance(ended, ChainTaken) else ENDED) + ended.writer.encode())
 
 

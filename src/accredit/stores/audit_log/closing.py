@@ -1,9 +1,8 @@
-"""Ending the chains of writers: their open calls are closed, and their heads signed. I/O: `writer_locks`, and requests.
+"""Ends the chains of dead writers: closes their open calls, and signs their heads. I/O: `writer_locks`, and requests.
 
-1. A writer that lives is left alone: in a file its lock says so, which is asked for here; in a database it was found to
-   be dead, and is locked.
-2. What the log holds is signed only where it verifies (`author`). A writer of whose calls or chain some does not is
-   left: it stays open, is told, and is not looked at again until somebody has ended it: others may trust more keys.
+1. A live writer is left alone: in a file its lock is tested here; in a database it was found to be dead, and is locked.
+2. What the log holds is signed only if it verifies (`author`). A writer with a call or chain that does not is left
+   open, reported, and not looked at again while it stays open: others may trust more keys.
 """
 
 import contextlib
@@ -16,8 +15,7 @@ from accredit.stores.audit_log.requests import CloseCalls, End, FileLog, LogPlac
 from accredit.stores.audit_log.writer_locks import acquire_in_thread
 
 MAX_UNVERIFIED_CALLS = 1_000
-"""Open calls of one writer that do not verify, after which its others are left unseen: each costs a signature's
-check."""
+"""Open calls of one writer that do not verify, after which its others are skipped: each costs a signature's check."""
 
 
 T = TypeVar("T")
@@ -43,7 +41,7 @@ class Closing:
         on_checkpoint: Callable[[Head], None],
         on_unverified: Callable[[str], None],
     ) -> None:
-        """`on_checkpoint` is told each signed head, `on_unverified` once what was left and why."""
+        """`on_checkpoint` gets each signed head, `on_unverified`, once, what was left open and why."""
         self._place = place
         self._run = run
         self._policy_digest = policy_digest
@@ -52,12 +50,12 @@ class Closing:
         self._on_unverified = on_unverified
         self._told: Head | None = None
         self._left: dict[str, str] = {}
-        """Why each writer was left."""
+        """Why each writer was left open."""
         self._odd = 0
 
     @property
     def left(self) -> int:
-        """How many writers were left."""
+        """How many writers were left open."""
         return len(self._left) + self._odd
 
     def problem(self) -> str | None:
@@ -68,7 +66,7 @@ class Closing:
         return f"{self.left} writers of the log are left open, as what it holds of them does not verify: {whose}"
 
     async def look(self, writer: str) -> None:
-        """Say that this writer lives, and end the chains of those that have died."""
+        """Report that this writer lives, and end the chains of dead ones."""
         others = await self._run(Look(writer, list(self._left)))
         self._left = {name: self._left[name] for name in others.still}
         if others.odd > self._odd:
@@ -90,8 +88,8 @@ class Closing:
                     life.end()
 
     async def end(self, chain: str, writer: str) -> bool:
-        """Close a chain's calls, sign its head, and end it; return whether all of that was done. A late record of it
-        may still be written meanwhile: then start over."""
+        """Close a chain's calls, sign its head, and end it; return whether all of that was done. It starts over if a
+        late record of it is written meanwhile."""
         while True:
             fault = await self._close_calls(chain, writer)
             unsigned = await self.sign(writer, chain)
@@ -103,7 +101,7 @@ class Closing:
                 return False
 
     async def sign(self, writer: str, chain: str) -> str:
-        """Make sure that a checkpoint covers a chain, and tell its head; return why that was not done, or ""."""
+        """Make sure that a checkpoint covers a chain, and report its head; return why that was not done, or ""."""
         signed = await self._run(Sign(writer, chain, self._clock()))
         if signed.head is not None and signed.head != self._told:
             self._told = signed.head

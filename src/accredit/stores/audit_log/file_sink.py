@@ -1,7 +1,7 @@
 """A sink of the log in an SQLite file. Blocking I/O.
 
-Its position is an entry's number: all who write take turns, so a later entry never has a smaller one, and pruning
-leaves numbers as they are. Who has the sink holds a lock in `FILE-sinks/`, which the kernel releases with its process.
+Its position is an entry's number: writers take turns, so a later entry never has a smaller one, and pruning keeps
+numbers. A sink's process holds a lock in `FILE-sinks/`, which the kernel releases when the process ends.
 """
 
 import sqlite3
@@ -35,15 +35,15 @@ class FileSink(Sink):
         self._life: WriterLock | None = None
 
     def open(self) -> None:
-        """Begin."""
-        self._log.renew()  # what is no log is refused, not made into one
+        """Open the log, and take the sink's lock."""
+        self._log.renew()  # a file that is not a log is refused, and not made into one
         self._log.release()
         self._life = acquire(self._path, self._name, "sinks")
         if self._life is None:
             raise is_followed(self._name)
 
     def close(self) -> None:
-        """Give the sink back."""
+        """Release the sink."""
         self._log.close()
         self._database.close()
         if self._life is not None:
@@ -61,7 +61,7 @@ class FileSink(Sink):
             self._log.release()
 
     def _begin(self) -> Batch:
-        """Make the sink's row in a file that is new here."""
+        """Add the sink's row to a file that is new here."""
         note = "" if self._file is None else f"{self._path} is another log now: what the one before still had is lost"
         self._file = self._log.file
         self._log.release()
@@ -91,14 +91,14 @@ class FileSink(Sink):
         return Batch(tuple(filling.envelopes), filling.pruned, to, filling.is_full, note)
 
     def taken(self, batch: Batch) -> None:
-        """Move on, in one short transaction."""
+        """Advance the position, in one short transaction."""
         to = batch.to
         if to is None:
             return
         try:
             is_here = self._log.identity() == to.file
         except LogAway:
-            return  # it is told when the next batch is taken
+            return  # the next `take` reports it
         if is_here:
             self._database.transact_waiting(lambda connection: self._move(connection, to), writes=True)
 
@@ -109,8 +109,8 @@ class FileSink(Sink):
 
 
 def _is_note(payload: bytes) -> bool:
-    """Return whether an entry is a note of pruning: it stands in the place of the last record that it covers."""
+    """Return whether an entry is a note of pruning, which stands in place of the last record that it covers."""
     try:
         return isinstance(decode_statement(payload).predicate, Pruning)
     except AttestationError:
-        return False  # sent as it is
+        return False  # it is sent as it is

@@ -31,8 +31,8 @@ from accredit.stores.audit_log.tables import (
 )
 
 LOG_TAIL_ENTRIES = 200_000
-"""Entries from the end of a log's file among which the last one of a chain is looked for (0.2 s): a writer that died is
-found within seconds, during which others add some 20,000 at most."""
+"""Entries from the end of a log's file among which the last one of a chain is searched (0.2 s): a dead writer is found
+within seconds, during which others add some 20,000 at most."""
 ROWS_A_STATEMENT = 100
 """Rows inserted by one statement: SQLite before 3.32 accepts 999 values."""
 
@@ -90,7 +90,7 @@ class FileTables:
         )
 
     async def find_others(self, name: str, left: Sequence[str]) -> Others:
-        """Return all that have not ended: which of them live, their locks say."""
+        """Return other writers without an end; their locks tell which are alive."""
         rows = self._connection.execute(_OTHERS, (name, 2 * MAX_LEFT_WRITERS)).fetchall()
         found = [other for (other,) in rows if isinstance(other, str) and WRITER_ID.fullmatch(other)]
         were_left = {*left}
@@ -106,13 +106,13 @@ class FileTables:
         return ChainEnd(*row)
 
     async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
-        """The entries of a file are in order, and its lock is held."""
+        """Return the end and the newest entry; both are consistent, as the file's lock is held."""
         end = await self.end_of(name)
         row = self._connection.execute(_NEWEST, (end.writer,)).fetchone()
         return end, _parse_row(row) if row is not None else None
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
-        """Return those of these calls that are open, and this writer's."""
+        """Return which of these calls are this writer's and open."""
         rows = self._connection.execute(f"SELECT call {_THESE}", (_json(calls), name))
         return {call for (call,) in rows}
 
@@ -121,23 +121,23 @@ class FileTables:
         return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} {_OF_WRITER}", (name, after, most))))
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
-        """Return them by the index."""
+        """Return a call's payloads, by the index."""
         rows = self._connection.execute(_OF_CALL, (key_range(call)[0], most))
         return limit_payloads((payload for (payload,) in rows if isinstance(payload, bytes)), most)
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
-        """Return some of them."""
+        """Return the first of the calls with this key."""
         return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} o.resume = ? LIMIT 8", (resume,))))
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
-        """Nobody else has claimed it since it was read."""
+        """Make the call this writer's; with the lock held nobody else has claimed it."""
         self._connection.execute(
             "UPDATE log_open SET writer = (SELECT writer FROM log_writers WHERE name = ?) WHERE call = ?",
             (name, open_call.call),
         )
 
     async def write(self, change: ChainChange) -> None:
-        """Nobody else has written since it was read, as one transaction holds the file's lock."""
+        """Write a change; with the file's lock held nobody else has written since it was read."""
         after = change.after
         (last,) = self._connection.execute(_LAST_ENTRY).fetchone()
         rows = [self._row(last + place, after.writer, each) for place, each in enumerate(change.entries, 1)]
@@ -160,7 +160,7 @@ class FileTables:
         self._connection.execute("UPDATE log_writers SET over = over WHERE name = ?", (name,))
 
     async def end(self, name: str) -> bool:
-        """A writer without records is deleted."""
+        """End a writer without open calls; one without records is deleted."""
         self._connection.execute(
             "UPDATE log_writers SET over = 1 WHERE name = ? AND writer NOT IN (SELECT writer FROM log_open)", (name,)
         )
@@ -188,7 +188,7 @@ class FileTables:
 
 
 def key_number(connection: sqlite3.Connection, key_id: str) -> int:
-    """Return the number that stands for a key id in `log_entries`."""
+    """Return the number of a key id in `log_entries`, adding it if new."""
     row = connection.execute("SELECT key FROM log_keys WHERE id = ?", (key_id,)).fetchone()
     if row is None:
         connection.execute("INSERT INTO log_keys (id) VALUES (?)", (key_id,))
@@ -211,7 +211,7 @@ def _open(row: tuple[Any, ...]) -> OpenCall:
 
 
 def _parse_row(row: tuple[Any, ...]) -> Stored:
-    """Return the entry that a row has. Raises `AttestationError`."""
+    """Return a row's entry. Raises `AttestationError`."""
     entry = read_entry(row[0] or 0, *row[1:]).entry
     if not isinstance(entry, Stored):
         raise damage_error(f"{row[1]}/{row[2]}")

@@ -1,7 +1,7 @@
-"""Outcomes that are known while the log can't be written: they wait here until it can. No I/O.
+"""Outcomes that wait while the log can't be written. No I/O.
 
-Each belongs to a call that was open when the log failed, as no other can begin meanwhile. Past `MAX_KEPT_OUTCOMES` or
-`MAX_KEPT_OUTCOME_BYTES` an outcome is not kept: its call stays open, and is closed as `unknown` when the log is closed.
+Each belongs to a call that was open when the log failed, as no other can begin meanwhile. Beyond `MAX_KEPT_OUTCOMES` or
+`MAX_KEPT_OUTCOME_BYTES` an outcome is dropped: its call stays open, and is closed as `unknown` with the log.
 """
 
 from collections import deque
@@ -10,13 +10,13 @@ from itertools import islice
 from msgspec import Raw
 
 MAX_KEPT_OUTCOMES = 10_000
-"""Known outcomes that wait until a durable log can be written again: more than there can be open calls."""
+"""Outcomes that wait until a durable log can be written again: more than there can be open calls."""
 MAX_KEPT_OUTCOME_BYTES = 16_777_216
 """Bytes of such outcomes, some 1 KiB each: they hold no arguments."""
 
 
 class KeptOutcomes:
-    """Outcomes in the order in which they came, and in which they are written."""
+    """Waiting outcomes, in order of arrival and of writing."""
 
     def __init__(self) -> None:
         self._events: deque[Raw] = deque()
@@ -26,7 +26,7 @@ class KeptOutcomes:
         return len(self._events)
 
     def add(self, event: Raw) -> bool:
-        """Keep one more; return False if there is no room for it."""
+        """Keep an outcome; return False if there is no room for it."""
         if len(self._events) >= MAX_KEPT_OUTCOMES or self._bytes + len(event) > MAX_KEPT_OUTCOME_BYTES:
             return False
         self._events.append(event)

@@ -1,7 +1,7 @@
 """Marks of the records of a log of any length, while it is verified. Blocking I/O: a temporary file.
 
-It is SQLite's own: a database without a name, in a cache of `MARKS_CACHE_KIB` until it is larger, then in a file in the
-folder for such (`SQLITE_TMPDIR`, `TMPDIR`), which has no name there and is gone with the process.
+The file is SQLite's own: an unnamed database, in a cache of `MARKS_CACHE_KIB` until that is full, then in the temporary
+folder (`SQLITE_TMPDIR`, `TMPDIR`), without a name there, and gone with the process.
 """
 
 import sqlite3
@@ -27,10 +27,10 @@ _IN_ORDER = "SELECT lower(hex(call)), place, chain, sequence, says, received FRO
 
 
 class InTemporaryFile:
-    """What has a temporary database with one table, in a transaction, between `__enter__` and `__exit__`."""
+    """A temporary database with one table, in a transaction, between `__enter__` and `__exit__`."""
 
     table: ClassVar[str]
-    """The statement that makes the table."""
+    """The statement that creates the table."""
 
     def __enter__(self) -> Self:
         self._connection = sqlite3.connect("", isolation_level=None)
@@ -61,7 +61,7 @@ class MarksInFile(InTemporaryFile):
             self._write()
 
     def by_call(self) -> Iterator[Mark]:
-        """Yield all of them."""
+        """Yield all marks, by call."""
         self._write()
         try:
             for row in self._connection.execute(_IN_ORDER):

@@ -1,7 +1,7 @@
-"""How a signature's members are kept in a log's entry. No I/O.
+"""Encodes a signature's members for a log's entry. No I/O.
 
-They are not part of what is signed, and the key may not verify every bit of them, or of the signature's bytes beside
-them. So they are kept with the SHA-256 of both, which is not signed either, and reveals damage.
+They are not part of what is signed, and the key may not verify every bit of them, or of the signature's bytes. So they
+are kept with the SHA-256 of both, which is not signed either, but reveals damage.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ _DIGEST_BYTES = 32
 
 
 def encode_members(signature: Signature) -> bytes | None:
-    """Return what an entry holds of a signature beside its bytes."""
+    """Encode a signature's members, without its bytes."""
     return _digest(signature) + signature.members if signature.members else None
 
 
 def restore_members(signature: Signature, members: object) -> Signature | None:
-    """Return the signature with what its entry holds beside its bytes, or None if either is damaged."""
+    """Return the signature with its entry's members, or None if either is damaged."""
     if members is None:
         return signature
     if not isinstance(members, bytes):

@@ -1,12 +1,12 @@
-"""Verifying what a log's list of open calls says, by the log's own records. No I/O of its own.
+"""Verifies a log's list of open calls, by the log's own records. No I/O of its own.
 
-A gateway closes what this list names, and leaves what does not verify (`author`, rule 3). Here the same is told to
-whoever verifies the log: each row is held against the record that it is filed with, and against what came of the call.
-A writer ends only once it has no open call, and whoever claims one has not ended: a row of another writer is no
-gateway's, and none would ever close it.
+A gateway closes the calls in this list, except for those that don't verify (`author`, rule 3). Here the same is
+reported to whoever verifies the log: each row is compared with its decision's record, and with the call's outcome. A
+writer ends only once it has no open call, and one that claims a call has not ended: so a row of any other writer was
+not made by a gateway, and none would ever close it.
 
-It is a place for marks (`attest.Marks`) around another one. When all chains have been read to their ends, the marks are
-asked for, once: then the list is read, and the outcomes of its calls are noted as the marks go by.
+It wraps a store of marks (`attest.Marks`). When all chains have been read to their ends, the marks are requested, once:
+then the list is read, and the outcomes of its calls are noted as the marks pass.
 """
 
 import re
@@ -19,8 +19,8 @@ from accredit.stores.audit_log.author import Keys, decision_on
 from accredit.stores.audit_log.tables import OpenCall
 
 MAX_VERIFIED_OPEN_CALLS = 100_000
-"""Rows of the list of open calls that `log verify` looks at: more than any number of gateways has open at once. Each
-costs a signature's check and 100 bytes of memory; a list that is longer is a fault."""
+"""Rows of the list of open calls that `log verify` checks: more than any number of gateways has open at once. Each
+costs a signature's check and 100 bytes of memory; a longer list is a fault."""
 
 
 _CALL_ID = re.compile("[0-9a-f]{32}")
@@ -28,11 +28,10 @@ _THE_LIST = "the list of open calls"
 
 
 class OpenRows:
-    """For one verification. `fault` is the first row that does not verify, or None, as soon as the marks were asked
-    for."""
+    """For one verification. `fault` is the first row that does not verify, or None, once the marks were requested."""
 
     def __init__(self, marks: Marks, read: Callable[[int], Iterable[OpenCall]], keys: Keys) -> None:
-        """`read` yields the open calls, at most so many. `keys` are those that are trusted."""
+        """`read` yields the open calls, at most so many. `keys` are the trusted ones."""
         self.fault: Fault | None = None
         self._marks = marks
         self._read = read
@@ -44,7 +43,7 @@ class OpenRows:
         self._marks.add(mark)
 
     def by_call(self) -> Iterator[Mark]:
-        """Yield all of them; the rows are judged meanwhile. Raises `StoreUnavailable`."""
+        """Yield all marks, and judge the rows meanwhile. Raises `StoreUnavailable`."""
         try:
             self._judge()
         except AttestationError as error:
@@ -74,5 +73,5 @@ class OpenRows:
 
 
 def _place(call: str) -> str:
-    """Return where a row is, for people: what is no call's id is not repeated."""
+    """Return a row's place, for people; an invalid call id is not quoted."""
     return f"open call {call}" if _CALL_ID.fullmatch(call) else f"{_THE_LIST}, a row without a call's id"

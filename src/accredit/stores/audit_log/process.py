@@ -1,8 +1,8 @@
 """A process beside the gateway that signs and writes its log (`writer_main`), on a core of its own. I/O: a process.
 
 One interpreter does one thing at a time: a thread would take its time from the calls. The process ends with the
-gateway. If it ends by itself (it was killed), everyone who waits is refused, and its successor continues where it was;
-it is started at most once per `RESTART_SECONDS`.
+gateway. If it exits by itself (it was killed), all waiting requests are refused, and its successor continues; it is
+started at most once per `RESTART_SECONDS`.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ T = TypeVar("T")
 
 
 class LogProcess:
-    """A `LogExecutor`. Nothing is started before the first request: processes may fork until then.
+    """A `LogExecutor`. Nothing is started before the first request, so that processes may fork until then.
 
-    `on_replaced` is called with the exit code of a process that ended by itself; it is negative for a signal.
+    `on_replaced` is called with the exit code of a process that exited by itself; it is negative for a signal.
     """
 
     turn_records = RECORDS_A_TURN
@@ -55,7 +55,7 @@ class LogProcess:
         on_replaced: Callable[[int | None], None] = lambda _: None,
     ) -> None:
         """`signer` is the gateway's key, which is passed to the process. Raises `ValueError` if another signer signs
-        records: that one stays where it was opened."""
+        records: that can't leave the process that opened it."""
         if signer.records is not None:
             raise ValueError("another signer of records can't be handed to a process")
         self.place = place
@@ -130,7 +130,7 @@ def _popen() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
             return ours, subprocess.Popen(  # noqa: S603 - this program
                 [sys.executable, "-P", "-m", "accredit.stores.audit_log.writer_main", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # the gateway's own may carry a conversation
+                stdout=subprocess.DEVNULL,  # the gateway's own stdout may carry MCP
                 pass_fds=[theirs.fileno()],
             )
     except BaseException:
@@ -174,7 +174,7 @@ class _Link(asyncio.Protocol):
             self._transport.close()
         if not await self._gone():
             self._process.kill()
-            await self._gone()  # if it hangs in the kernel, nobody waits for it any longer
+            await self._gone()  # if it hangs in the kernel, do not wait any longer
         return self._process.returncode
 
     async def _gone(self) -> bool:
@@ -209,7 +209,7 @@ class _Link(asyncio.Protocol):
 
     def _settle(self, body: bytes) -> None:
         type, answer = self._pending.popleft()
-        if answer.done():  # its caller has given up
+        if answer.done():  # its caller has stopped waiting
             return
         if body[:1] == NOT_OK:
             answer.set_exception(StoreUnavailable(body[1:].decode()))

@@ -1,10 +1,9 @@
-"""Records that verify, one by one: what a command or a page goes by when it believes what a log says, whatever store
-the log is in. No I/O of its own.
+"""Reads records that verify, one by one, from any store: for commands and pages that believe a log. No I/O of its own.
 
-1. A record is proven if its signatures are good, by a key that is trusted here, and it is what, and where, its store
-   says.
-2. Of a log that somebody else may write to, nothing but that is believed. What is not proven is left out and counted,
-   or shown with the reason: a person is never led to a signature by it.
+1. A record is proven if its signatures are valid, by a key that is trusted here, and its content and place are what its
+   store says.
+2. Of a log that somebody else may write to, nothing else is believed. An unproven record is left out and counted, or
+   shown with the reason: it never leads a person to sign something.
 
 Not judged here: whether something is missing, twice, or in another order; `verify_log` does that.
 """
@@ -39,7 +38,7 @@ class Proven(NamedTuple):
 
 
 class UnverifiedEntries(NamedTuple):
-    """How many entries were left out, as they do not verify; where the first of them is, and why."""
+    """How many entries were left out, as they don't verify; where the first of them is, and why."""
 
     entries: int = 0
     place: str = ""
@@ -50,10 +49,10 @@ NOTHING_LEFT = UnverifiedEntries()
 
 
 class Prover:
-    """Reads entries with the keys that are trusted. `left` says what was left out so far."""
+    """Reads entries with trusted keys. `left` tells what was left out so far."""
 
     def __init__(self, keys: Iterable[LogKey | RecordKey], examiner: Examiner | None = None) -> None:
-        """`examiner` is in place of `examine` with these keys, for entries by the thousand."""
+        """`examiner` replaces `examine` with these keys, for thousands of entries."""
         self._keys = {key.id: key for key in keys}
         self._examiner = examiner or self._examined
         self.left = NOTHING_LEFT
@@ -66,9 +65,8 @@ class Prover:
     def records(
         self, entries: Iterable[Numbered], wanted: Callable[[CallRecord], bool] = lambda _: True
     ) -> Iterator[Proven]:
-        """Yield the records that are proven, in the order of the entries. `wanted` says of what it is of use to verify,
-        by what that says of itself: the rest is passed over. What reading the entries raises comes after all that was
-        read before."""
+        """Yield the proven records, in the order of the entries. `wanted` selects, by its unverified content, which
+        record to verify; others are skipped. An error in reading the entries is raised after all records before it."""
         waiting = deque[Numbered]()
         for found in self._examiner(_select_wanted(entries, wanted, waiting)):
             each = waiting.popleft()
@@ -98,18 +96,18 @@ class Prover:
 def _select_wanted(
     entries: Iterable[Numbered], wanted: Callable[[CallRecord], bool], waiting: deque[Numbered]
 ) -> Iterator[Entry]:
-    """Yield what is to be examined, and keep it until its result is there."""
+    """Yield what is to be examined, and queue its entry for the result."""
     for each in entries:
         try:
             record = each.record()
             passes = record is not None and wanted(record)
         except AttestationError:
-            passes = True  # it is no statement, and is counted
+            passes = True  # an invalid statement, which is counted
         if passes:
             waiting.append(each)
             yield each.entry
 
 
 def is_decision_since(first: str, record: CallRecord) -> bool:
-    """Return whether a record is that of a decision on a call that came at this time or later (RFC 3339, UTC)."""
+    """Return whether a record is a decision on a call that came at this time or later (RFC 3339, UTC)."""
     return record.decision is not None and record.times.received >= first

@@ -1,15 +1,15 @@
-"""Judging what the allowed calls of a log prove (`policy.evidence`), while it is verified. I/O: a temporary file.
+"""Judges the evidence of a log's allowed calls (`policy.evidence`), while it is verified. I/O: a temporary file.
 
 A log is at fault if:
 
-1. a proof that a record says is kept is not there, can't be read, does not verify, or belongs to another call; or its
-   certificates don't allow the call;
-2. two allowed calls were made on one challenge, whatever chains they are in;
-3. a proof is kept with what is no allowed call, or with one whose record names none;
+1. a proof that a record says is kept is missing, unreadable, invalid, or another call's; or its certificates don't
+   allow the call;
+2. two allowed calls used one challenge, in whatever chains;
+3. a proof is kept with something other than an allowed call whose record names one;
 4. proofs are required, and an allowed call is not shown to be allowed by a person and signed by an agent.
 
-Where no proof was kept, certificates that don't allow the call are a fault if the caller named the people who may, or
-requires proofs. Only the first fault is told. Challenges are in a temporary database, as `marks` are.
+Without a kept proof, certificates that don't allow the call are a fault if the caller named the people who may, or
+requires proofs. Only the first fault is reported. Challenges are in a temporary database, as `marks` are.
 """
 
 import sqlite3
@@ -30,8 +30,8 @@ _WHERE = "SELECT place FROM challenges WHERE challenge = ?"
 
 
 class Proofs(InTemporaryFile):
-    """`with Proofs(auditor) as proofs`: for one verification. `fault` is the first, or None; `proved` calls are shown
-    to be allowed by a person and signed by an agent, and of `untold` ones something of that can't be told."""
+    """`with Proofs(auditor) as proofs`: for one verification. `fault` is the first, or None; `proved` counts calls
+    shown to be allowed by a person and signed by an agent, and `untold` those for which a part of that is unknown."""
 
     table = "CREATE TABLE challenges (challenge BLOB PRIMARY KEY, place TEXT NOT NULL) WITHOUT ROWID"
 
@@ -45,7 +45,7 @@ class Proofs(InTemporaryFile):
         self._chains = RecentlyUsed[str, bytes](MAX_RECORDED_CHAINS)
 
     def watch(self, entries: Iterable[Numbered], certificates: Callable[[str], bytes | None]) -> Iterator[Numbered]:
-        """Yield entries on, and judge what they say. `certificates` returns the chain with a SHA-256. Raises
+        """Pass entries through, and judge them. `certificates` returns the chain with a SHA-256. Raises
         `StoreUnavailable`."""
         for each in entries:
             if isinstance(each.entry, Stored) and self.fault is None:
@@ -63,7 +63,7 @@ class Proofs(InTemporaryFile):
     def look(
         self, payload: bytes, packed: bytes | None, certificates: Callable[[str], bytes | None] = lambda _: None
     ) -> None:
-        """Judge one entry. What is no statement is told by who verifies the log."""
+        """Judge one entry. An invalid statement is the verifier's to report."""
         try:
             statement = decode_statement(payload)
         except AttestationError:
@@ -102,7 +102,7 @@ class Proofs(InTemporaryFile):
         return next(iter(evidence.unshown), None) if self._required else None
 
     def _twice(self, challenge: bytes, place: str) -> str | None:
-        """Return that another call was made on a challenge (rule 2), or note it."""
+        """Return the fault if another call used this challenge (rule 2), else remember it."""
         try:
             if self._connection.execute(_ADD, (challenge, place)).rowcount:
                 return None

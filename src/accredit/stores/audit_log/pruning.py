@@ -1,16 +1,16 @@
-"""Replacing old records of the log by their digests and a signed note. Blocking I/O: the log's file.
+"""Replaces old records of the log by their digests and a signed note. Blocking I/O: the log's file.
 
 For each writer, in the order of its chain:
 
 1. records from before the given time are removed, up to the first that is newer, whose call is still open, or that is
-   an outcome whose decision stays, in another chain: by the log that call would be open again. Each must follow the
-   one before it, and what was pruned before be what its note says: a new note is signed for all of it, so
-   a key that is trusted must have signed the last one, which vouches for those before it, and the earlier note;
+   an outcome whose decision stays, in another chain: without it that call would be open again. Each must follow the one
+   before it, and earlier pruned ones must match their note: the new note is signed for all of them, so a trusted key
+   must have signed the last record, which vouches for those before it, and the earlier note;
 2. each is replaced by its SHA-256, and the last one by a note signed for all of them;
 3. checkpoints that the note covers are removed as well, except for the log's newest entry: its number would be used
-   again, and whoever follows the log would miss the entry that got it.
+   again, and a follower of the log would miss the entry that got it.
 
-This is done in steps, each one complete transaction, so that a gateway at work waits for only milliseconds. Deleted
+This is done in steps, each one complete transaction, so that a running gateway waits for only milliseconds. Deleted
 bytes are overwritten in the file (`secure_delete`); the write-ahead log, which holds them too, is checkpointed and
 truncated. That can't be done while somebody reads an older state of the log, and is reported. Not guaranteed: what a
 file system, a disk (SSD) or a backup keeps of overwritten bytes.
@@ -43,25 +43,25 @@ from accredit.stores.audit_log.tables import at_once
 from accredit.stores.sqlite.database import STORE_RETRY_SECONDS, Database
 
 EMPTY_LOG_SECONDS = 5.0
-"""The time for readers and writers of the log to let its write-ahead log be truncated after pruning: each needs a
-moment, except for one that verifies or exports the log, which may take minutes."""
+"""The time for readers and writers of the log to allow the truncation of its write-ahead log after pruning: each needs
+a moment, except for one that verifies or exports the log, which may take minutes."""
 PRUNE_ENTRIES = 2_000
-"""Entries of the log handled in one step of pruning, some 30 ms, for which a gateway at work waits."""
+"""Entries of the log handled in one step of pruning: some 30 ms, for which a running gateway waits."""
 
 
 _TAKE_OUT = "DELETE FROM log_entries WHERE entry = ? AND entry < (SELECT max(entry) FROM log_entries)"
 
 
 class PruneReport(NamedTuple):
-    """How many records were removed, and whether their bytes are gone from the log's files, too."""
+    """How many records were removed, and whether their bytes are gone from the log's files as well."""
 
     records: int
     overwritten: bool
 
 
 class _Pruned(NamedTuple):
-    """What was pruned of a writer: a SHA-256 fed with the digests of all records but the last, the last one's number
-    and digest, and the note's entry."""
+    """The pruned part of a writer's chain: a SHA-256 fed with the digests of all records but the last, the last one's
+    number and digest, and the note's entry."""
 
     digests: Any
     last: int
@@ -132,7 +132,7 @@ class _Pruner:
         self.done = False
 
     def step(self, connection: sqlite3.Connection) -> "_Pruner":
-        """Handle the next entries and return the state after them. May be rolled back and repeated."""
+        """Handle the next entries and return the state after them. It may be rolled back and repeated."""
         connection.execute("PRAGMA secure_delete = ON")
         following = _Pruner(self._signer, self._keys, self._before, self._now)
         following._pruned, following._ended, following._going = dict(self._pruned), self._ended, set(self._going)
@@ -173,14 +173,14 @@ class _Pruner:
                 self._pruned[writer] = _earlier(connection, writer, entry, note, statement.sha256)
 
     def _outlives(self, connection: sqlite3.Connection, record: CallRecord) -> bool:
-        """Return whether a record is an outcome whose decision stays. A decision comes before it, in any chain."""
+        """Return whether a record is an outcome whose decision stays: that lies before it, in any chain."""
         if not comes_alone(record, self._going):
             return False
         payloads = at_once(FileTables(connection).payloads_of(record.call.id, RECORDS_OF_A_CALL))
         return (record.call.id, "decision") in read_phases(payloads)
 
     def _end(self, old: dict[int, list[_Old]], writer: int) -> tuple[int, str]:
-        """Return the number and the digest of the last record that is pruned of a chain so far."""
+        """Return the number and the digest of the last record pruned of a chain so far."""
         if writer in old:
             return old[writer][-1].number, old[writer][-1].sha256
         pruned = self._pruned.get(writer)
@@ -222,14 +222,14 @@ class _Pruner:
 
 
 def is_newer(record: CallRecord, before: str) -> bool:
-    """Return whether a record, or its call, says that it is not from before that time. The call counts as well: by its
-    time an outcome is good whose decision was pruned, and a clock may be set back between both."""
+    """Return whether a record, or its call, is not older than that time. The call counts as well: an outcome of a
+    pruned decision is valid by its call's time, and a clock may be set back between both."""
     return max(record.times.recorded, record.times.received) >= before
 
 
 def comes_alone(record: CallRecord, going: set[str]) -> bool:
-    """Return whether a record that is to go is an outcome of none of the calls `going`, whose decisions go: they are
-    noted there until their outcomes go."""
+    """Return whether a record to prune is an outcome whose decision is not pruned as well. `going` holds the calls
+    whose decisions were pruned, until their outcomes are."""
     call = record.call.id
     if record.decision is not None:
         if record.decision.goes_on:

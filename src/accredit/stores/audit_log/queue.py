@@ -1,18 +1,18 @@
 """The audit log as one writer fills it: `ports.Records`. I/O: the tables, through a `LogExecutor`, and `writer_locks`.
 
-An object is one writer, whose chain begins with the first call, or with the calls that dead writers left open: these
-are closed as `unknown` (`closing`), then and every `LOG_LOOK_SECONDS`. One that is taken for dead, as its machine or
-its database was away, or whose chain is not where it left it, begins another chain with its next record. In this order:
+An object is one writer, whose chain starts with the first call, or with the calls that dead writers left open: these
+are closed as `unknown` (`closing`), then and every `LOG_LOOK_SECONDS`. A writer declared dead (e.g. after a network
+split), or whose chain is not where it left it, starts another chain with its next record. In this order:
 
 1. `begin` records a decision; only then may a call be forwarded;
 2. `finish` records its outcome; only then may the client see the answer;
 3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
 Records queue, and are written in turns; when the queue is full, `begin` refuses. A `durable` log answers when a record
-is on disk; if a turn can't be written, all who wait are refused. What is known of their calls is still kept (`kept`)
-and written as soon as the log accepts it: outcomes, and, for decisions that were written too late and so may be on
-record, that the call was not forwarded. A log that is not durable answers at once, and retries. Records are dropped
-only if they still wait `CLOSE_RECORDS_SECONDS` after the log was closed; their number is then reported.
+is on disk; if a turn can't be written, all waiting calls are refused. What is known of them is still kept (`kept`) and
+written as soon as the log accepts it: outcomes, and, for decisions that were written too late and so may be on record,
+that the call was not forwarded. A log that is not durable answers at once, and retries. Records are dropped only if
+they still wait `CLOSE_RECORDS_SECONDS` after the log was closed; their number is then reported.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ RECORD_RETRY_SECONDS = 1.0
 """The interval between attempts to write waiting records while the store refuses them; a new record is tried at
 once."""
 UNREADY_SECONDS = 10.0
-"""How long a gateway reports that it is not ready after a record could not be written, unless another could since: the
-usual interval of a load balancer's checks. A smaller write may succeed on a disk on which no record fits."""
+"""How long a gateway reports that it is not ready after a record could not be written, unless another was written
+since: the usual interval of a load balancer's checks. A smaller write may succeed on a disk on which no record fits."""
 LOG_LOOK_SECONDS = 10.0
-"""The interval at which a process that writes a log says that it lives, and looks for others that have died."""
+"""The interval at which a log's writer reports that it lives, and looks for others that have died."""
 CLOSE_RECORDS_SECONDS = 5.0
 """The time to write what is waiting when the log is closed. The rest is counted and reported."""
 
@@ -79,13 +79,12 @@ def _ignore_time(seconds: float) -> None: ...
 
 
 class QueuedRecords:
-    """One writer of a log. Nothing is opened before the first call: processes may fork until then.
+    """One writer of a log. Nothing is opened before the first call, so that processes may fork until then.
 
     `durable` says that the executor answers when a record is on disk, and that calls wait for that. `policy_digest` is
     the configuration's, for calls of dead writers whose records don't name one. `on_problem` is called, once per
     change, with what keeps records from being written, in words for the log; `on_checkpoint` with each signed head,
-    except intermediate ones of a busy chain; `on_unverified` with what is left as it is, since what the log holds of it
-    does not verify.
+    except intermediate ones of a busy chain; `on_unverified` with what is left open because it does not verify.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class QueuedRecords:
         clock: Callable[[], int] = unix_ms,
     ) -> None:
         self.writer: str | None = None
-        """This writer's id, once it has begun."""
+        """This writer's id, once it has started."""
         self._executor = executor
         self._durable = durable
         self._policy_digest = policy_digest
@@ -126,7 +125,7 @@ class QueuedRecords:
         self._unready_until = 0.0
         self._closed = False
         self.on_turn: Callable[[float], None] = _ignore_time
-        """Is told how many seconds each turn took that was written."""
+        """Called with the seconds that each written turn took."""
 
     @property
     def waiting(self) -> int:
@@ -134,7 +133,7 @@ class QueuedRecords:
         return len(self._queue) + len(self._kept)
 
     async def start(self) -> None:
-        """Begin this writer's life, and close the calls of dead writers. Raises `StoreUnavailable`."""
+        """Register this writer, and close the calls of dead ones. Raises `StoreUnavailable`."""
         async with self._starting:
             if self.writer is not None:
                 return
@@ -158,13 +157,13 @@ class QueuedRecords:
     def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
         """Record the outcome of a call that `begin` has recorded as allowed, whether or not the result is awaited.
 
-        The result raises `StoreUnavailable` if the outcome is not on record, and will be once it can be, and
+        The result raises `StoreUnavailable` if the outcome is not on record yet, but will be as soon as it can, and
         `AttestationError` for a text that no record can hold.
         """
         return self._add(Event(in_short(decided), self._clock(), outcome))
 
     async def claim(self, resume: bytes) -> CallDecision | None:
-        """Take over an open call, or return None: no such call is open. Its outcome is this writer's to record.
+        """Take over an open call, whose outcome this writer then records; None if there is no such call.
 
         Raises `StoreUnavailable`, and `AttestationError` for a call that can't be told from another one, or whose
         decision can't be read.
@@ -179,21 +178,21 @@ class QueuedRecords:
         return decided_again(claimed.payload, self._policy_digest)
 
     def problem(self) -> str | None:
-        """Return what keeps records from being written, or None."""
+        """Return why records can't be written, or None."""
         return self._problem
 
     def unverified(self) -> str | None:
-        """Return what was left open or unsigned, as what the log holds of it does not verify, or None."""
+        """Return what was left open or unsigned because it does not verify, or None."""
         return self._closing.problem()
 
     @property
     def left(self) -> int:
-        """How many other writers were left so."""
+        """How many other writers were left open so."""
         return self._closing.left
 
     async def ready(self) -> bool:
-        """Return whether a decision could be recorded now. For `UNREADY_SECONDS` after a failed one, only a record that
-        was written since makes this True."""
+        """Return whether a decision could be recorded now. For `UNREADY_SECONDS` after a failure, only a record written
+        since makes this True."""
         try:
             await self._begun()
             await self._as_writer(Touch)
@@ -205,7 +204,7 @@ class QueuedRecords:
         return not self._is_full()
 
     async def aclose(self) -> None:
-        """End this writer's life: write what waits, close open calls, and sign a checkpoint of everything."""
+        """End this writer: write what waits, close open calls, and sign a checkpoint of everything."""
         self._closed = True
         self._wake.set()
         if self._timer is not None:
@@ -222,7 +221,7 @@ class QueuedRecords:
             self._writing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._writing
-        async with self._starting:  # a `start` under way must end as well
+        async with self._starting:  # a concurrent `start` must end as well
             if self.writer is not None:
                 with contextlib.suppress(StoreUnavailable):
                     if await self._closing.end(self.writer, self.writer) and self._life is not None:
@@ -231,7 +230,7 @@ class QueuedRecords:
             await self._executor.aclose()
 
     async def _start(self) -> None:
-        # Made only now: each process forked from the one that made this object is a writer of its own.
+        # Made here, after any fork: each process is a writer of its own.
         writer = secrets.token_hex(16)
         life = None
         if isinstance(self._executor.place, FileLog):
@@ -249,7 +248,7 @@ class QueuedRecords:
         self._life, self.writer = life, writer
 
     def _leave(self) -> None:
-        """Be no writer any more."""
+        """Stop being a writer."""
         self.writer = None
         if self._life is not None:
             self._life.close()
@@ -262,8 +261,7 @@ class QueuedRecords:
                 await self._closing.look(await self._begun())
 
     async def _as_writer(self, request_of: Callable[[str], WriterRequest[T]]) -> T:
-        """Return a request's answer; where this writer was taken for dead, that of the next one. Raises
-        `StoreUnavailable`."""
+        """Return a request's answer, as the next writer if this one was declared dead. Raises `StoreUnavailable`."""
         try:
             return await self._run(request_of(self.writer or await self._begun()))
         except ChainEnded:
@@ -280,7 +278,7 @@ class QueuedRecords:
         return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
 
     def _add(self, event: Event) -> asyncio.Future[None]:
-        """Queue an event. The result is done when it is written or, if not `durable`, at once."""
+        """Queue an event. The future is done when it is written or, if not `durable`, at once."""
         written = asyncio.get_running_loop().create_future()
         try:
             if self._closed:
@@ -299,7 +297,7 @@ class QueuedRecords:
         return written
 
     async def _write(self) -> None:
-        """Write what waits, in order, until nothing does."""
+        """Write the queue, in order, until it is empty."""
         try:
             while self._queue or self._kept or self._refused:
                 if await self._take_turn():
@@ -311,16 +309,16 @@ class QueuedRecords:
                     async with asyncio.timeout(RECORD_RETRY_SECONDS):
                         await self._wake.wait()
         finally:
-            if self._durable:  # whoever waits must get an answer, whatever happened
+            if self._durable:  # all waiting calls must get an answer
                 self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
 
     async def _take_turn(self) -> bool:
-        """Write the next turn and return True; if that fails, refuse all who wait, keep what is known, and return
+        """Write the next turn and return True; on failure refuse all waiting calls, keep what is known, and return
         False."""
         self._turn += 1
         refused = [encode_for_turn(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
         room = self._executor.turn_records - len(refused)
-        kept = self._kept.first(room // 2)  # the other half is for calls that are waiting now
+        kept = self._kept.first(room // 2)  # the other half is for calls that wait now
         turn = list(islice(self._queue, room - len(kept)))
         try:
             answers = await self._append([*refused, *kept, *(each.event for each in turn)])
@@ -342,8 +340,7 @@ class QueuedRecords:
             self._on_problem(f"{lost} outcomes were lost: {len(self._kept)} wait for the store already")
 
     async def _append(self, events: list[Raw]) -> list[AttestationError | None]:
-        """Append records. If that fails, raise `StoreUnavailable` for a durable log; otherwise retry until it
-        succeeds."""
+        """Append records. On failure, raise `StoreUnavailable` for a durable log; otherwise retry until it succeeds."""
         asked = set[str]()
 
         def turn(writer: str) -> Turn:
@@ -365,7 +362,7 @@ class QueuedRecords:
                 return [None if text is None else AttestationError(text) for text in texts]
 
     def _tell_waiting(self, errors: Sequence[AccreditError | None]) -> None:
-        """Take the first records out of the queue, one for each error, and answer those who wait for them."""
+        """Dequeue the first records, one for each error, and answer their callers."""
         for error in errors:
             waiting = self._queue.popleft()
             self._queued_bytes -= len(waiting.event)

@@ -1,7 +1,7 @@
-"""Reading the log in an SQLite file. Blocking I/O; nothing is written.
+"""Reads the log in an SQLite file. Blocking I/O; nothing is written.
 
-`entries`, which is what is verified, has no condition: whatever else is read here is a part of it. Where `entry` is no
-whole number, as it can be in a table that somebody made anew, the row is damage for everybody who comes to it. So is an
+`entries`, which is what is verified, has no condition: all other queries read a part of it. If `entry` is no integer,
+as is possible in a table that was made by hand, the row counts as damage for every reader that comes to it. So does an
 entry of more than `MAX_ATTESTATION_BYTES`, of which nothing is read.
 
 Closing the log ends all its cursors, so that none keeps the file in an old state.
@@ -41,16 +41,16 @@ _READ = (
     " FROM log_entries LEFT JOIN log_writers USING (writer) LEFT JOIN log_keys USING (key)"
 )
 _IS_OPEN = "WHERE entry IN (SELECT entry FROM log_open)"
-# More of a call's id than there can be is not read.
+# Longer call ids than are possible are not read.
 _OPEN_ROWS = (
     "SELECT substr(o.call, 1, 33), (SELECT h.name FROM log_writers h WHERE h.writer = o.writer AND h.over = 0),"
     " e.entry, w.name, e.number, k.id, {columns}"
     " FROM log_open o LEFT JOIN log_entries e ON e.entry = o.entry LEFT JOIN log_writers w ON w.writer = e.writer"
     " LEFT JOIN log_keys k ON k.key = e.key ORDER BY o.call LIMIT ?"
 )
-# Two looks into the index; of both at once SQLite would read every row.
+# Two index lookups; with both in one query SQLite would read every row.
 _ENDS = "SELECT coalesce((SELECT min(entry) FROM log_entries), 1), coalesce((SELECT max(entry) FROM log_entries), 0)"
-# Each run is found by one look into the index, whatever numbers the entries of a damaged file have.
+# Each run is found by one index lookup, whatever numbers the entries of a damaged file have.
 OF_CALLS = f"""
 WHERE entry IN (
   WITH RECURSIVE runs (run) AS (
@@ -77,14 +77,14 @@ class LogFile(LogReader):
     """The log in a file."""
 
     def __init__(self, path: Path, *, still: bool = False) -> None:
-        """`still` is for a look at a file in which nobody writes: nothing is made beside it, as SQLite would."""
+        """`still` is for a file in which nobody writes: SQLite then makes no files beside it."""
         self.name = str(path)
         self._path = path
         self._how = "immutable=1" if still else "mode=ro"
         self._reading = ExitStack()
 
     def renew(self) -> None:
-        """Open the file anew."""
+        """Open the file again."""
         self.release()
         try:
             self._open()
@@ -123,7 +123,7 @@ class LogFile(LogReader):
         self._reading.close()
 
     def position(self) -> object:
-        """Return which file it is, and its newest entry."""
+        """Return the file's identity, and its newest entry."""
         return _Position(self.file, self.newest())
 
     def after(self, position: object) -> Iterator[Numbered] | None:
@@ -136,7 +136,7 @@ class LogFile(LogReader):
         return self.entries_after(position.newest)
 
     def identity(self) -> tuple[int, int]:
-        """Return which file has the name now. Raises `LogAway`."""
+        """Return the identity of the file at the path now. Raises `LogAway`."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -144,7 +144,7 @@ class LogFile(LogReader):
         return status.st_dev, status.st_ino
 
     def shipped(self, sink: str) -> int | None:
-        """Return the number of the last entry that a sink has; None if it is not known in this file."""
+        """Return the number of the last entry sent to a sink; None if this file does not know the sink."""
         try:
             rows = self._connection.execute("SELECT entry FROM log_sinks WHERE name = ?", (sink,)).fetchall()
         except sqlite3.Error as error:
@@ -154,22 +154,22 @@ class LogFile(LogReader):
         return rows[0][0] if rows and isinstance(rows[0][0], int) else None
 
     def sinks(self) -> list[str]:
-        """Return the names of those to whom the log is sent on."""
+        """Return the names of the log's sinks."""
         if next(self._rows("SELECT 1 FROM sqlite_master WHERE name = 'log_sinks'"), None) is None:
             return []  # a file of an older accredit
         return [str(name) for (name,) in self._rows("SELECT name FROM log_sinks ORDER BY name")]
 
     def behind(self, sink: str) -> int:
-        """Return how many entries a sink does not have yet, by their numbers."""
+        """Return about how many entries were not sent to a sink, by their numbers."""
         return self.newest() - self._sent(sink)
 
     def unsent(self, sink: str) -> Numbered | None:
-        """Return the first entry that a sink does not have."""
+        """Return the first entry not sent to a sink."""
         return next(self.entries_after(self._sent(sink)), None)
 
     def _sent(self, sink: str) -> int:
         sent = self.shipped(sink) or 0
-        return sent if sent <= self.newest() else 0  # a log that has lost entries is sent from its beginning
+        return sent if sent <= self.newest() else 0  # a log that has lost entries is sent from its start
 
     def newest(self) -> int:
         """Return the number of the newest entry, or 0."""
@@ -186,7 +186,7 @@ class LogFile(LogReader):
         return [head_in(*row) for row in rows]
 
     def entries(self, *, proofs: bool = False) -> Iterator[Numbered]:
-        """Yield all entries, in order: each row that there is."""
+        """Yield all entries, in order, with every row of the table."""
         for row in self._rows(f"{self._read_all if proofs else self._read} ORDER BY entry"):
             yield _read_row(row)
 
@@ -202,17 +202,17 @@ class LogFile(LogReader):
             yield _read_row(row)
 
     def open_calls(self) -> Iterator[Numbered]:
-        """Yield the decisions on calls that have no outcome yet."""
+        """Yield the decisions on open calls."""
         for row in self._rows(f"{self._read} {_IS_OPEN} ORDER BY entry"):
             yield _read_row(row)
 
     def open_rows(self, most: int) -> Iterator[OpenCall]:
-        """Yield what the list of open calls says."""
+        """Yield the rows of the list of open calls."""
         for call, writer, *row in self._rows(self._open_rows, most):
             yield open_call(call, writer, partial(_read_row, tuple(row)))
 
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
-        """Yield the entries that hold a text, the newest first; with `since`, those from there on, in order."""
+        """Yield the entries that contain a text, newest first; with `since`, those from there on, in order."""
         part = text.encode("utf-8", "surrogatepass")
         if since is None:
             found = ((first, last, "DESC") for first, last in self._backwards())
@@ -224,8 +224,8 @@ class LogFile(LogReader):
                 yield _read_row(row)
 
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
-        """Yield the records of calls whose ids begin so: with one look into the index for each run. A file of an older
-        accredit lacks it until a gateway opens it: there they are looked for from the newest entry on."""
+        """Yield the records of calls whose ids have this prefix, with one index lookup for each run. A file of an older
+        accredit lacks the index until a gateway opens it: there the log is scanned, newest first."""
         if not self._has_calls:
             yield from self.holding(prefix)
             return
@@ -238,7 +238,7 @@ class LogFile(LogReader):
             yield _read_row(row)
 
     def latest_checkpoints(self) -> Iterator[Numbered]:
-        """Yield the latest checkpoint of each chain that has one: they are looked for from the newest entry on."""
+        """Yield the latest checkpoint of each chain that has one, found by a scan from the newest entry."""
         missing = {name for (name,) in self._rows("SELECT name FROM log_writers WHERE checkpointed <> 0")}
         query = f"{self._read} WHERE ml_dsa_65 IS NOT NULL AND entry BETWEEN ? AND ? ORDER BY entry DESC"
         for first, last in self._backwards() if missing else ():
@@ -252,24 +252,24 @@ class LogFile(LogReader):
                 return
 
     def _ends(self) -> tuple[int, int]:
-        """Return the numbers of the first and the last entry; 1 and 0 if there is none."""
+        """Return the numbers of the first and the last entry; 1 and 0 for an empty log."""
         ((oldest, newest),) = self._rows(_ENDS)
         if not isinstance(oldest, int) or not isinstance(newest, int):
             raise AttestationError(_NO_NUMBER)
         return oldest, newest
 
     def _backwards(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges of entries, (first, last), that make up the log: the newest range first, and short."""
+        """Yield ranges of entries, (first, last), that cover the log: newest first, growing from a short one."""
         oldest, newest = self._ends()
         return ((-last, -first) for first, last in windows(-newest, -oldest))
 
     def chains(self) -> Iterator[bytes]:
-        """Yield the chains of certificates that calls came with."""
+        """Yield the certificate chains of calls."""
         for (text,) in self._rows(SHORT_CERTIFICATES):
             yield text if isinstance(text, bytes) else b""
 
     def certificates(self, sha256: str) -> bytes | None:
-        """Return the chain of certificates with this SHA-256."""
+        """Return the certificate chain with this SHA-256."""
         for (text,) in self._rows(f"{SHORT_CERTIFICATES} WHERE sha256 = ?", sha256):
             return certificates_in(text)
         return None
@@ -292,7 +292,7 @@ def _read_row(row: tuple[Any, ...]) -> Numbered:
         raise AttestationError(_NO_NUMBER)
     if payload is not None:
         if digest is not None:
-            members = ""  # of a kind that no entry has
+            members = ""  # a type that no entry has
         return read_entry(entry, writer, number, key_id, payload, ed25519, ml_dsa_65, members, *proof)
     if not isinstance(writer, str) or not isinstance(number, int):
         raise AttestationError(NO_PLACE)

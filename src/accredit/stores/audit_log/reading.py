@@ -1,8 +1,8 @@
-"""Reading a log, whatever engine keeps it: what each offers, and how a row becomes an entry. No I/O.
+"""Reads a log, in whichever engine: the common interface, and the conversion of a row into an entry. No I/O.
 
-An open log shows its state at one moment until it is closed, or renewed. Entries are returned as they are:
-`attest.verify_log` judges them. Something that can't even be an entry, or be read, raises `AttestationError`: the log
-is damaged. `StoreUnavailable` says nothing about the log.
+An open log shows its state at one moment until it is closed, or renewed. Entries are returned unjudged, for
+`attest.verify_log`. A row that can't be an entry, or be read, raises `AttestationError`: the log is damaged.
+`StoreUnavailable` says nothing about the log.
 """
 
 from abc import ABC, abstractmethod
@@ -42,12 +42,12 @@ NO_PLACE = "the next entry has no writer or number"
 
 
 class LogAway(StoreUnavailable):
-    """The log is not there, or does not answer, and may be back later."""
+    """The log is missing, or does not answer, and may be back later."""
 
 
 class Numbered(NamedTuple):
-    """An entry of the log, and a number that puts it in order for people: later ones have a greater one. A digest may
-    have 0. `proof` is the one that is kept with it, packed, where it was asked for; b"" for what can't be one."""
+    """An entry of the log, and a number that orders it for people: later ones have a greater one. A digest may have 0.
+    `proof` is the packed one kept with it, if requested; b"" for one that can't be valid."""
 
     number: int
     entry: Entry
@@ -64,7 +64,7 @@ class Numbered(NamedTuple):
 
 
 class Bookmark(NamedTuple):
-    """Where a record is: the number that puts it in order, and its place in its writer's chain."""
+    """A record's position: its ordering number, and its place in its writer's chain."""
 
     number: int
     writer: str
@@ -72,7 +72,7 @@ class Bookmark(NamedTuple):
 
 
 class LogReader(ABC):
-    """A log to read: `with reader as log`. `name` is for people. All of it may raise `StoreUnavailable` and, while
+    """A log to read: `with reader as log`. `name` is for people. All methods may raise `StoreUnavailable` and, while
     entries are read, `AttestationError`."""
 
     name: str
@@ -92,11 +92,11 @@ class LogReader(ABC):
 
     @abstractmethod
     def renew(self) -> None:
-        """Show the log as it is now. After a `StoreUnavailable` it may be tried again."""
+        """Show the log's current state. After a `StoreUnavailable` it may be tried again."""
 
     @abstractmethod
     def release(self) -> None:
-        """Keep no state of the log alive, until it is renewed."""
+        """Hold no state of the log until it is renewed."""
 
     def close(self) -> None:
         """Release the log for good."""
@@ -112,40 +112,40 @@ class LogReader(ABC):
 
     @abstractmethod
     def entries(self, *, proofs: bool = False) -> Iterator[Numbered]:
-        """Yield all entries, those of each chain in order, and with `proofs` what is kept with them."""
+        """Yield all entries, those of each chain in order, with their proofs if `proofs`."""
 
     @abstractmethod
     def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
         """Yield all records, and maybe other entries, in reverse order: an outcome comes before its decision. With
-        `before`, only those whose number is smaller."""
+        `before`, only those with a smaller number."""
 
     @abstractmethod
     def position(self) -> object:
-        """Return how far the log has come."""
+        """Return the log's current end, for `after`."""
 
     @abstractmethod
     def after(self, position: object) -> Iterator[Numbered] | None:
-        """Yield the records, and maybe other entries, that came after a position, in order; None if the position is not
-        one of this log."""
+        """Yield the records, and maybe other entries, added after a position, in order; None if the position is not one
+        of this log."""
 
     @abstractmethod
     def open_calls(self) -> Iterator[Numbered]:
-        """Yield the decisions on calls that have no outcome yet."""
+        """Yield the decisions on open calls."""
 
     @abstractmethod
     def open_rows(self, most: int) -> Iterator[OpenCall]:
-        """Yield what the list of open calls says, in the order of their ids, at most so many: rows without a decision
-        as well."""
+        """Yield the rows of the list of open calls, in the order of their ids, at most so many, including rows without
+        a decision."""
 
     @abstractmethod
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
-        """Yield the entries that hold a text, such as a part of a call's id: the newest first. With `since`, those that
-        are that record or came after it, in order; of its writer's chain at least."""
+        """Yield the entries that contain a text, such as a part of a call's id: newest first. With `since`, that record
+        and later ones, in order; of its writer's chain at least."""
 
     @abstractmethod
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
-        """Yield the records of calls whose ids begin so, and maybe others, in any order, with the proofs that are kept
-        with them: by an index, not by reading all."""
+        """Yield the records of calls whose ids have this prefix, and maybe others, in any order, with their proofs: by
+        an index, not by a scan."""
 
     @abstractmethod
     def summaries(self) -> Iterator[Numbered]:
@@ -172,32 +172,31 @@ class LogReader(ABC):
 
     @abstractmethod
     def sinks(self) -> list[str]:
-        """Return the names of those to whom the log is sent on (`shipping`)."""
+        """Return the names of the log's sinks (`shipping`)."""
 
     @abstractmethod
     def behind(self, sink: str) -> int:
-        """Return about how many entries a sink does not have yet."""
+        """Return about how many entries were not sent to a sink."""
 
     @abstractmethod
     def unsent(self, sink: str) -> Numbered | None:
-        """Return an entry that a sink does not have, the first of its chain; None if it has all."""
+        """Return an entry not sent to a sink, the first such in its chain; None if all were."""
 
     @abstractmethod
     def chains(self) -> Iterator[bytes]:
-        """Yield the chains of certificates that calls came with, as JSON arrays; no bytes for what can be none."""
+        """Yield the certificate chains of calls, as JSON arrays; b"" for one that can't be valid."""
 
     @abstractmethod
     def certificates(self, sha256: str) -> bytes | None:
-        """Return the chain of certificates with this SHA-256, as a JSON array, or None."""
+        """Return the certificate chain with this SHA-256, as a JSON array, or None."""
 
     def kept_of(self, decision: CallRecord) -> tuple[bytes | None, bytes | None]:
-        """Return the texts of the chain and the proof that a call was made on, as far as they are there and can be
-        read."""
+        """Return the texts of a call's certificate chain and proof, as far as they are present and readable."""
         return self._texts(decision, self._packed(decision))
 
     def shown_of(self, decision: CallRecord, now: int) -> bytes | None:
-        """Return the text of its proof, to be shown to anybody; None as long as it may be worth something, at a time in
-        unix seconds."""
+        """Return the text of its proof, for anybody to see; None while it may still be of use to somebody, at `now`
+        (unix seconds)."""
         packed = self._packed(decision)
         return None if is_held(packed, now) else self._texts(decision, packed)[1] or None
 
@@ -212,7 +211,7 @@ class LogReader(ABC):
         return certificates, proof.text() if proof else proof
 
     def _packed(self, decision: CallRecord) -> bytes | None:
-        """Return the proof that is kept with a decision."""
+        """Return the packed proof kept with a decision."""
         place = f"{decision.log.writer}/{decision.log.sequence}"
         if decision.authority is None or decision.authority.proof != "kept":
             return None
@@ -231,8 +230,8 @@ class LogReader(ABC):
         *,
         proofs: bool = False,
     ) -> LogReport:
-        """Verify the whole log and, where all else is good, its list of open calls. `watch` is given the entries, with
-        what is kept with them if `proofs` says so, and yields them on; the others are those of `attest.verify_log`."""
+        """Verify the whole log and, if that is good, its list of open calls. `watch` gets the entries, with their
+        proofs if `proofs`, and passes them through; the other arguments are those of `attest.verify_log`."""
         try:
             heads = self.heads()
         except AttestationError as error:
@@ -248,7 +247,7 @@ class LogReader(ABC):
 
 def _find_uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
     """Return the first record that its writer's row does not count, though both were written at once; or None. That the
-    chain comes as far as the row says was verified with its entries."""
+    chain is as long as the row says was verified with its entries."""
     counted: dict[str, int] = {}
     for head in heads:
         counted[head.writer] = min(head.sequence, counted.get(head.writer, head.sequence))
@@ -260,8 +259,8 @@ def _find_uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
 
 
 def windows(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of numbers that make up a long one, as (first, last): short ones at the beginning, so that whoever
-    finds something there has read little. Engines look one match ahead."""
+    """Yield number ranges, (first, last), that cover a long one: short ones first, so that an early match costs little
+    reading. Engines read one match ahead."""
     size = _FIRST_WINDOW
     while first <= last:
         yield first, min(last, first + size - 1)
@@ -269,20 +268,20 @@ def windows(first: int, last: int) -> Iterator[tuple[int, int]]:
 
 
 def key_range(prefix: str) -> tuple[bytes, bytes]:
-    """Return between which keys those of calls are whose ids begin so: from the first, and less than the second."""
+    """Return the range of index keys for call ids with this prefix: the first, inclusive, and the last, exclusive."""
     first = prefix.encode("utf-8", "surrogatepass")[:CALL_KEY_CHARS]
     return first, first + b"\xff"
 
 
 def head_in(name: object, records: object, head: object) -> Head:
-    """Return the head that a writer's row has. Raises `AttestationError`."""
+    """Return the head in a writer's row. Raises `AttestationError`."""
     if not isinstance(name, str) or not isinstance(records, int) or not isinstance(head, str):
         raise AttestationError("a writer's row is damaged")
     return Head(name, records, head)
 
 
 def certificates_in(value: object) -> bytes:
-    """Return the chain of certificates that a row has. Raises `AttestationError`."""
+    """Return the certificate chain in a row. Raises `AttestationError`."""
     if not isinstance(value, bytes):
         raise AttestationError("a chain of certificates is damaged")
     return value
@@ -292,7 +291,7 @@ def read_entry(
     order: int, writer: object, number: object, key_id: object, payload: object, ed25519: object, ml_dsa_65: object,
     members: object, proof: object = None, kind: str = "",
 ) -> Numbered:  # fmt: skip
-    """Return the entry that a row has. `kind` is what the store says that it is. Raises `AttestationError`."""
+    """Return a row's entry. `kind` is its kind by the store. Raises `AttestationError`."""
     if not isinstance(writer, str) or not isinstance(number, int):
         raise AttestationError(NO_PLACE)
     place = f"{writer}/{number}"
@@ -307,8 +306,8 @@ def read_entry(
 
 
 def open_call(call: object, writer: object, read: Callable[[], Numbered]) -> OpenCall:
-    """Return what a row of the list of open calls says. `writer` is the name of the one that has it to close, if that
-    has not ended; `read` returns the entry that it is filed with, or raises `AttestationError`."""
+    """Return a row of the list of open calls. `writer` is the name of the one that must close it, if it has not ended;
+    `read` returns the entry of its decision, or raises `AttestationError`."""
     try:
         entry = read().entry
     except AttestationError:

@@ -1,7 +1,7 @@
-"""The requests of a log to whoever writes it; each is one transaction (`transactions`). No I/O of its own.
+"""The requests of a log to its writer; each is one transaction (`transactions`). No I/O of its own.
 
 The writer is a thread of this process or a process beside it (`LogExecutor`). Events are encoded when they are queued:
-a text that can't be written is found there, and waiting events have a known size.
+so a text that can't be written is found at once, and waiting events have a known size.
 """
 
 from pathlib import Path
@@ -21,11 +21,11 @@ from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.sqlite.database import Synchronous
 
 MAX_RECORD_BYTES = 33_554_432
-"""Bytes of what is recorded of a call: a longer record could not be read again, in base64 (`MAX_ATTESTATION_BYTES`)."""
+"""Bytes of a call's record: a longer one could not be read again, in base64 (`MAX_ATTESTATION_BYTES`)."""
 LOG_SILENT_SECONDS = 60.0
-"""How long a writer in a database may be silent, and connected to nobody, until it counts as dead; and how long another
-one has to be connected before it judges. A failover takes less, after which all are silent that are not back yet. With
-`LOG_LOOK_SECONDS` the calls of a machine that is lost are closed within 90 s."""
+"""How long a writer in a database may be silent and unconnected until it counts as dead; and how long another one must
+be connected before it judges that. A failover takes less, during which all may be silent. With `LOG_LOOK_SECONDS` the
+calls of a lost machine are closed within 90 s."""
 
 
 T = TypeVar("T")
@@ -51,8 +51,8 @@ class FileLog(Struct, frozen=True, tag=True):
 
 
 class DatabaseLog(Struct, frozen=True, tag=True):
-    """The same in a database. `host` is the machine's name, for people. A writer that is silent for `silent_seconds`
-    may be dead."""
+    """A log in a database, likewise. `host` is the machine's name, for people. A writer that is silent for
+    `silent_seconds` may be dead."""
 
     database: PostgresDatabase
     gateway: str
@@ -77,7 +77,7 @@ class WriterRequest(Protocol[T_co]):
 
     @property
     def writer(self) -> str:
-        """The name of the writer that asks."""
+        """The name of the requesting writer."""
         ...
 
     async def run(self, tables: LogTables, author: Author) -> T_co:
@@ -93,8 +93,8 @@ class LogExecutor(Protocol):
     """The maximum number of records written in one request."""
 
     async def run(self, request: WriterRequest[T]) -> T:
-        """Return a request's answer once it is committed. Raises `StoreUnavailable`; the request may still be run later
-        then."""
+        """Return a request's answer once it is committed. Raises `StoreUnavailable`, after which the request may still
+        run."""
         ...
 
     async def aclose(self) -> None:
@@ -107,7 +107,7 @@ class _OfWriter(Struct, frozen=True, tag=True):
 
 
 class Begin(_OfWriter, frozen=True):
-    """Begin a writer's life."""
+    """Register a writer."""
 
     ANSWER: ClassVar[Any] = None
 
@@ -117,7 +117,7 @@ class Begin(_OfWriter, frozen=True):
 
 
 class Look(_OfWriter, frozen=True):
-    """Say that this writer lives, and look for others that may have died, but for those that were `left`."""
+    """Report that this writer lives, and look for others that may have died, except for those that were `left` open."""
 
     ANSWER: ClassVar[Any] = Others
 
@@ -129,7 +129,7 @@ class Look(_OfWriter, frozen=True):
 
 
 class Touch(_OfWriter, frozen=True):
-    """Find out whether anything can be written."""
+    """Test whether anything can be written."""
 
     ANSWER: ClassVar[Any] = None
 
@@ -139,8 +139,8 @@ class Touch(_OfWriter, frozen=True):
 
 
 class Turn(_OfWriter, frozen=True):
-    """Append events, each from `encode_for_turn`. Turns are numbered from 1; one that was written before is skipped, in
-    the chain of another writer, if one was asked for it (`elsewhere`), as well."""
+    """Append events, each from `encode_for_turn`. Turns are numbered from 1; one that was written before is skipped,
+    even if it was in the chain of another writer that was asked first (`elsewhere`)."""
 
     ANSWER: ClassVar[Any] = list[str | None]
 
@@ -156,19 +156,19 @@ class Turn(_OfWriter, frozen=True):
 
 
 class Claim(_OfWriter, frozen=True):
-    """Take over the open call that is found by `resume`: its answer comes here."""
+    """Take over the open call with the key `resume`: its answer comes here."""
 
     ANSWER: ClassVar[Any] = Claimed
 
     resume: bytes
 
     async def run(self, tables: LogTables, author: Author) -> Claimed:
-        """Return what was found."""
+        """Return the result."""
         return await Chain(self.writer, author).claim(tables, self.resume)
 
 
 class CloseCalls(_OfWriter, frozen=True):
-    """Close the calls that `dead` left open, or this writer at its end, as `unknown`: those after one."""
+    """Close, as `unknown`, the calls that `dead` left open, or this writer at its end: those after the id `after`."""
 
     ANSWER: ClassVar[Any] = Closed
 
@@ -178,7 +178,7 @@ class CloseCalls(_OfWriter, frozen=True):
     after: str = ""
 
     async def run(self, tables: LogTables, author: Author) -> Closed:
-        """Return how far that came."""
+        """Return how far that got."""
         chain = Chain(self.writer, author)
         return await chain.close_calls(tables, self.dead, self.after, self.now_ms, self.policy_digest)
 
@@ -212,12 +212,12 @@ AnyRequest = Begin | Look | Touch | Turn | Claim | CloseCalls | Sign | End
 
 
 def encode_for_turn(event: Event) -> Raw:
-    """Return an event for `Turn`. Raises `AttestationError` for a text that no record can hold (a lone surrogate), and
+    """Encode an event for `Turn`. Raises `AttestationError` for a text that no record can hold (a lone surrogate), and
     for more than `MAX_RECORD_BYTES`."""
     try:
         record = _encode_event(event)
     except UnicodeEncodeError:
-        try:  # texts for people can always be written, once they are clipped
+        try:  # texts for people can always be written, once clipped
             record = _encode_event(_clip_event(event))
         except UnicodeEncodeError:
             raise AttestationError("a lone surrogate in a record") from None

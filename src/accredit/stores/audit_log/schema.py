@@ -1,32 +1,31 @@
 """The tables of the audit log, as steps of `stores.sqlite.schema.SCHEMA`. No I/O.
 
-The log itself is `log_entries`. Which cells of the other tables count when it is verified:
-docs/reference/attestation.md.
+The log itself is `log_entries`. docs/reference/attestation.md says which cells of the other tables verification uses.
 """
 
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_STATEMENT_BYTES
 
 CALL_MARK = b'"call":{"id":"'
-"""What is before a call's id in a record. No string in JSON holds it, so nothing that a client says comes before it."""
+"""The bytes before a call's id in a record. No JSON string contains them, so no client's text can imitate them."""
 CALL_KEY_CHARS = 16
-"""How much of a call's id is in an index: 64 bits, so that hardly ever two calls have the same."""
+"""Characters of a call's id in the index: 64 bits, so that two calls hardly ever share them."""
 _RUN = 10
-"""Bits of an entry's number within a run: ids are random, and what is written at once goes to the few pages that a run
-has in the index. With one run for all each record would write a page of its own: three times slower."""
+"""Bits of an entry's number within a run: ids are random, and entries written together go to the few index pages of
+their run. With one run for all, each record would write a page of its own: three times slower."""
 CALL_RUN = f"entry >> {_RUN}"
 CALL_KEY = f"substr(payload, instr(payload, X'{CALL_MARK.hex()}') + {len(CALL_MARK)}, {CALL_KEY_CHARS})"
 HAS_CALL = "ml_dsa_65 IS NULL AND payload IS NOT NULL"
 SHORT_PROOF = f"CASE WHEN length(proof) > {MAX_STATEMENT_BYTES} OR typeof(proof) = 'text' THEN X'' ELSE proof END"
-"""The proof that is kept with an entry, and no bytes for what is too long to be one."""
+"""The proof kept with an entry, b"" if it is too long to be one."""
 SHORT_CERTIFICATES = (
     f"SELECT CASE WHEN length(certificates) <= {MAX_STATEMENT_BYTES} THEN certificates END FROM log_delegations"  # noqa: S608 - of constants
 )
-"""Chains of certificates, NULL for what is too long to be one."""
+"""Certificate chains, NULL if too long to be one."""
 
 
 def short(columns: str, of: str = "") -> str:
-    """Return columns of an entry's bytes as they are selected, with a text of no length, which is damage, in place of
-    each text, and of all of an entry that is longer than what is read: neither is looked at."""
+    """Return SQL for an entry's byte columns: a column of type text, and all columns of an entry longer than is read,
+    become '' (which is damage), unread."""
     names = [f"{of}{each}" for each in columns.split(", ")]
     size = " + ".join(f"coalesce(length({each}), 0)" for each in names)
     return ", ".join(
@@ -61,12 +60,12 @@ LOG_MEMBERS: tuple[str, ...] = (
 )
 
 LOG_RESUMES: tuple[str, ...] = (
-    # What another process finds a call by, if its answer comes there: the SHA-256 of session and request.
+    # The key by which another process finds a call whose answer comes there: the SHA-256 of session and request.
     "ALTER TABLE log_open ADD COLUMN resume BLOB",
 )
 
 LOG_CALLS: tuple[str, ...] = (
-    # By how the ids of their calls begin, in runs of 1,024 entries.
+    # By the prefixes of their calls' ids, in runs of 1,024 entries.
     f"CREATE INDEX log_calls ON log_entries ({CALL_RUN}, {CALL_KEY}) WHERE {HAS_CALL}",
 )
 
@@ -76,6 +75,6 @@ LOG_PROOFS: tuple[str, ...] = (
 )
 
 LOG_SINKS: tuple[str, ...] = (
-    # To whom the log is sent on, and the last entry that each has.
+    # The log's sinks, and the last entry sent to each.
     "CREATE TABLE log_sinks (name TEXT PRIMARY KEY, entry INTEGER NOT NULL) WITHOUT ROWID",
 )

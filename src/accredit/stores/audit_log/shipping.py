@@ -1,7 +1,7 @@
-"""What of a log is sent on to somebody else, a sink, and how far that has come. No I/O.
+"""Sends a log on to a sink: the next entries, and the position. No I/O.
 
-A sink's position is in the store that has the log, so a log that is restored from a copy brings its own. It moves only
-after the sink has taken what was before it: whatever is killed when, nothing is left out, and some may come twice.
+A sink's position is in the store of the log, so a log that is restored from a copy brings its own. It advances only
+after the sink has taken the entries before it: after any crash nothing is left out, and some may be sent twice.
 """
 
 from abc import ABC, abstractmethod
@@ -13,13 +13,13 @@ from accredit.attest import Envelope
 from accredit.errors import AttestationError, ConfigurationError
 
 SINK_BATCH, SINK_BATCH_BYTES = 512, 1_048_576
-"""Entries, and bytes of their payloads, after which no more is added to what a sink gets at once: what is kept in
-memory, and sent again where it was not taken. A single entry may be longer (`MAX_ATTESTATION_BYTES`)."""
+"""Entries, and bytes of their payloads, after which a batch is full: that much is kept in memory, and sent again after
+a failure. A single entry may be longer (`MAX_ATTESTATION_BYTES`)."""
 
 
 class Batch(NamedTuple):
-    """What comes next for a sink: entries, and how many records can't be sent, as they were pruned before. `to` is the
-    position after it, None if it is where the sink is already; with `more` the next batch can be taken at once."""
+    """The next batch for a sink: entries, and how many records can't be sent, as they were pruned before. `to` is the
+    position after it, None if unchanged; with `more` the next batch can be taken at once."""
 
     envelopes: tuple[Envelope, ...]
     pruned: int
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 class Sink(ABC):
-    """Somebody who gets a log, by name: `with sink`. One process has it at a time."""
+    """A receiver of the log, by name: `with sink`. One process has it at a time."""
 
     def __enter__(self) -> Self:
         try:
@@ -46,25 +46,25 @@ class Sink(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Begin. Raises `ConfigurationError` if another process has this sink, `StoreUnavailable`."""
+        """Start. Raises `ConfigurationError` if another process has this sink, `StoreUnavailable`."""
 
     @abstractmethod
     def take(self) -> Batch:
-        """Return what comes next; nothing of the log is kept open. Raises `AttestationError` if that is damaged,
+        """Return the next batch, and release the log. Raises `AttestationError` if that is damaged,
         `StoreUnavailable`."""
 
     @abstractmethod
     def taken(self, batch: Batch) -> None:
-        """Move on, as the sink has a batch. Does nothing if the log was replaced meanwhile. Raises
+        """Advance the position after a sent batch; do nothing if the log was replaced meanwhile. Raises
         `StoreUnavailable`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give the sink back."""
+        """Release the sink."""
 
 
 class Filling:
-    """Entries of a batch that is being made."""
+    """A batch's entries while it is filled."""
 
     def __init__(self) -> None:
         self.envelopes: list[Envelope] = []
@@ -74,7 +74,7 @@ class Filling:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is to be added."""
+        """Whether nothing more is added."""
         return self.stopped or len(self.envelopes) >= SINK_BATCH or self._bytes >= SINK_BATCH_BYTES
 
     def add(self, envelope: Envelope) -> None:
@@ -84,7 +84,7 @@ class Filling:
 
 
 def readable(entries: Iterable[Any], filling: Filling) -> Iterable[Any]:
-    """Yield entries up to one that is damaged. It is raised if nothing is before it, so with the next batch."""
+    """Yield entries up to a damaged one. That error is raised only if the batch is empty, so with the next batch."""
     try:
         yield from entries
     except AttestationError:

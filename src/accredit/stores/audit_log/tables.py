@@ -1,11 +1,11 @@
-"""What the log asks of its tables, whatever holds them. No I/O of its own.
+"""The interface of the log's tables, in whichever engine. No I/O of its own.
 
 The rules (`transactions`, `appender`) are coroutines over `LogTables`. Over a file (`file_tables`) they never wait, and
-`at_once` runs them to their end; over a database (`stores.postgres.log_tables`) they wait for its answers. Whoever
-writes decides what of them it believes (`author`).
+`at_once` runs them to their end; over a database (`stores.postgres.log_tables`) they wait for its answers. The writer
+decides what it believes of them (`author`).
 
-Whatever is read may have changed when it is written: `LogTables.write` writes only if the chain is still where it was,
-and the calls that it closes are still open.
+What was read may have changed before a write: `LogTables.write` writes only if the chain still ends there, and the
+calls that it closes are still open.
 """
 
 import re
@@ -16,21 +16,21 @@ from accredit.attest import Envelope, Stored
 from accredit.errors import StoreUnavailable
 
 MAX_RECORDS_OF_A_CALL_BYTES = 67_108_864
-"""Bytes of these together that are read: two of the longest. Who may write the store could have each as long as an
+"""Bytes of these together that are read: two of the longest. Whoever writes to the store could make each as long as an
 envelope may be, a gibibyte in all."""
 
 
 T = TypeVar("T")
 
 WRITER_ID = re.compile("[0-9a-f]{32}")
-"""The name of a writer, which is also that of the file that it locks: what has another one is none."""
+"""The name of a writer, which is also that of its lock file; any other name is invalid."""
 
 RECORD, CHECKPOINT = 0, 1
 """Kinds of entries. A third, the note of pruning, is never written here."""
 
 
 class ChainEnded(StoreUnavailable):
-    """The writer was taken for dead: its calls are closed, and no record may be added to its chain."""
+    """The writer was declared dead: its calls are closed, and no record may be added to its chain."""
 
     def __init__(self, writer: str, why: str = "") -> None:
         self.writer = writer
@@ -38,15 +38,15 @@ class ChainEnded(StoreUnavailable):
 
 
 class ChainTaken(ChainEnded):
-    """The writer's chain is not where it left it, and nothing that it signed says so: it is left to whoever wrote
-    there, and another one is begun."""
+    """The writer's chain is not where it left it, and no signature of its own says so: it is abandoned, and another one
+    is started."""
 
     def __init__(self, writer: str) -> None:
         super().__init__(writer, f"the chain of writer {writer} was changed by somebody else, and is left")
 
 
 class ChainMoved(StoreUnavailable):
-    """A chain, or a call, is not as it was when it was read: read again."""
+    """A chain, or a call, has changed since it was read: read again."""
 
 
 class ChainEnd(NamedTuple):
@@ -63,8 +63,8 @@ class ChainEnd(NamedTuple):
 
 
 class NewEntry(NamedTuple):
-    """An entry to be added: a record's sequence, or the records that a checkpoint counts, is its number. `proof` is the
-    one that is kept with a decision, packed."""
+    """An entry to add: its number is a record's sequence, or the records that a checkpoint counts. `proof` is the
+    packed one kept with a decision."""
 
     kind: int
     number: int
@@ -73,11 +73,11 @@ class NewEntry(NamedTuple):
 
 
 class ChainChange(NamedTuple):
-    """What is written together: a chain that was at `before` goes on to `after`.
+    """What is written together: a chain moves from `before` to `after`.
 
-    `opened` are calls by the numbers of the records of their decisions, `resumes` what some of them can be claimed by.
-    `closed` are open calls of the writer
-    `closed_of`, by its name. `certificates` are chains of certificates, by their SHA-256.
+    `opened` are calls by the numbers of the records of their decisions, `resumes` the keys by which some can be
+    claimed. `closed` are open calls of the writer named `closed_of`. `certificates` are certificate chains, by their
+    SHA-256.
     """
 
     before: ChainEnd
@@ -91,9 +91,8 @@ class ChainChange(NamedTuple):
 
 
 class OpenCall(NamedTuple):
-    """A call that is said to be open, and the entry that it is filed with as its decision: None if there is none, or it
-    is damaged. `call` is "" for what is no text. `is_left` says that no writer has it to close, as far as that was
-    asked for."""
+    """A call in the list of open calls, and the entry of its decision: None if it is missing or damaged. `call` is ""
+    if it is no text. `is_left` says that no writer has to close it, as far as that was read."""
 
     call: str
     decision: Stored | None
@@ -101,8 +100,8 @@ class OpenCall(NamedTuple):
 
 
 class Others(NamedTuple):
-    """Writers that have not ended: those `found` that may have died, which of those that were left `still` are there,
-    and how many have names that no writer has."""
+    """Writers that have not ended: those `found` that may have died, which of those left open are `still` there, and
+    how many have invalid names."""
 
     found: Sequence[str]
     still: Sequence[str]
@@ -114,7 +113,7 @@ class LogTables(Protocol):
 
     @property
     def version(self) -> int:
-        """The version of the records that are written here: tables of the version before keep no proof."""
+        """The version of the records that are written: tables of the previous version keep no proof."""
         ...
 
     async def add_writer(self, name: str) -> None:
@@ -122,21 +121,20 @@ class LogTables(Protocol):
         ...
 
     async def find_others(self, name: str, left: Sequence[str]) -> Others:
-        """Return the other writers that have not ended, and may have died; say that this one lives. Those that were
-        `left` are not looked at, and others may have them. Raises `ChainEnded`."""
+        """Return the other writers that have not ended, and may have died; note that this one lives. Those that were
+        `left` open are not judged, and other gateways may take them. Raises `ChainEnded`."""
         ...
 
     async def end_of(self, name: str) -> ChainEnd:
-        """Return the end of a chain, as its row has it; a writer that is not there is added."""
+        """Return the end of a chain, from its row; a missing writer is added."""
         ...
 
     async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
-        """Return the same as it is now, with the chain's newest entry. Raises `AttestationError` for one that is
-        damaged."""
+        """Return the current end, with the chain's newest entry. Raises `AttestationError` if that is damaged."""
         ...
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
-        """Return those of these calls that are open, and this writer's to close."""
+        """Return which of these calls are open, and this writer's to close."""
         ...
 
     async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
@@ -144,17 +142,16 @@ class LogTables(Protocol):
         ...
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
-        """Return what is recorded of a call, wherever it lies: at most so many payloads, maybe some of others. Of more
-        bytes than a call has (`MAX_RECORDS_OF_A_CALL_BYTES`) no more is read, and the rest of so many is empty."""
+        """Return what is recorded of a call, anywhere: at most so many payloads, maybe some of others. Beyond the bytes
+        of a call (`MAX_RECORDS_OF_A_CALL_BYTES`) the rest is empty, unread."""
         ...
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
-        """Return the open calls that are found by `resume`: all that matters is whether there are several."""
+        """Return the open calls with the key `resume`: if there are several, not all need be returned."""
         ...
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
-        """Make an open call this writer's to close, whosever it was. Raises `ChainMoved` if it is not found so any
-        more."""
+        """Make an open call this writer's to close, whichever had it. Raises `ChainMoved` if it is no longer found."""
         ...
 
     async def write(self, change: ChainChange) -> None:
@@ -162,7 +159,7 @@ class LogTables(Protocol):
         ...
 
     async def touch(self, name: str) -> None:
-        """Rewrite an existing value: who has the answer knows that what was written before it is kept, too."""
+        """Rewrite an existing value: its answer proves that earlier writes are kept, too."""
         ...
 
     async def end(self, name: str) -> bool:
@@ -171,7 +168,7 @@ class LogTables(Protocol):
 
 
 def limit_payloads(payloads: Iterable[bytes | None], most: int) -> list[bytes]:
-    """Return payloads as `LogTables.payloads_of` does; None is one that was not read."""
+    """Limit payloads as `LogTables.payloads_of` does; None stands for one that was not read."""
     read: list[bytes] = []
     size = 0
     for payload in payloads:

@@ -1,4 +1,4 @@
-"""Threads of this process that write a log, for another signer of records, which stays where it was opened."""
+"""Threads of this process that write a log, for another signer of records, which can't change the process."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class FileThread:
-    """A `LogExecutor` of a file. Nothing is opened before the first request: processes may fork until then."""
+    """A `LogExecutor` for a file. Nothing is opened before the first request, so that processes may fork until then."""
 
     def __init__(self, place: FileLog, signer: LogSigner) -> None:
         self.place: LogPlace = place
@@ -35,7 +35,7 @@ class FileThread:
         author = self._author
 
         def job(connection: sqlite3.Connection) -> tuple[T, ChainEnd | None]:
-            author.take_written()  # what was rolled back
+            author.take_written()  # drop what was rolled back
             return at_once(request.run(FileTables(connection), author)), author.take_written()
 
         answer, written = await self._worker.run(job)
@@ -48,7 +48,7 @@ class FileThread:
 
 
 class DatabaseThread:
-    """The same of a database: a `DatabaseWriter` in an event loop of its own, since a signature may take long."""
+    """A `LogExecutor` for a database: a `DatabaseWriter` in its own event loop, since a signature may take long."""
 
     def __init__(self, place: DatabaseLog, signer: LogSigner) -> None:
         self.place: LogPlace = place
@@ -88,7 +88,7 @@ class DatabaseThread:
         doing = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
         try:
             async with asyncio.timeout(STORE_WAIT_SECONDS):
-                return await asyncio.shield(doing)  # what is cancelled ends the connection of others
+                return await asyncio.shield(doing)  # a cancellation would close the connection that others use
         except asyncio.CancelledError:
             doing.add_done_callback(_retrieve)
             raise

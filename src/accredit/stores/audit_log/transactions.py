@@ -1,6 +1,6 @@
-"""The rules of the log, over its tables, whatever holds them. No I/O of its own.
+"""The rules of the log, over its tables, in whichever engine. No I/O of its own.
 
-A transaction that is rolled back leaves no trace: the next one is numbered as if it had not been.
+A transaction that is rolled back leaves no trace: the next one gets its numbers.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ NOT_OPEN = "the call is not open: its outcome is on record already, or another p
 
 
 class Event(NamedTuple):
-    """Something to record about a call: its decision or, if `outcome` is given, that; and when."""
+    """An event of a call: its decision, or the `outcome` if given; and the time."""
 
     decided: CallDecision
     now_ms: int
@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """How many open calls were found; and of one that was claimed the payload of its decision, or why it was not."""
+    """How many open calls were found; and the payload of the claimed one's decision, or why none was claimed."""
 
     found: int
     payload: bytes | None = None
@@ -53,8 +53,8 @@ class Claimed(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """How far open calls were looked at: the last one's id, None if that were all. `faults` of them were not closed,
-    the first for the reason `fault`."""
+    """How far open calls were checked: the last one's id, None after all. `faults` of them were not closed, the first
+    for the reason `fault`."""
 
     after: str | None
     faults: int = 0
@@ -62,15 +62,15 @@ class Closed(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """A chain's head that an entry covers (None if it has no record), or why it was not signed."""
+    """A chain's head that a checkpoint covers (None without records), or why it was not signed."""
 
     head: Head | None
     fault: str = ""
 
 
 class Chain(NamedTuple):
-    """One writer's chain, and who writes it. Each method is one transaction, and raises `ChainEnded` if the writer was
-    taken for dead: its calls are closed, so no call of it may be opened; or if the chain is not where it was left."""
+    """One writer's chain, and its author. Each method is one transaction, and raises `ChainEnded` if the writer was
+    declared dead (its calls are closed, so it may open none), or if the chain is not where it was left."""
 
     name: str
     author: Author
@@ -82,7 +82,7 @@ class Chain(NamedTuple):
         says that another chain was asked for this one before.
 
         Of a turn that was written before (`author`, rule 4) nothing is appended: a store that did not answer in time
-        may still have written it. Something else is written then, for what is only read may be on one machine alone.
+        may still have written it. Then a value is rewritten, as what was only read may be on one machine alone.
         """
         proved = await self._end(tables)
         if (elsewhere or proved.end.turn >= number) and await self._is_on_record(tables, events):
@@ -96,8 +96,8 @@ class Chain(NamedTuple):
         return errors
 
     async def close_calls(self, tables: LogTables, name: str, after: str, now_ms: int, policy_digest: str) -> Closed:
-        """Close calls that a writer left open as `unknown`, at most one turn's worth of those after one. What is not
-        open by its decision's own record (`author`, rule 3) stays as it is.
+        """Close, as `unknown`, calls that a writer left open after `after`, at most one turn's worth. A call that its
+        decision's own record does not show to be open (`author`, rule 3) stays.
 
         `policy_digest` is for calls whose decisions don't name one.
         """
@@ -119,8 +119,8 @@ class Chain(NamedTuple):
         return Closed(last or None, len(faults), faults[0] if faults else "")
 
     async def claim(self, tables: LogTables, resume: bytes) -> Claimed:
-        """Take over the open call that is found by `resume`, if there is one, and it is open by its decision's own
-        record."""
+        """Take over the open call with the key `resume`, if there is exactly one, and its decision's own record shows
+        it to be open."""
         await self._end(tables)
         found = await tables.open_by(resume)
         if len(found) != 1:
@@ -133,8 +133,8 @@ class Chain(NamedTuple):
         return Claimed(1, open_call.decision.envelope.payload if open_call.decision is not None else None)
 
     async def checkpoint(self, tables: LogTables, name: str, now_ms: int) -> Signed:
-        """Append a checkpoint of a writer's chain, its own or another's, unless its head has one; return the head. Of
-        another's the last entry says where it ends (`author`, rule 2)."""
+        """Append a checkpoint of a writer's chain, its own or another's, unless its head has one; return the head. The
+        end of another's is given by its last entry (`author`, rule 2)."""
         own = await self._end(tables)
         proved = own
         if name != self.name:
@@ -158,7 +158,7 @@ class Chain(NamedTuple):
     async def _judged(
         self, tables: LogTables, calls: Sequence[OpenCall]
     ) -> dict[str, tuple[Statement, CallRecord] | str]:
-        """Return, of each call that is said to be open, its decision, or why it is not open (`author`, rule 3)."""
+        """Return the decision of each call listed as open, or why it is not open (`author`, rule 3)."""
         judged: dict[str, tuple[Statement, CallRecord] | str] = {}
         for each in calls:
             try:
@@ -188,7 +188,7 @@ class Chain(NamedTuple):
         return self.author.go_on(end, newest)
 
     async def _is_on_record(self, tables: LogTables, events: Sequence[Event]) -> bool:
-        """Return whether a turn is, which is there as a whole or not at all, by its first decision."""
+        """Return whether a turn is on record, by its first decision: it is written as a whole or not at all."""
         first = next((each.decided.call.id for each in events if each.outcome is None), None)
         return first is not None and (first, "decision") in read_phases(
             await tables.payloads_of(first, RECORDS_OF_A_CALL)
@@ -201,7 +201,7 @@ class Chain(NamedTuple):
 
 
 class _Turn:
-    """Records that are appended together. A call that goes on is open from its decision to its outcome; an outcome of a
+    """Records that are appended together. A forwarded call is open from its decision to its outcome; an outcome of a
     call that is not open is not recorded."""
 
     def __init__(self, tail: ChainAppender, is_open: set[str], version: int) -> None:
@@ -238,7 +238,7 @@ class _Turn:
         return None
 
     def change(self, number: int, events: Sequence[Event]) -> ChainChange:
-        """Return what the turn writes."""
+        """Return the turn's change."""
         certificates = {
             decided.authority.chain_sha256: decided.certificates
             for decided, _, outcome in events

@@ -1,8 +1,8 @@
-"""Verifying a log on several cores. I/O: processes, which are forked.
+"""Verifies a log on several cores. I/O: processes, which are forked.
 
-One process reads the entries and holds them against their chains; the others read statements and verify signatures,
-some entries at a time. Results come in the order of the entries, so the verdict is the same as without these processes,
-and so is the place of the first fault. What is on its way is bounded, and the processes end with the one that reads.
+One process reads the entries and compares them with their chains; the others decode statements and verify signatures,
+in batches. Results come in the order of the entries, so the verdict is the same as without these processes, and so is
+the place of the first fault. The batches in progress are bounded, and the processes end with the one that reads.
 """
 
 import multiprocessing
@@ -19,9 +19,9 @@ from accredit.attest import Digest, Entry, Envelope, Examined, LogKey, RecordKey
 from accredit.errors import AttestationError, StoreUnavailable
 
 MAX_VERIFIERS = 16
-"""Processes that verify a log together at most: one that reads keeps no more of them busy."""
+"""The most processes that verify a log together: one reader keeps no more of them busy."""
 VERIFIED_ENTRIES, VERIFIED_BYTES = 128, 1_048_576
-"""Entries of a log that a process verifies at a time (in 10 ms), and after how many of their bytes there are fewer."""
+"""Entries of a log in one batch (10 ms of work), and the bytes after which a batch is full with fewer."""
 
 
 _Entry = Entry | Envelope | bytes | str
@@ -34,7 +34,7 @@ class Verifiers:
     """
 
     def __init__(self, keys: Iterable[LogKey | RecordKey], processes: int | None = None) -> None:
-        """`processes` are as many as there are cores, unless it is said; with one core there are none beside this."""
+        """`processes` defaults to the number of cores; with one core there are none beside this."""
         self._keys = {key.id: key for key in keys}
         cores = min(_cores(), MAX_VERIFIERS) if processes is None else processes
         self._wanted = cores if cores > 1 else 0
@@ -42,7 +42,7 @@ class Verifiers:
         self._links: list[Connection] = []
 
     def __enter__(self) -> Self:
-        context = multiprocessing.get_context("fork")  # keys may hold what can't be sent
+        context = multiprocessing.get_context("fork")  # keys may hold what can't be pickled
         for _ in range(self._wanted):
             ours, theirs = cast("tuple[Connection, Connection]", context.Pipe())
             self._links.append(ours)
@@ -62,8 +62,8 @@ class Verifiers:
             process.join()
 
     def __call__(self, entries: Iterable[_Entry]) -> Iterator[Examined | Digest]:
-        """Yield what is found of each entry, in order. Raises `StoreUnavailable` if a process has ended, and what
-        reading the entries raises, after all that was read before."""
+        """Yield the result for each entry, in order. Raises `StoreUnavailable` if a process has died, and errors in
+        reading the entries, after all that was read before."""
         if not self._links:
             yield from (examine(entry, self._keys) for entry in entries)
             return
@@ -85,12 +85,12 @@ def _cores() -> int:
     """Return how many cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system can say
+    except AttributeError:  # not every system can tell
         return os.cpu_count() or 1
 
 
 def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
-    """Yield the entries, some at a time; raise what reading them raises after those that were read."""
+    """Yield the entries in batches; raise an error in reading them after those that were read."""
     some: list[_Entry] = []
     size = 0
     failure = None
@@ -139,9 +139,9 @@ def _ended_error() -> StoreUnavailable:
 
 
 def _verify(link: Connection, others: Sequence[Connection], keys: Mapping[str, LogKey | RecordKey]) -> None:
-    """Answer each batch, until the process that reads has ended. `others` are its ends, of which the fork made copies:
-    while one is open, nobody sees the end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that reads
+    """Answer each batch, until the reading process has ended. `others` are its ends, copied by the fork: while one is
+    open, that end is not noticed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the reading process
     for other in others:
         other.close()
     while True:

@@ -1,4 +1,4 @@
-"""Which writers of a log in a file are alive: each locks a file of its own for as long as its process lives.
+"""Tells which writers of a log in a file are alive: each holds a lock on a file of its own while its process lives.
 
 Blocking I/O: files in `FILE-writers/` beside the log's file. The kernel releases a lock when its process ends, however
 that happens, so neither clocks nor process ids are involved. Only the machine that has the log writes to it. In a
@@ -27,13 +27,13 @@ class WriterLock:
         os.close(self._descriptor)
 
     def end(self) -> None:
-        """Remove the lock's file, as the writer has ended properly. Call this before the lock is released."""
+        """Remove the lock's file, after the writer has ended properly and before the lock is released."""
         with contextlib.suppress(OSError):
             self._path.unlink()
 
 
 def acquire(log_file: Path, writer: str, of: str = "writers") -> WriterLock | None:
-    """Take the lock of a writer (or of one `of` others beside the log), or return None if the writer is alive. Raises
+    """Take the lock of a writer (or of another role, `of`, beside the log); None if its holder is alive. Raises
     `StoreUnavailable`."""
     folder = log_file.with_name(f"{log_file.name}-{of}")
     path = folder / writer
@@ -54,7 +54,7 @@ def acquire(log_file: Path, writer: str, of: str = "writers") -> WriterLock | No
 
 
 async def acquire_in_thread(log_file: Path, writer: str) -> WriterLock | None:
-    """Do the same in a thread. A lock that comes after the caller gave up is released. Raises `StoreUnavailable`."""
+    """Do so in a thread. A lock that comes after a timeout is released. Raises `StoreUnavailable`."""
     holding = asyncio.ensure_future(asyncio.to_thread(acquire, log_file, writer))
     try:
         async with asyncio.timeout(STORE_WAIT_SECONDS):

@@ -42,10 +42,10 @@ def main(descriptor: int) -> None:
         opening = _next(frames)
         if opening is None:
             return
-        load("cryptography.hazmat.primitives.asymmetric.mldsa")  # the first record does not wait for it
-        logging.getLogger("accredit").setLevel(logging.CRITICAL)  # the gateway logs the same of its own connection
+        load("cryptography.hazmat.primitives.asymmetric.mldsa")  # so that the first record does not wait for it
+        logging.getLogger("accredit").setLevel(logging.CRITICAL)  # the gateway logs the same for its own connection
         gc.freeze()  # the loaded modules stay: no need to scan them again
-        with contextlib.suppress(ConnectionError):  # the gateway is gone: nobody is waiting
+        with contextlib.suppress(ConnectionError):  # the gateway is gone
             said = decode_opening(opening)
             signer = LogSigner(said.key_id, said.ed25519, said.ml_dsa_65)
             match said.place:
@@ -60,7 +60,7 @@ def _serve_file(channel: socket.socket, frames: BufferedReader, place: FileLog, 
 
     def answer(request: AnyRequest, deadline: float) -> object:
         def job(connection: sqlite3.Connection) -> object:
-            author.take_written()  # what was rolled back
+            author.take_written()  # drop what was rolled back
             return at_once(request.run(FileTables(connection), author))
 
         answered = database.transact_waiting(job, writes=True, deadline=deadline)
@@ -121,7 +121,7 @@ def _next(frames: BufferedReader) -> bytes | None:
 
 
 async def _next_of(frames: asyncio.StreamReader) -> bytes | None:
-    """Do the same with a stream that is waited for."""
+    """Do so with an asynchronous stream."""
     try:
         (size,) = LENGTH.unpack(await frames.readexactly(LENGTH.size))
         return await frames.readexactly(size)

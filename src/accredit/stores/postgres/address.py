@@ -1,11 +1,11 @@
-"""The database that a URL names. No I/O.
+"""Parses a database's URL. No I/O.
 
 `postgresql://[USER@]HOST[:PORT][,HOST[:PORT]...]/DATABASE[?PARAMETER=VALUE[&...]]`. A host is a name, an IPv4 address
 or an IPv6 address in brackets. Parameters are `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, as libpq has them, and
-`host`, the folder of a Unix socket where the URL names no host. Nothing else passes.
+`host`, the folder of a Unix socket if the URL names no host. All others are refused.
 
 1. No password is taken from a URL: a URL is shown, logged and kept in shells' histories.
-2. What a URL is refused for is said without quoting it, as a password may be in it all the same.
+2. The reason of a refusal does not quote the URL, as it may hold a password all the same.
 """
 
 import re
@@ -35,7 +35,7 @@ _REMEDY = "write postgresql://USER@HOST:5432/DATABASE, with more hosts after com
 
 
 class DatabaseHost(NamedTuple):
-    """Where a server listens: a name or an address, or the folder of its Unix socket."""
+    """A server's address: a name or an IP address, or the folder of its Unix socket."""
 
     name: str
     port: int
@@ -44,8 +44,8 @@ class DatabaseHost(NamedTuple):
 class PostgresDatabase(Struct, frozen=True):
     """`postgresql://...`, a store for all machines that can reach one of `hosts`.
 
-    With `replicas` "required", a server counts only where what it commits is on another one, too. `password_file` holds
-    the password; without it, it comes as libpq's does (`PGPASSWORD`, `PGPASSFILE`).
+    With `replicas` "required", a server counts only if its commits are on another one, too. `password_file` holds the
+    password; without it, it comes as libpq's does (`PGPASSWORD`, `PGPASSFILE`).
     """
 
     hosts: tuple[DatabaseHost, ...]
@@ -63,7 +63,7 @@ class PostgresDatabase(Struct, frozen=True):
 
 
 def parse_address(url: str) -> PostgresDatabase:
-    """Return what a URL names; it begins with `SCHEME`. Raises `ConfigurationError`."""
+    """Parse a URL that begins with `SCHEME`. Raises `ConfigurationError`."""
     rest, _, query = url.removeprefix(SCHEME).partition("?")
     authority, slash, database = rest.partition("/")
     user, at, hosts = authority.rpartition("@")

@@ -1,11 +1,11 @@
-"""Spending challenges, many in one statement.
+"""Spends challenges, many in one statement.
 
 A challenge is judged as in every store (`stores.rules`). It is the first presentation if this statement wrote its row;
-a statement that wrote nothing says yes to nobody.
+a statement that wrote nothing accepts none.
 
-1. Of several who present one challenge in one batch, the first whom it is good for spends it: a statement can't write
-   a row twice.
-2. Rows are written in the order of their challenges, so that two batches never wait for each other.
+1. If one challenge is presented several times in one batch, the first for which it is valid spends it: a statement
+   can't write a row twice.
+2. Rows are written in the order of their challenges, so that two batches never deadlock.
 3. A batch that is repeated writes its own rows again (`owner`): a row that is only read may be on one machine alone.
 """
 
@@ -23,7 +23,7 @@ Verdict = Spending | AccreditError
 
 
 class Presented(NamedTuple):
-    """A challenge that is to be spent. `ours` is what it says if it was issued here, `issued` that it must be."""
+    """A challenge to spend. `ours` is its content if it was issued here, `issued` says that it must be."""
 
     challenge: bytes
     owner: bytes
@@ -44,7 +44,7 @@ class _Found(NamedTuple):
 
 
 def spending(clock: str) -> str:
-    """Return the statement that writes challenges whose end is given, and says of all what is known."""
+    """Return the statement that writes challenges with their ends, and returns what is known of all."""
     return f"""
 WITH asked AS MATERIALIZED (SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) AS t (challenge, owner, ends)),
 bound AS MATERIALIZED (SELECT {bound("spent", clock)} AS until),
@@ -66,7 +66,7 @@ async def find_spent(connection: Connection, challenges: Sequence[bytes]) -> set
 async def spend(
     connection: Connection, statement: str, presented: Sequence[Presented], room: RowCount
 ) -> Sequence[Verdict]:
-    """Spend what is good, and return the verdicts."""
+    """Spend the valid challenges, and return the verdicts."""
     spenders: dict[bytes, int] = {}
     for place, each in enumerate(presented):
         if each.verdict(spent=False) is Spending.FIRST:
@@ -88,13 +88,13 @@ async def spend(
 
 
 def _each(presented: Sequence[Presented]) -> list[tuple[bytes, Presented]]:
-    """Return each challenge once, with its first presentation."""
+    """Return the distinct challenges, each with its first presentation."""
     return list({each.challenge: each for each in reversed(presented)}.items())
 
 
 def _verdict(each: Presented, found: _Found, place: int, spender: int | None, within: set[int]) -> Verdict:
-    """Return the verdict on one of a batch, of which the one at `spender` was to spend the challenge."""
-    if spender is None or place < spender:  # it is not good for this one
+    """Return the verdict on one of a batch, in which the one at `spender` was to spend the challenge."""
+    if spender is None or place < spender:  # it is not valid for this one
         return each.verdict(spent=found.known and not found.written)
     if spender not in within:
         return Spending.SPENT if found.known else ChallengesFull("too many challenges were spent of late")

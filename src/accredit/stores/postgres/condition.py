@@ -1,6 +1,5 @@
-"""What a database says of itself to whoever is to rely on it: its tables, its safety, its clock, and what the user that
-asks may do there. Blocking; nothing is changed.
-"""
+"""Reads a database's condition: its tables, safety and clock, and the rights of the connecting user. Blocking; nothing
+is changed."""
 
 import asyncio
 
@@ -33,8 +32,8 @@ ORDER BY 1"""
 
 
 class DatabaseCondition(Struct, frozen=True, kw_only=True):
-    """What it says. `schema` is its version, None without tables of ours; `standbys` are those that a commit waits for;
-    `powers` is what the user may do beside a gateway's work; the clocks differ by `clock_off` seconds at least."""
+    """A database's condition. `schema` is its version, None without tables of ours; `standbys` are those that a commit
+    waits for; `powers` are the user's rights beyond a gateway's; the clocks differ by `clock_off` seconds at least."""
 
     schema: int | None
     is_synced: bool

@@ -3,14 +3,13 @@
 asyncpg comes with `accredit[postgres]` and is loaded when a connection is opened. It has no types: nothing of it is
 passed on.
 
-1. A notice is a failure. A wait for the standby that somebody cancels ends in one, and the server reports the commit
-   all the same: it is on that machine alone. asyncpg hands notices over with `call_soon`, so a turn of the loop is
-   waited for.
+1. A notice is a failure. If a wait for the standby is cancelled, there is one, and the server reports the commit all
+   the same: it is on that machine alone. asyncpg delivers notices with `call_soon`, so one turn of the loop is awaited.
 2. A statement is never cancelled: that would cancel such a wait. If its task is cancelled the connection is closed, and
-   nobody knows whether the transaction took place.
+   it is unknown whether the transaction took place.
 3. No text of a failure holds a statement's values or the password.
-4. No statement reads a table as a whole. Plans are kept, and one that was made while a table was small would go on
-   doing so until the server takes its statistics anew.
+4. No statement scans a table. Plans are cached, and one made while a table was small would go on scanning until the
+   server updates its statistics.
 """
 
 import asyncio
@@ -28,11 +27,11 @@ from accredit.limits import MAX_PASSWORD_BYTES, STORE_WAIT_SECONDS
 from accredit.stores.postgres.address import SCHEME, DatabaseHost, PostgresDatabase
 
 STORE_CONNECT_SECONDS = 1.0
-"""The time for a connection to one host of a database. Across a network one takes some milliseconds, of which a
-password's check is the most; it leaves half of the whole wait for what was to be asked."""
+"""The time for a connection to one host of a database. Across a network one takes some milliseconds, mostly for
+checking the password; it leaves half of the whole wait for the query."""
 DEAD_PEER_SECONDS = (10, 10, 3)
-"""Seconds of silence after which a database asks whether a gateway is still there, seconds until it asks again, and how
-often: a lock of a machine that is lost is free 40 s later."""
+"""TCP keep-alive on the database's side: seconds of silence until the first probe, seconds between probes, and their
+number: a lock of a lost machine is free 40 s later."""
 
 
 Row = Sequence[Any]
@@ -42,7 +41,7 @@ INSUFFICIENT_PRIVILEGE = "42501"
 
 
 class DatabaseFailed(StoreUnavailable):
-    """The database refused, or went away. `sqlstate` says why, if it did say."""
+    """The database refused, or disconnected. `sqlstate` is its error code, if it sent one."""
 
     def __init__(self, text: str, sqlstate: str | None = None) -> None:
         super().__init__(text)
@@ -65,11 +64,11 @@ class Connection:
 
     @property
     def lost(self) -> bool:
-        """Whether nothing can be asked any more."""
+        """Whether the connection is closed."""
         return bool(self._raw.is_closed())
 
     async def fetch(self, statement: str, *values: object) -> list[Row]:
-        """Return the rows of a statement. By itself it is a transaction, committed when this returns. Raises
+        """Return the rows of a statement. Outside of a transaction it is committed when this returns. Raises
         `DatabaseFailed`."""
         asking = asyncio.ensure_future(self._raw.fetch(statement, *values))
         try:
@@ -85,7 +84,7 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
-        """Commit what is done within, or nothing of it. Raises `DatabaseFailed`."""
+        """Commit everything done within, or nothing. Raises `DatabaseFailed`."""
         await self.fetch("BEGIN")
         try:
             yield
@@ -96,11 +95,11 @@ class Connection:
         await self.fetch("COMMIT")
 
     def terminate(self) -> None:
-        """Close the connection at once; whoever waits for an answer gets a `DatabaseFailed`."""
+        """Close the connection at once; a pending statement raises `DatabaseFailed`."""
         self._raw.terminate()
 
     async def aclose(self) -> None:
-        """Say goodbye, and close the connection."""
+        """Close the connection properly."""
         try:
             await self._raw.close(timeout=STORE_CONNECT_SECONDS)
         except Exception:
@@ -146,15 +145,15 @@ def _settings() -> dict[str, str]:
     idle, interval, count = DEAD_PEER_SECONDS
     return {
         "application_name": "accredit",
-        # Names are looked up where `store migrate` put them, whatever the role or the database says.
+        # Names are resolved where `store migrate` put them, whatever the role or the database says.
         "search_path": "public",
         "client_min_messages": "notice",
         "default_transaction_isolation": "read committed",
         **_PLANS,
-        # A server's process whose client is gone would wait for a row until it gets it.
+        # A server's process whose client is gone would otherwise wait for a row for ever.
         "lock_timeout": wait,
         "idle_in_transaction_session_timeout": wait,
-        # What it holds for a machine that is gone is given up: two hours, where the system decides.
+        # Frees locks held for a lost machine: by the system's default only after two hours.
         "tcp_keepalives_idle": str(idle),
         "tcp_keepalives_interval": str(interval),
         "tcp_keepalives_count": str(count),
@@ -179,7 +178,7 @@ def _as_database_errors(name: str) -> Generator[None]:
         raise
     except Exception as error:
         sqlstate = getattr(error, "sqlstate", None)
-        if sqlstate is not None:  # the server's own words, without the values that `detail` may have
+        if sqlstate is not None:  # the server's own words, without the values that `detail` may hold
             text = f"{sqlstate} {getattr(error, 'message', None) or type(error).__name__}"
         else:
             text = getattr(error, "strerror", None) or str(error) or type(error).__name__

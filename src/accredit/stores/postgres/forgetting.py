@@ -1,11 +1,11 @@
-"""Deleting expired rows, and remembering how far that went. Rows end by the database's clock.
+"""Deletes expired rows, and remembers how far. Rows expire by the database's clock.
 
-1. A row is deleted when it ended `DATABASE_KEEP_SECONDS` ago; so a gateway whose clock is ahead takes nothing from
+1. A row is deleted when it expired `DATABASE_KEEP_SECONDS` ago; so a gateway whose clock is ahead takes nothing from
    others.
-2. What would have ended `DATABASE_LATE_SECONDS` ago is never added: nothing is added that a deletion going on at the
-   same time may be missing.
-3. For each table the latest end of what was deleted is kept with it, in the same statement.
-4. A process that finds as many expired rows as it deletes at a time looks again soon: it deletes more than it can add.
+2. A row that would have expired `DATABASE_LATE_SECONDS` ago is never added: so nothing is added that a concurrent
+   deletion could miss.
+3. For each table the latest end of the deleted rows is kept with it, in the same statement.
+4. A process that finds a full batch of expired rows looks again soon: it deletes more than it can add.
 """
 
 from typing import Literal
@@ -15,9 +15,9 @@ from accredit.stores.postgres.driver import Connection
 from accredit.stores.rules import NEVER
 
 DATABASE_KEEP_SECONDS = 60
-"""How long a row of a database is kept after its end, by the database's clock. It is more than clocks may differ."""
+"""How long a row of a database is kept after its end, by the database's clock: longer than clocks may differ."""
 DATABASE_LATE_SECONDS = 30
-"""How long after its end, by the database's clock, a row can still be added: for clocks that differ. It is less than
+"""How long after its end, by the database's clock, a row can still be added, for clocks that differ. It is shorter than
 rows are kept, so that none is added again while another process is deleting it."""
 
 
@@ -30,7 +30,7 @@ CLOCK = "extract(epoch FROM clock_timestamp())::bigint"
 def sweeping(table: Table, kind: str, clock: str) -> str:
     """Return the statement that deletes some expired rows, and returns how many. It remembers them as `kind`.
 
-    The clock is read once: an index can't be searched for what may differ from row to row.
+    The clock is read once: an index can't be searched for a value that may differ from row to row.
     """
     return f"""
 WITH gone AS (
@@ -45,18 +45,18 @@ SELECT count(*) FROM gone"""  # noqa: S608 - of constants
 
 
 def forgotten_end(kind: str) -> str:
-    """Return an expression for the latest end of what was deleted as `kind`."""
+    """Return an SQL expression for the latest end of the rows deleted as `kind`."""
     return f"coalesce((SELECT until FROM forgotten WHERE kind = '{kind}'), {NEVER})"  # noqa: S608 - of constants
 
 
 def bound(kind: str, clock: str) -> str:
-    """Return an expression for the end which a new row has to be later than."""
+    """Return an SQL expression for the time after which a new row must end."""
     return f"greatest({forgotten_end(kind)}, {clock} - {DATABASE_LATE_SECONDS})"
 
 
 class RowCount:
-    """How many rows a table has: counted when it is opened and every `STORE_CHECK_SECONDS`, and what this process adds
-    and deletes meanwhile. Over `_FEW` rows the count is the database's estimate."""
+    """The number of a table's rows: counted when it is opened and every `STORE_CHECK_SECONDS`, and adjusted for what
+    this process adds and deletes meanwhile. Above `_FEW` rows the count is the database's estimate."""
 
     def __init__(self, table: Table, most: int) -> None:
         self._table: Table = table
@@ -69,7 +69,7 @@ class RowCount:
         return max(0, self._most - self._rows)
 
     def add(self, rows: int) -> None:
-        """Note rows that were added, or with a negative number deleted."""
+        """Count added rows, or deleted ones with a negative number."""
         self._rows += rows
 
     async def count(self, connection: Connection) -> None:

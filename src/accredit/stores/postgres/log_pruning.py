@@ -1,18 +1,18 @@
-"""Pruning the log in a PostgreSQL database, as `stores.audit_log.pruning` does it in a file. Blocking.
+"""Prunes the log in a PostgreSQL database, as `stores.audit_log.pruning` does it in a file. Blocking.
 
 For each writer, in the order of its chain:
 
 1. records from before the given time are removed, up to the first that is newer, whose call is still open, or that is
-   an outcome whose decision stays, in another chain (which goes, if it does, first). Each must follow the one before
-   it, and what was pruned before be what its note says: a new note is signed for all of it, so
-   a key that is trusted must have signed the last one, which vouches for those before it, and the earlier note;
+   an outcome whose decision stays, in another chain (which is pruned first, if it is). Each must follow the one before
+   it, and earlier pruned ones must match their note: the new note is signed for all of them, so a trusted key must have
+   signed the last record, which vouches for those before it, and the earlier note;
 2. the SHA-256 of all but the last go into `log_pruned`, and a note signed for all of them takes the last one's place;
 3. checkpoints that the note covers are removed as well.
 
 This is done in steps, each one complete transaction. Then the tables of the days that records were removed from are
-made anew, or taken out (`schema`), as a deleted row stays in its table's file. That has to wait for who reads
-the log, and is given up after a while, and reported. It needs a user of `accredit_admin`. Not guaranteed: what the
-database's write-ahead log, its standbys, file systems, disks and backups keep.
+rebuilt, or dropped (`schema`), as a deleted row stays in its table's file. That has to wait for readers of the log, and
+is given up after a while, and reported. It needs a user of `accredit_admin`. Not guaranteed: what the database's
+write-ahead log, its standbys, file systems, disks and backups keep.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -36,7 +36,7 @@ from accredit.stores.postgres.log_tables import payloads_of, read_stored
 from accredit.stores.postgres.snapshot import Blocking
 
 LOG_LOCK_SECONDS = 0.2
-"""How long gateways wait, at most, for those who read a database's log, when one of its tables is to be taken out."""
+"""How long gateways wait, at most, for readers of a database's log, when one of its tables is to be dropped."""
 
 
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -63,7 +63,7 @@ _UNCLEAN = f"{DAYS} AND pg_stat_get_tuples_deleted(inhrelid) > 0"
 
 
 class _Pruned(NamedTuple):
-    """What was pruned of a chain: a SHA-256 fed with the digests of all records but the last, the last one's number and
+    """The pruned part of a chain: a SHA-256 fed with the digests of all records but the last, the last one's number and
     digest."""
 
     digests: Any
@@ -111,7 +111,7 @@ def prune(
                 records += chain.count
                 days |= chain.days
                 held += [writer] if chain.is_held else []
-            writers = held if records > begun else []  # what held them may have gone meanwhile
+            writers = held if records > begun else []  # their obstacles may have been pruned meanwhile
         deadline = time.monotonic() + EMPTY_LOG_SECONDS
         cleared = [_clear_day(link, day, deadline) for day in sorted(days.union(link.run(_unclean)))]
     finally:
@@ -126,18 +126,18 @@ async def _begin(connection: Connection) -> list[_Writer]:
     ((is_ours,),) = await connection.fetch(_LOCK)
     if not is_ours:
         raise StoreUnavailable(f"{connection.name}: somebody else prunes this log now")
-    await connection.fetch("SELECT log_make_days()")  # notes are of today
-    await connection.fetch("SET enable_seqscan = off")  # to read all of the log in every step would take for ever
+    await connection.fetch("SELECT log_make_days()")  # notes are entries of today
+    await connection.fetch("SET enable_seqscan = off")  # a scan of the whole log in every step would take for ever
     return [_Writer(*row) for row in await connection.fetch(_WRITERS)]
 
 
 async def _unclean(connection: Connection) -> list[datetime.date]:
-    """Return the days from whose tables an earlier pruning removed entries, and no more."""
+    """Return the days from whose tables an interrupted pruning removed entries."""
     return [day for (day,) in await connection.fetch(_UNCLEAN)]
 
 
 def _clear_day(link: Blocking, day: datetime.date, deadline: float) -> bool:
-    """Return whether nothing that was removed from a day's table is left in it. After the deadline it is tried once."""
+    """Clear a day's table of removed bytes; return whether that was done. After the deadline it is tried once."""
 
     async def clear(connection: Connection) -> bool | None:
         try:
@@ -154,11 +154,11 @@ def _clear_day(link: Blocking, day: datetime.date, deadline: float) -> bool:
         is_cleared = link.run(clear)
         if is_cleared is not None or time.monotonic() > deadline:
             return bool(is_cleared)
-        time.sleep(LOG_LOCK_SECONDS)  # for gateways, which waited with us
+        time.sleep(LOG_LOCK_SECONDS)  # lets in the gateways, which waited with us
 
 
 class _Chain:
-    """One writer's chain while it is pruned: what `step` returns is the state after it."""
+    """One writer's chain while it is pruned: `step` returns its next state."""
 
     def __init__(self, writer: _Writer, signer: LogSigner, keys: Keys, before: str, now: str) -> None:
         self._writer, self._signer, self._keys = writer, signer, keys
@@ -166,7 +166,7 @@ class _Chain:
         self._pruned: _Pruned | None = None
         self._going: set[str] = set()
         self.is_held = False
-        """Whether it ends before an outcome whose decision is still there."""
+        """Whether it stops before an outcome whose decision still exists."""
         self.count = 0
         self.days: frozenset[datetime.date] = frozenset()
         self.done = False
@@ -217,7 +217,7 @@ class _Chain:
         return _Pruned(digests, number, statement.sha256)
 
     async def _old(self, connection: Connection, row: Row, expected: int, head: str) -> _Old | None:
-        """Return the next record, or None if it is not old. Raises `AttestationError` if it is not the next one."""
+        """Return the next record, or None if it is not old. Raises `AttestationError` if it does not follow."""
         number, day, payload = row
         if payload is None:
             payload = (await read_stored(connection, self._writer.number, RECORD, number)).envelope.payload
@@ -231,7 +231,7 @@ class _Chain:
         return _Old(number, day, hashlib.sha256(payload).hexdigest())
 
     async def _outlives(self, connection: Connection, record: CallRecord) -> bool:
-        """Return whether a record is an outcome whose decision is still there."""
+        """Return whether a record is an outcome whose decision still exists."""
         call = record.call.id
         if comes_alone(record, self._going):
             payloads = await payloads_of(connection, call, RECORDS_OF_A_CALL)

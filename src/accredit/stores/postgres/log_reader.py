@@ -1,12 +1,12 @@
-"""Reading the log in a PostgreSQL database: all of it in the state of one moment. Blocking.
+"""Reads the log in a PostgreSQL database, in its state at one moment. Blocking.
 
-Nothing that comes later goes by `log_entries.entry`: it is drawn from a sequence, and transactions that overlap are
-committed in any order. A writer's `records` say how far its chain has come, and numbers have no gaps.
+Nothing is ordered by `log_entries.entry`: it is drawn from a sequence, and overlapping transactions are committed in
+any order. A writer's `records` tell its chain's length, and numbers have no gaps.
 
 1. A chain's entries come in the order of their numbers: the digests of pruned records, records, a note after what it
    covers, a checkpoint after what it counts.
-2. An entry of more than `LOG_ROW_BYTES` is asked for by itself.
-3. Rows that belong to no writer come as well, and so do those of a kind that there is not: as damage.
+2. An entry of more than `LOG_ROW_BYTES` is read by itself.
+3. Rows of no writer, or of no known kind, come as well: as damage.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -40,26 +40,25 @@ from accredit.stores.postgres.schema import CALL_KEY, KEEPS_PROOFS, SHORT_CERTIF
 from accredit.stores.postgres.snapshot import LOG_ROWS, Snapshot
 
 LOG_ROW_BYTES = 16_384
-"""Bytes of an entry that come along with others (of `LOG_ROWS` of them, 8 MiB): one that has more is asked for by
-itself."""
+"""Bytes of an entry that is read together with others (`LOG_ROWS` of them, 8 MiB): a longer one is read by itself."""
 
 
 RECORD, CHECKPOINT, NOTE = 0, 1, 2
 """The kinds of entries."""
 _KINDS = {RECORD: "record", CHECKPOINT: "checkpoint", NOTE: "note"}
 _IN_ORDER = {RECORD: 0, NOTE: 1, CHECKPOINT: 2}
-"""The kinds in the order that they have at one number."""
+"""The order of the kinds at one number."""
 
 _SELECT = f"SELECT e.entry, e.day, e.writer, e.kind, e.number, e.key, {short('e.', LOG_ROW_BYTES)}"
 _READ = f"{_SELECT} FROM log_entries e"
 _READ_ALL = f"{_SELECT}, {SHORT_PROOF} FROM log_entries e"
-"""With what is kept, in tables that keep it."""
+"""With proofs, for tables that keep them."""
 _KEEPS_PROOFS = f"SELECT FROM accredit_schema WHERE version >= {KEEPS_PROOFS}"
 _READ_ONE = f"SELECT {short()} FROM log_entries WHERE writer = $1 AND kind = $2 AND number = $3 AND day = $4"
 _OF_KIND = "{} WHERE e.kind = {} ORDER BY e.writer, e.number"
 _OF_NO_KIND = f"{_READ} WHERE e.kind IS NULL OR e.kind NOT IN ({RECORD}, {CHECKPOINT}, {NOTE}) LIMIT 1"
 DIGESTS = "CASE WHEN last < first + 32768 AND octet_length(digests) = 32 * (last - first + 1) THEN digests END"
-"""Those of a row of pruned records, or NULL where they are not as many as it says."""
+"""The digests in a row of pruned records, or NULL if their number does not match."""
 _PRUNED = f"SELECT writer, first, {DIGESTS} FROM log_pruned ORDER BY writer, first"
 _WRITERS = "SELECT writer, name, records, left(head, 65) FROM log_writers"
 DAYS = (
@@ -67,7 +66,7 @@ DAYS = (
     " WHERE inhparent = 'log_entries'::regclass"
 )
 """The days that have a table."""
-# Each writer of a day by one look into the index, however many records it has.
+# Each writer of a day by one index lookup, however many records it has.
 _WRITERS_OF = """
 WITH RECURSIVE found AS (
   SELECT min(writer) AS writer FROM log_entries WHERE day = $1
@@ -77,12 +76,12 @@ WITH RECURSIVE found AS (
 SELECT writer FROM found WHERE writer IS NOT NULL"""
 _OF_A_DAY = f"{_READ} WHERE e.day = $1 AND e.writer = $2 AND e.kind = {RECORD} ORDER BY e.number DESC"
 _NEW = f"{_READ} WHERE e.writer = $1 AND e.kind = {RECORD} AND e.number > $2 ORDER BY e.number"
-# One look into the index for each, whatever the planner thinks of tables that it knows nothing about.
+# One index lookup for each, whatever the planner thinks of tables without statistics.
 _OPEN = (
     f"{_SELECT} FROM log_open o CROSS JOIN LATERAL (SELECT * FROM log_entries WHERE writer = o.decided_by"
     f" AND kind = {RECORD} AND number = o.number AND day = o.day LIMIT 1) e"
 )
-# More of a call's id than there can be is not read.
+# Longer call ids than are possible are not read.
 _OPEN_ROWS = (
     f"{_SELECT}, left(o.call, 33), (SELECT h.name FROM log_writers h WHERE h.writer = o.writer AND NOT h.over)"
     " FROM log_open o LEFT JOIN LATERAL (SELECT * FROM log_entries"
@@ -98,7 +97,7 @@ _COVERING = (
     " AND e.number >= $2 ORDER BY e.number LIMIT 1"
 )
 _OF_CALLS = f"{{}} WHERE e.kind = {RECORD} AND {CALL_KEY} >= $1::bytea AND {CALL_KEY} < $2::bytea"
-# What a sink has of each chain that has more, or less.
+# A sink's position in each chain that is not at its end.
 _SHIPPED = """
 SELECT * FROM (
   SELECT w.writer, w.name, w.records, w.checkpointed, coalesce(s.record, 0) AS record,
@@ -115,14 +114,14 @@ _HOLDING_SINCE = (
 
 
 class _Ordered(NamedTuple):
-    """An entry, or why it is none, and where it comes: its writer, its number, and its kind's place at one number."""
+    """An entry, or why it is damaged, and its sort key: its writer, its number, and its kind's order at one number."""
 
     place: tuple[int, int, int]
     entry: Numbered | AttestationError
 
 
 class Shipped(NamedTuple):
-    """How long a chain is (its records, and how many its last checkpoint counts), and what a sink has of it."""
+    """A chain's length (its records, and how many its last checkpoint counts), and a sink's position in it."""
 
     writer: int
     name: str
@@ -132,12 +131,12 @@ class Shipped(NamedTuple):
     checkpoint: int
 
     def from_where(self) -> "Shipped":
-        """Return it with the place from which it is sent on: of one that has lost records that is its beginning."""
+        """Return it with the position to resume from: its start, if the chain has lost records."""
         return self if self.record <= self.records else self._replace(record=0, checkpoint=0)
 
 
 class Placed(NamedTuple):
-    """An entry of one chain, in the order that it has there."""
+    """An entry of one chain, with its sort key there."""
 
     number: int
     rank: int
@@ -158,7 +157,7 @@ class LogDatabase(LogReader):
     """The log in a database. It needs a user who may read it."""
 
     def __init__(self, database: PostgresDatabase, *, patience: float | None = None) -> None:
-        """With `patience` no question takes longer, in seconds."""
+        """With `patience` no statement takes longer, in seconds."""
         self.name = database.name
         self._snapshot = Snapshot(database, patience)
         self._read_all = _READ
@@ -177,7 +176,7 @@ class LogDatabase(LogReader):
             raise StoreUnavailable(str(error)) from None
 
     def release(self) -> None:
-        """End it."""
+        """End the transaction."""
         self._snapshot.release()
 
     def close(self) -> None:
@@ -185,7 +184,7 @@ class LogDatabase(LogReader):
         self._snapshot.close()
 
     def count(self) -> int:
-        """Return the number of records, as the writers' rows have it."""
+        """Return the number of records, by the writers' rows."""
         ((count,),) = self._snapshot.fetch("SELECT coalesce(sum(records), 0)::bigint FROM log_writers")
         return count
 
@@ -213,7 +212,7 @@ class LogDatabase(LogReader):
         return next(map(self._numbered, self._snapshot.fetch(_COVERING, writer, sequence)), None)
 
     def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
-        """Yield all records in reverse order, day by day. Those from `before` on are read, and left out."""
+        """Yield all records in reverse order, day by day. Those from `before` on are read, and skipped."""
         every = self._newest_first()
         return every if before is None else filter(lambda each: each.number < before, every)
 
@@ -224,11 +223,11 @@ class LogDatabase(LogReader):
             yield from self._merged([(_OF_A_DAY, day, writer) for writer in writers], at_a_time, reverse=True)
 
     def position(self) -> object:
-        """Return how many records each writer has."""
+        """Return each writer's number of records."""
         return {writer: records for writer, _, records, _ in self._snapshot.rows(_WRITERS) if records}
 
     def after(self, position: object) -> Iterator[Numbered] | None:
-        """Yield the records after it; None if a writer of it is gone, or has fewer records."""
+        """Yield the records after it; None if one of its writers is gone, or has fewer records."""
         known, now = cast("dict[int, int]", position), cast("dict[int, int]", self.position())
         if any(now.get(writer, 0) < records for writer, records in known.items()):
             return None
@@ -237,24 +236,24 @@ class LogDatabase(LogReader):
         return self._merged([(_NEW, writer, known.get(writer, 0)) for writer in new], at_a_time)
 
     def shipped(self, sink: str) -> list[Shipped]:
-        """Return the chains of which a sink does not have all, and what it has."""
+        """Return the chains that were not sent completely to a sink, with its positions."""
         return [Shipped(*row) for row in self._snapshot.fetch(_SHIPPED, sink)]
 
     def of_chain(self, chain: Shipped, limit: int) -> list[Iterator[Placed]]:
-        """Return what a sink does not have of a chain, for each kind of entry in order, each up to `limit`."""
+        """Return the unsent part of a chain, for each kind of entry in order, each up to `limit`."""
         after = {RECORD: chain.record, NOTE: chain.record, CHECKPOINT: chain.checkpoint}
         return [self._placed(chain.writer, kind, number, limit) for kind, number in after.items()]
 
     def sinks(self) -> list[str]:
-        """Return the names of those to whom the log is sent on."""
+        """Return the names of the log's sinks."""
         return [name for (name,) in self._snapshot.rows("SELECT DISTINCT name FROM log_sinks ORDER BY name")]
 
     def behind(self, sink: str) -> int:
-        """Return how many records a sink does not have yet."""
+        """Return how many records were not sent to a sink."""
         return sum(chain.records - chain.from_where().record for chain in self.shipped(sink))
 
     def unsent(self, sink: str) -> Numbered | None:
-        """Return the oldest of the entries that a sink lacks first of a chain."""
+        """Return the oldest of each chain's first unsent entries."""
         lacking = (next(heapq.merge(*self.of_chain(chain.from_where(), 1)), None) for chain in self.shipped(sink))
         return min((each.entry for each in lacking if each is not None), key=lambda each: each.number, default=None)
 
@@ -263,16 +262,16 @@ class LogDatabase(LogReader):
             yield Placed(row[4], _IN_ORDER[kind], self._numbered(row))
 
     def open_calls(self) -> Iterator[Numbered]:
-        """Yield the decisions on calls that have no outcome yet."""
+        """Yield the decisions on open calls."""
         return map(self._numbered, self._snapshot.rows(_OPEN))
 
     def open_rows(self, most: int) -> Iterator[OpenCall]:
-        """Yield what the list of open calls says."""
+        """Yield the rows of the list of open calls."""
         for *row, call, writer in self._snapshot.rows(_OPEN_ROWS, most):
             yield open_call(call, writer, partial(self._numbered, tuple(row)))
 
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
-        """Yield the entries that hold a text, day by day; with `since`, those of its writer from there on."""
+        """Yield the entries that contain a text, day by day; with `since`, those of its writer from there on."""
         part = text.encode("utf-8", "surrogatepass")
         if since is not None:
             return map(self._numbered, self._in_chain(part, since))
@@ -289,16 +288,16 @@ class LogDatabase(LogReader):
         return sorted((day for (day,) in self._snapshot.rows(DAYS)), reverse=True)
 
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
-        """Yield the records of calls whose ids begin so: with one look into each day's index."""
+        """Yield the records of calls whose ids have this prefix, with one lookup in each day's index."""
         return map(self._numbered, self._snapshot.rows(_OF_CALLS.format(self._read_all), *key_range(prefix)))
 
     def chains(self) -> Iterator[bytes]:
-        """Yield the chains of certificates that calls came with."""
+        """Yield the certificate chains of calls."""
         for (text,) in self._snapshot.rows(SHORT_CERTIFICATES, at_a_time=16):
             yield text if isinstance(text, bytes) else b""
 
     def certificates(self, sha256: str) -> bytes | None:
-        """Return the chain of certificates with this SHA-256."""
+        """Return the certificate chain with this SHA-256."""
         for (text,) in self._snapshot.fetch(f"{SHORT_CERTIFICATES} WHERE sha256 = $1", sha256):
             return certificates_in(text)
         return None
@@ -307,7 +306,7 @@ class LogDatabase(LogReader):
         rank = _IN_ORDER[kind]
         for row in self._snapshot.rows(_OF_KIND.format(read, kind)):
             if not isinstance(row[2], int) or not isinstance(row[4], int):
-                raise AttestationError(NO_PLACE)  # of columns that somebody made anew
+                raise AttestationError(NO_PLACE)  # in columns of a table made by hand
             place = (row[2], row[4], rank)
             try:
                 entry = self._numbered(row)

@@ -1,7 +1,7 @@
 """A sink of the log in a PostgreSQL database. Blocking.
 
 Its position is, for each writer, the last record and the last checkpoint that were sent: entries of one chain are
-committed in their order, those of several in any. Who has the sink holds a lock of its session.
+committed in order, those of several in any. A sink's process holds a lock of its session.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from accredit.stores.postgres.session import check_schema
 from accredit.stores.postgres.snapshot import Blocking
 
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('accredit log sink'), hashtext($1))"
-# Of the writers that were read, not of those that have their numbers in a database that took this one's place.
+# For the writers that were read, and not for others with their numbers in a database that replaced this one.
 _MOVE = """
 INSERT INTO log_sinks (name, writer, record, checkpoint)
 SELECT $1, w.writer, n.record, n.checkpoint FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[])
@@ -44,24 +44,24 @@ class DatabaseSink(Sink):
         self._last = 0
 
     def open(self) -> None:
-        """Begin."""
+        """Take the sink's lock."""
         if not self._link.run(self._hold):
             raise is_followed(self._name)
 
     def close(self) -> None:
-        """Give the sink back."""
+        """Release the sink."""
         self._log.close()
         self._link.close()
 
     async def _hold(self, connection: Connection) -> bool:
-        if connection is not self._locked:  # the lock went with the connection before
+        if connection is not self._locked:  # the lock was lost with the previous connection
             await check_schema(connection)
             ((is_ours,),) = await connection.fetch(_LOCK, self._name)
             self._locked = connection if is_ours else None
         return self._locked is not None
 
     def take(self) -> Batch:
-        """Return the next entries: whole chains one after the other, so that none has to wait for ever."""
+        """Return the next batch: whole chains one after the other, so that none has to wait for ever."""
         if not self._link.run(self._hold):
             raise StoreUnavailable(f"sink {self._name} is followed by another process meanwhile")
         try:
@@ -82,7 +82,7 @@ class DatabaseSink(Sink):
             self._log.release()
 
     def _fill(self, chain: Shipped, filling: Filling) -> _To:
-        """Add what is new of a chain; return how far that came."""
+        """Add a chain's unsent entries; return the position after them."""
         record, checkpoint = chain.record, chain.checkpoint
         found = self._log.of_chain(chain, SINK_BATCH + 1)
         for each in readable(heapq.merge(*found), filling):
@@ -92,18 +92,18 @@ class DatabaseSink(Sink):
             if each.is_checkpoint:
                 checkpoint = number
             else:
-                # What is missing before a record was pruned; so was the one whose place a note takes.
+                # Records missing before this one were pruned; so was the one in whose place a note stands.
                 filling.pruned += number - record - 1 + each.is_note
                 record = number
             if isinstance(each.entry.entry, Stored):
                 filling.add(each.entry.entry.envelope)
         if filling.stopped:
             return _To(chain.writer, chain.name, record, checkpoint)
-        filling.pruned += chain.records - record  # of which there is not even a note
+        filling.pruned += chain.records - record  # pruned without a note
         return _To(chain.writer, chain.name, chain.records, max(checkpoint, chain.checkpointed))
 
     def taken(self, batch: Batch) -> None:
-        """Move on, in one statement."""
+        """Advance the position, in one statement."""
         moved = batch.to
         if not moved:
             return

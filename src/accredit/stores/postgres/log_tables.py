@@ -1,12 +1,11 @@
 """The log's tables in a database, over one connection.
 
-1. All of a change is one statement, and so one transaction: no half of it is ever there, and no lock is held between
-   two statements.
-2. It writes only if the chain ends where it was read, and has not ended for good; the calls that it closes must be
-   open still, or it divides by zero, which takes all of it back.
-3. What was read, or written by this connection, is not read again before a turn: rule 2 finds what has changed.
-4. A writer is dead if nobody holds its lock and it is silent, by the database's clock. Who judges that was connected as
-   long, so that after a failure of the database the others have time to come back.
+1. A change is one statement, and so one transaction: it is never half done, and holds no lock between statements.
+2. It writes only if the chain ends where it was read, and has not ended for good; the calls that it closes must still
+   be open, or it divides by zero, which rolls all of it back.
+3. What this connection has read or written is not read again before a turn: rule 2 detects changes.
+4. A writer is dead if its lock is free and it is silent, by the database's clock. The judging process must have been
+   connected as long, so that after a failure of the database the others have time to come back.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -62,7 +61,7 @@ _SHOWN = f"d.name, e.number, k.id, {short('e.')}"
 _AT = f"""
 SELECT {_SHOWN} FROM log_entries e LEFT JOIN log_writers d ON d.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key
 WHERE e.writer = $1 AND e.kind = $2 AND e.number = $3"""
-# A decision that was pruned and is back is somebody's doing: so may its outcome have been.
+# A decision that was pruned and is back was put there by somebody: its outcome may have been pruned, too.
 _OPEN = f"""
 SELECT o.call, {_SHOWN} FROM log_open o
 LEFT JOIN log_entries e ON (e.writer, e.kind, e.number, e.day) = (o.decided_by, 0, o.number, o.day)
@@ -108,7 +107,7 @@ found AS (SELECT (SELECT count(*) FROM moved) AS moved, (SELECT count(*) FROM cl
 SELECT moved, 1 / (CASE WHEN moved = 1 AND closed <> cardinality($10::text[]) THEN 0 ELSE 1 END) FROM found"""
 _WRITE = _WRITE_AS.format(column=", proof", values=", $24::bytea[]")
 _WRITE_BEFORE = _WRITE_AS.format(column="", values="")
-"""Of tables of the version before, which keep no proof."""
+"""For tables of the previous version, which keep no proof."""
 _TOUCH = "UPDATE log_writers SET turn = turn WHERE name = $1 AND NOT over RETURNING writer"
 _LOCK_ROW = "SELECT over FROM log_writers WHERE name = $1 FOR UPDATE"
 _END_IT = """
@@ -117,12 +116,12 @@ RETURNING writer"""
 
 
 class DatabaseTables:
-    """`LogTables` in a database, as one connection of the writer `own` sees them."""
+    """`LogTables` in a database, seen over one connection of the writer `own`."""
 
     def __init__(self, connection: Connection, place: DatabaseLog) -> None:
         self.connection = connection
         self.keeps_proofs = False
-        """Whether the tables do: those of the version before don't."""
+        """Whether the tables keep proofs: those of the previous version don't."""
         self._place = place
         self._since = monotonic()
         self._ends: dict[str, ChainEnd] = {}
@@ -138,7 +137,7 @@ class DatabaseTables:
         return WRITTEN if self.keeps_proofs else WRITTEN - 1
 
     def forget(self) -> None:
-        """Read everything again."""
+        """Drop the caches."""
         self._ends.clear()
         self._open.clear()
 
@@ -147,7 +146,7 @@ class DatabaseTables:
         await self.connection.fetch(_ADD, name, self._place.gateway, self._place.host, GENESIS)
 
     async def lock(self, name: str) -> bool:
-        """Hold the lock of a writer as long as this connection lasts; return False if another connection has it."""
+        """Take the lock of a writer as long as this connection lasts; return False if another connection has it."""
         if name not in self._locked:
             ((locked,),) = await self.connection.fetch(_LOCK, name)
             if not locked:
@@ -156,7 +155,7 @@ class DatabaseTables:
         return True
 
     async def find_others(self, name: str, left: Sequence[str]) -> Others:
-        """Return those that are dead (rule 4). Nobody else takes them for dead meanwhile: their locks are held."""
+        """Return the dead writers (rule 4), with their locks held, so that no other process takes them."""
         if not await self.connection.fetch(_BEAT, name):
             await self._check_not_over(name)
         await self.lock(name)
@@ -189,13 +188,13 @@ class DatabaseTables:
         return self._ends[name]
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
-        """Return those of these calls that are open, and this writer's."""
+        """Return which of these calls are this writer's and open."""
         if self._open.get(name, set()).issuperset(calls):
             return set(calls)
         return {row[0] for row in await self.connection.fetch(_OPEN_AMONG, name, calls)}
 
     async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
-        """Both are of one moment, as they are read by one statement."""
+        """Return both from one statement, and so from one moment."""
         await self.end_of(name)
         (row,) = await self.connection.fetch(_NEWEST, name)
         end, (writer, number, *entry) = ChainEnd(*row[:7]), row[7:]
@@ -207,11 +206,11 @@ class DatabaseTables:
         return [_open(row) for row in await self.connection.fetch(_OPEN_CALLS, name, after, most)]
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
-        """Return them by the index of each day: under which one lies somebody may have chosen."""
+        """Return a call's payloads by the index of each day, as the day of an entry may be forged."""
         return await payloads_of(self.connection, call, most)
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
-        """Return some of them."""
+        """Return the open calls with this key."""
         return [_open(row) for row in await self.connection.fetch(_OPEN_BY, resume)]
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
@@ -248,7 +247,7 @@ class DatabaseTables:
             await self._check_not_over(name)
 
     async def end(self, name: str) -> bool:
-        """Nobody opens or claims a call for it meanwhile, as both lock its row."""
+        """End a writer; both opening and claiming a call would lock its row."""
         self._ends.pop(name, None)
         self._open.pop(name, None)
         async with self.connection.transaction():
@@ -259,7 +258,7 @@ class DatabaseTables:
         return ended
 
     async def make_days(self) -> None:
-        """Have tables for the entries of the days to come."""
+        """Create the tables for the entries of the next days."""
         await self.connection.fetch("SELECT log_make_days()")
 
     async def _values(self, change: ChainChange) -> list[object]:
@@ -315,7 +314,7 @@ def _open(row: Row) -> OpenCall:
 
 
 def _parse_row(row: tuple[Any, ...]) -> Stored:
-    """Return the entry that a row has. Raises `AttestationError`."""
+    """Return a row's entry. Raises `AttestationError`."""
     entry = read_entry(0, *row).entry
     if not isinstance(entry, Stored):
         raise damage_error(f"{row[0]}/{row[1]}")
@@ -323,7 +322,7 @@ def _parse_row(row: tuple[Any, ...]) -> Stored:
 
 
 def _entry_columns(entries: Sequence[NewEntry]) -> tuple[list[object], ...]:
-    """Return the payloads of entries, their signatures of both kinds, and the members of the first."""
+    """Return the entries' payloads, their signatures of both kinds, and the members of the first."""
     payloads, first, second, members = list[object](), list[object](), list[object](), list[object]()
     for each in entries:
         one, *rest = each.envelope.signatures

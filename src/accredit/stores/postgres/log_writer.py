@@ -1,10 +1,10 @@
-"""Running a log's requests on a database: one connection (`worker`), and one request after the other.
+"""Runs a log's requests on a database: one connection (`worker`), and one request after the other.
 
-1. A request that finds the chain elsewhere than it was read (`ChainMoved`) has written nothing. It is run once more, on
-   what is read anew.
-2. Whatever else goes wrong is a `StoreUnavailable`, after which the connection is closed: what was asked may have been
-   done. No turn is written twice (`author`, rule 4).
-3. A new connection takes the lock of its writer before anything else: it lives.
+1. A request that finds the chain changed since it was read (`ChainMoved`) has written nothing. It is run once more,
+   after reading anew.
+2. Any other failure is a `StoreUnavailable`, after which the connection is closed: the request may have been done. No
+   turn is written twice (`author`, rule 4).
+3. A new connection first takes the lock of its writer, as it lives.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from accredit.stores.postgres.schema import KEEPS_PROOFS
 from accredit.stores.postgres.worker import Batch, Worker
 
 LOG_MAKE_DAYS_SECONDS = 3_600.0
-"""The interval at which a process that writes a log makes tables for the days to come, if they are missing."""
+"""The interval at which a log's writer creates missing tables for the next days."""
 
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class DatabaseWriter:
         return [await self._run(each) for each in asked]
 
     async def _run(self, request: WriterRequest[Any]) -> Any:
-        """Return an answer, or an error of ours in its place."""
+        """Return an answer, or one of our errors in its place."""
         assert self._tables is not None  # noqa: S101 - `_tend` has made them
         if self._writer != request.writer:
             self._writer = request.writer

@@ -1,8 +1,8 @@
-"""Making a database's tables and roles, and saying what is there. Blocking, but for coroutines that say so.
+"""Creates a database's tables and roles, and reads its version. Blocking, except for coroutines.
 
-1. Steps run in one transaction. Two that migrate at once wait for each other, from the first step to the last right.
+1. Steps run in one transaction. Concurrent migrations wait for each other, from the first step to the last right.
 2. A database of a newer version is left as it is.
-3. Roles are made only where this user may; else their statements are returned, for whoever may.
+3. Roles are created only if this user may; else their statements are returned, for an administrator.
 """
 
 import secrets
@@ -25,7 +25,7 @@ from accredit.stores.postgres.schema import (
 from accredit.stores.postgres.session import check_schema, run_once, schema_version
 
 RESTORED_SECONDS = 300
-"""How long a database that was restored answers nothing: as long as a proof that was spent before can be fresh
+"""How long a restored database answers nothing: as long as a proof that was spent before can be fresh
 (`CHALLENGE_WINDOW_SECONDS`)."""
 
 
@@ -38,8 +38,8 @@ ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value RETURNING value"""  # no
 
 
 class Migrated(NamedTuple):
-    """The version before (None if there was no table), the one that is known here, and statements that somebody else
-    has to run."""
+    """The version before (None without tables), the version known here, and statements that an administrator has to
+    run."""
 
     before: int | None
     known: int
@@ -47,7 +47,7 @@ class Migrated(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The version that is there, or None, and the one that this accredit knows."""
+    """The database's version, or None, and the one that this accredit knows."""
 
     found: int | None
     known: int
@@ -59,17 +59,17 @@ class Status(NamedTuple):
 
 
 def migrate(database: PostgresDatabase) -> Migrated:
-    """Make the tables and roles that are missing. Raises `StoreUnavailable`."""
+    """Create the missing tables and roles. Raises `StoreUnavailable`."""
     return run_once(database, _migrate)
 
 
 def status(database: PostgresDatabase) -> Status:
-    """Return what is there. Raises `StoreUnavailable`."""
+    """Return the versions. Raises `StoreUnavailable`."""
     return run_once(database, _status)
 
 
 def hold_after_restore(database: PostgresDatabase) -> int:
-    """Have nothing answered for some minutes; return until when, in unix seconds. Raises `StoreUnavailable`."""
+    """Refuse all answers for some minutes; return until when, in unix seconds. Raises `StoreUnavailable`."""
     return run_once(database, _hold_after_restore)
 
 
@@ -97,7 +97,7 @@ async def _version(connection: Connection) -> int | None:
 
 
 async def _give_rights(connection: Connection) -> tuple[str, ...]:
-    """Make the roles and give them their rights; return the statements that this user may not run."""
+    """Create the roles and grant their rights; return the statements that this user may not run."""
     there = {row[0] for row in await connection.fetch(_ROLES, [GATEWAY, ADMIN])}
     left_over = [
         statement
@@ -108,7 +108,7 @@ async def _give_rights(connection: Connection) -> tuple[str, ...]:
     if left_over:
         return (*left_over, *rights)
     try:
-        async with connection.transaction():  # gateways that run are never without
+        async with connection.transaction():  # running gateways are never without rights
             for statement in rights:
                 await connection.fetch(statement)
     except DatabaseFailed as error:

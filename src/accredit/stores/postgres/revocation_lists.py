@@ -1,4 +1,4 @@
-"""Signed revocation lists in a PostgreSQL database, one per issuer, as on the wire. Nothing is verified."""
+"""Signed revocation lists in a PostgreSQL database, one per issuer, in wire form. Nothing is verified."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _Versions = tuple[tuple[str, int], ...]
 
 _VERSIONS = "SELECT issuer_id, version FROM revocations ORDER BY issuer_id"
 _LISTS = "SELECT list FROM revocations ORDER BY issuer_id"
-# Locks an issuer's row, whether or not it was there.
+# Locks an issuer's row, whether or not it existed.
 _LOCK = """
 INSERT INTO revocations VALUES ($1, 0, '') ON CONFLICT (issuer_id) DO UPDATE SET version = revocations.version
 RETURNING version, list"""
@@ -23,7 +23,7 @@ _CHANGE = "UPDATE revocations SET version = version + 1, list = $2 WHERE issuer_
 class _Seen(NamedTuple):
     versions: _Versions
     lists: tuple[bytes, ...] | None
-    """None if the versions are those that were known."""
+    """None if the versions are unchanged."""
 
 
 class DatabaseLists:
@@ -38,11 +38,11 @@ class DatabaseLists:
         self._lists: tuple[bytes, ...] = ()
 
     async def fetch(self) -> None:
-        """Ask for what is new. Raises `StoreUnavailable`."""
+        """Fetch changes. Raises `StoreUnavailable`."""
         self._take(await self._worker.run(self._kind, self._versions))
 
     def fetch_once(self) -> None:
-        """Do the same over a connection of its own. Blocking. Raises `StoreUnavailable`."""
+        """Do so over a connection of its own. Blocking. Raises `StoreUnavailable`."""
 
         async def look(connection: Connection) -> _Seen:
             await check(self._database, connection)
@@ -74,9 +74,9 @@ def read_lists(database: PostgresDatabase) -> Sequence[bytes]:
 
 
 def change_list(database: PostgresDatabase, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
-    """Replace an issuer's list by what `change` returns for it. Blocking.
+    """Replace an issuer's list by the result of `change` for it. Blocking.
 
-    Two that change a list wait for each other. Raises `StoreUnavailable`, and our own errors from `change`.
+    Concurrent changes of a list wait for each other. Raises `StoreUnavailable`, and our own errors from `change`.
     """
 
     async def replace(connection: Connection) -> ListChange:

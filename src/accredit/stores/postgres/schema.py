@@ -1,21 +1,21 @@
 """The tables and roles in a database. No I/O.
 
 `SCHEMA` has one step per version: a database of version n has had the first n. Steps are only ever appended. Bytes of
-unknown length are never keys: an index takes 2,700 bytes at most.
+unknown length are never keys: an index entry takes 2,700 bytes at most.
 
 Entries of the log are only ever added. They lie in a table for each day (UTC, by the database's clock), so that a day
-can be taken out whole. A gateway's role has no right to one of these tables by itself, and makes those of the days to
-come by a function that takes nothing from it (log_make_days).
+can be dropped whole. A gateway's role has no right to one of these tables by itself, and creates those of the next days
+by a function that can remove nothing (log_make_days).
 """
 
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_STATEMENT_BYTES
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS, CALL_MARK
 
 LOG_DAYS_AHEAD = 7
-"""Days to come for which a database has tables for the log's entries. Gateways make one more each day; where that
-fails, people have a week to see why."""
+"""Days ahead for which a database has tables for the log's entries. Gateways create one more each day; if that fails,
+people have a week to find out why."""
 LOG_COPIED, LOG_COPIED_BYTES = 10_000, 33_554_432
-"""Entries, and bytes of them, that are copied (in 0.1 s) while all gateways wait: when today's table is made anew."""
+"""Entries, and bytes of them, that may be copied (in 0.1 s) while all gateways wait: when today's table is rebuilt."""
 
 
 _MAKE_DAYS = f"""
@@ -52,26 +52,25 @@ CALL_KEY = (
     f"substring(payload FROM position('\\x{CALL_MARK.hex()}'::bytea IN payload) + {len(CALL_MARK)}"
     f" FOR {CALL_KEY_CHARS})"
 )
-"""How a call's id begins, in its record."""
+"""The prefix of a call's id, in its record."""
 SHORT_PROOF = f"CASE WHEN octet_length(e.proof) > {MAX_STATEMENT_BYTES} THEN ''::bytea ELSE e.proof END"
-"""The proof that is kept with an entry, and no bytes for what is too long to be one."""
+"""The proof kept with an entry, b"" if it is too long to be one."""
 SHORT_CERTIFICATES = (
     f"SELECT CASE WHEN octet_length(certificates) <= {MAX_STATEMENT_BYTES} THEN certificates END FROM log_delegations"  # noqa: S608 - of constants
 )
-"""Chains of certificates, NULL for what is too long to be one."""
+"""Certificate chains, NULL if too long to be one."""
 
 
 def short(of: str = "", most: int = MAX_ATTESTATION_BYTES) -> str:
-    """Return the columns of an entry's bytes as they are selected: NULL for each, if all have more than so many, which
-    are not read then."""
+    """Return SQL for an entry's byte columns: all NULL, and unread, if they have more bytes than `most`."""
     names = [f"{of}{each}" for each in ("payload", "ed25519", "ml_dsa_65", "members")]
     size = " + ".join(f"coalesce(octet_length({each}), 0)" for each in names)
     return ", ".join(f"CASE WHEN {size} <= {most} THEN {each} END" for each in names)
 
 
 def _clear_day(create: str, *indexes: str, sized: str = "payload") -> str:
-    """Return the statement that makes log_clear_day. Of a day that is over nobody adds an entry: what is left of it is
-    copied, and has these indexes, before anybody has to wait. The columns `sized` say how much that is."""
+    """Return the statement that creates log_clear_day. Nothing is added to a past day: its remaining entries are copied
+    and indexed before anything has to wait. The columns `sized` measure how much that is."""
     size = " + ".join(f"coalesce(octet_length({each}), 0)" for each in sized.split(", "))
     quoted = [each.replace("'", "''") for each in indexes]
     made = "".join(f"\n    EXECUTE format('{each}', copy);" for each in quoted)
@@ -142,7 +141,7 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX task_owners ON tasks (owner)",
         # For each table whose rows end, the latest end of those that were deleted from it.
         "CREATE TABLE forgotten (kind text PRIMARY KEY, until bigint NOT NULL)",
-        # An issuer's signed list as on the wire; `version` grows with each change.
+        # An issuer's signed list in wire form; `version` grows with each change.
         "CREATE TABLE revocations (issuer_id text PRIMARY KEY, version bigint NOT NULL, list bytea NOT NULL)",
     ),
     (
@@ -174,24 +173,24 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         " PRIMARY KEY (writer, first))",
         _MAKE_DAYS,
         "REVOKE ALL ON FUNCTION log_make_days() FROM PUBLIC",
-        # Makes a day's table anew from what is left in it, or takes it out if that is nothing, so that what was deleted
-        # is gone. Returns false if the day is not over, and too much is left to have all others wait.
+        # Rebuilds a day's table from its remaining entries, or drops an empty one, so that deleted bytes are gone.
+        # Returns false if the day is not over, and too much is left to make all others wait.
         _clear_day("CREATE"),
         "REVOKE ALL ON FUNCTION log_clear_day(date) FROM PUBLIC",
     ),
     (
-        # By how the ids of their calls begin.
+        # By the prefixes of their calls' ids.
         f"CREATE INDEX log_calls ON log_entries ({CALL_KEY}) WHERE kind = 0",
         _clear_day("CREATE OR REPLACE", _CALLS_OF_DAY),
     ),
     (
-        # To whom the log is sent on: of each chain the last record, and the last checkpoint, that a sink has.
+        # The log's sinks: of each chain the last record, and the last checkpoint, sent to one.
         'CREATE TABLE log_sinks (name text COLLATE "C", writer bigint, record bigint NOT NULL,'
         " checkpoint bigint NOT NULL, PRIMARY KEY (name, writer))",
     ),
     (
-        # Whoever may not delete a writer can't take back what its row says either: a chain only goes on, and one that
-        # has ended stays as it is. What it says is looked at by who signs for it (`stores.audit_log.author`).
+        # A role that may not delete a writer can't undo its row either: a chain only grows, and an ended one stays. Its
+        # content is checked by whoever signs for it (`stores.audit_log.author`).
         _GOES_ON,
         "CREATE TRIGGER log_writer_goes_on BEFORE UPDATE ON log_writers FOR EACH ROW"
         " WHEN (OLD.over OR NEW.records < OLD.records OR (NEW.records = OLD.records AND NEW.head <> OLD.head))"
@@ -206,25 +205,25 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
 )
 VERSION = len(SCHEMA)
 KEEPS_PROOFS = 6
-"""From which version on proofs are kept."""
+"""The first version that keeps proofs."""
 OLDEST = VERSION - 1
-"""What is also worked on, so that gateways can be replaced before the tables are changed: a step adds what it adds, and
-takes nothing that the version before uses."""
+"""The oldest version that gateways work with, so that they can be replaced before the tables are changed: a step only
+adds, and removes nothing that the previous version uses."""
 
 GATEWAY, ADMIN = "accredit_gateway", "accredit_admin"
 
 _FORGETFUL = "spent, use_series, uses, tasks"
-"""Tables whose rows a gateway deletes when they have ended."""
+"""Tables whose expired rows a gateway deletes."""
 READ_ONLY = ("accredit_schema", "store_state", "challenge_key", "revocations", "log_pruned")
-"""Tables that a gateway reads only."""
+"""Tables that a gateway only reads."""
 _KNOWN = ", ".join(READ_ONLY)
 _ADDED = {
     "log_entries": "day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members, proof",
     "log_keys": "id",
     "log_writers": "name, gateway, host, records, head, checkpointed, turn, over, beat",
 }
-"""Tables of which a gateway says some columns of a new row: what orders entries, and the numbers of keys and writers,
-are the database's to draw."""
+"""The columns that a gateway may set in new rows; the database draws the others: the order of entries, and the numbers
+of keys and writers."""
 _CHANGED = {
     "spent": "keep_until",
     "use_series": "total, latest, keep_until",
@@ -235,14 +234,14 @@ _CHANGED = {
     "log_writers": "records, head, checkpointed, turn, over, beat",
     "log_open": "writer",
 }
-"""Tables of which a gateway changes rows, and which columns."""
+"""Tables whose rows a gateway changes, and the columns."""
 _OWNED = f"{_FORGETFUL}, forgotten, log_sinks, log_open, log_writers"
 KEPT = ("log_entries", "log_keys", "log_delegations")
 """Tables whose rows a gateway adds, and never changes or deletes."""
 
 
 def behind(version: int | None) -> str | None:
-    """Return that a version is the one before, if it is."""
+    """Return a notice if a version is the previous one."""
     if version is None or version == VERSION:
         return None
     return f"its tables are of schema {version}: once all gateways are of this version, accredit store migrate"
@@ -251,7 +250,7 @@ def behind(version: int | None) -> str | None:
 MAKE_ROLES = {role: f"CREATE ROLE {role} NOLOGIN" for role in (GATEWAY, ADMIN)}
 
 REVOKES = (
-    f"REVOKE INSERT, UPDATE ON {_OWNED}, {', '.join(KEPT)} FROM {GATEWAY}",  # an earlier version gave more of them
+    f"REVOKE INSERT, UPDATE ON {_OWNED}, {', '.join(KEPT)} FROM {GATEWAY}",  # an earlier version granted more
 )
 GRANTS = (
     f"GRANT SELECT, DELETE ON {_FORGETFUL}, log_open TO {GATEWAY}",

@@ -1,11 +1,11 @@
-"""Finding the database's primary, and checking that what it commits will be kept.
+"""Finds the database's primary, and checks that its commits will be kept.
 
-In this order; whatever fails is a `StoreUnavailable`:
+In this order; any failure is a `StoreUnavailable`:
 
-1. all hosts are asked at once: a machine that is cut off does not answer, and must not be waited for before the others;
+1. all hosts are asked at once: a machine that is cut off does not answer, and must not delay the others;
 2. one that is a standby, or read-only, does not count;
-3. of several the one on the latest timeline counts: each promotion begins one, so the others were primaries once. None
-   counts that is on an earlier timeline than this process has seen;
+3. of several the one on the latest timeline counts: each promotion starts one, so the others are former primaries. None
+   counts on an earlier timeline than this process has seen;
 4. the schema is the one that this version knows (`schema.VERSION`), or the one before;
 5. with `replicas` "required": `fsync` and `full_page_writes` are on, and a commit waits for a standby. For this
    connection `synchronous_commit` is `on`, or `remote_apply` where that is the default;
@@ -29,7 +29,7 @@ from accredit.stores.postgres.driver import STORE_CONNECT_SECONDS, UNDEFINED_TAB
 from accredit.stores.postgres.schema import OLDEST, VERSION
 
 STORE_SECOND_PRIMARY_SECONDS = 0.1
-"""How long, once one host has said that it is the primary, the others are waited for: another one may be it by now."""
+"""How long the others are awaited once one host has said that it is the primary: another one may be it by now."""
 CLOCK_SKEW_SECONDS = 5.0
 """How far the clocks of a gateway and its database may differ; beyond, calls are refused."""
 
@@ -70,7 +70,7 @@ class Session(NamedTuple):
 
 
 async def open_session(database: PostgresDatabase, latest_timeline: int = 0) -> Session:
-    """Return a session by rules 1 to 3; its safety is not checked yet. Raises `StoreUnavailable`."""
+    """Connect to the primary by rules 1 to 3; its safety is not checked yet. Raises `StoreUnavailable`."""
     clock = asyncio.get_running_loop().time
     attempts = {asyncio.create_task(_primary(database, host)) for host in database.hosts}
     pending, give_up, found = attempts, clock() + 2 * STORE_CONNECT_SECONDS, False
@@ -105,7 +105,7 @@ class Checked(NamedTuple):
 
 
 async def check(database: PostgresDatabase, connection: Connection) -> Checked:
-    """Apply rules 4 to 7. Raises `StoreUnavailable`, and `ClocksDiffer` by rule 6."""
+    """Check schema, safety, clock and hold (rules 4 to 7). Raises `StoreUnavailable`, and `ClocksDiffer` by rule 6."""
     schema = await check_schema(connection)
     if database.replicas == "required":
         fsync, full_pages, standbys = (await connection.fetch(_SAFETY))[0]
@@ -130,7 +130,7 @@ async def check(database: PostgresDatabase, connection: Connection) -> Checked:
 
 
 async def check_schema(connection: Connection) -> int:
-    """Apply rule 4; return the version. Raises `SchemaUnknown`."""
+    """Return the version of the tables if it is supported (rule 4). Raises `SchemaUnknown`."""
     version = await schema_version(connection)
     if version is None:
         raise SchemaUnknown(f"{connection.name} has no tables of accredit")
@@ -141,8 +141,7 @@ async def check_schema(connection: Connection) -> int:
 
 
 def run_once(database: PostgresDatabase, main: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
-    """Return what `main` does with a connection of its own, whose safety is not checked. Blocking. Raises
-    `StoreUnavailable`."""
+    """Run `main` with a connection of its own, whose safety is not checked. Blocking. Raises `StoreUnavailable`."""
 
     async def connected() -> T:
         session = await open_session(database)
@@ -158,13 +157,13 @@ def run_once(database: PostgresDatabase, main: Callable[[Connection], Coroutine[
             answer.set_exception(error)
 
     answer: Future[T] = Future()
-    # The caller's thread may have an event loop that runs. A database that says nothing more keeps no process alive.
+    # The caller's thread may have a running event loop. As a daemon, a silent database keeps no process alive.
     Thread(target=work, daemon=True).start()
     return answer.result()
 
 
 async def schema_version(connection: Connection) -> int | None:
-    """Return the version of the tables that are there, or None."""
+    """Return the version of the existing tables, or None."""
     try:
         rows = await connection.fetch("SELECT version FROM accredit_schema")
     except DatabaseFailed as error:
@@ -175,7 +174,7 @@ async def schema_version(connection: Connection) -> int | None:
 
 
 def _check_clock(database: PostgresDatabase, off: float) -> None:
-    """Judge the seconds by which the database's clock is before or after all that ours showed meanwhile."""
+    """Judge `off`, the seconds by which the database's clock was outside the interval that ours showed meanwhile."""
     if off > CLOCK_SKEW_SECONDS:
         raise ClocksDiffer(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s", off)
     if off > CLOCK_SKEW_WARN_SECONDS:
@@ -195,7 +194,7 @@ async def _primary(database: PostgresDatabase, host: DatabaseHost) -> Session:
 
 
 async def _cancel_attempts(attempts: Set[asyncio.Task[Session]]) -> tuple[list[Session], list[str]]:
-    """Cancel what is still going on; return what came of the others."""
+    """Cancel pending attempts; return the results of the others."""
     for each in attempts:
         each.cancel()
     await asyncio.wait(attempts)

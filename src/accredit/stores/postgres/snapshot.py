@@ -1,7 +1,7 @@
-"""A database for callers that block, and its state at one moment. I/O: a connection, whose event loop has a thread.
+"""A database for blocking callers, and its state at one moment. I/O: a connection, whose event loop has a thread.
 
-All statements of a `Snapshot` are of one transaction (REPEATABLE READ, READ ONLY). Rows come by cursors of the server,
-so many at a time, and while they are looked at, the next ones are asked for: memory does not grow with a table.
+All statements of a `Snapshot` are of one transaction (REPEATABLE READ, READ ONLY). Rows come through server-side
+cursors, a batch at a time, and the next batch is requested while one is used: memory does not grow with a table.
 """
 
 import asyncio
@@ -17,28 +17,27 @@ from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, 
 from accredit.stores.postgres.session import SchemaUnknown, check_schema, open_session
 
 LOG_ROWS = 512
-"""Rows of a database's log that are asked for at a time; while they are looked at, the next ones come."""
+"""Rows of a database's log that are requested at a time, one batch ahead."""
 LOG_READER_IDLE_SECONDS = 3_600
-"""How long who reads a database's log may do something else, such as wait for a pager: the database keeps what was
-deleted meanwhile."""
+"""How long a reader of a database's log may be idle, such as in a pager: the database keeps deleted rows meanwhile."""
 
 
 T = TypeVar("T")
 
 _BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-    # Before anything is seen: a table that is made anew (`log_pruning`) shows nothing to who sees an older state.
+    # Before anything is read: a rebuilt table (`log_pruning`) appears empty to a reader with an older state.
     "LOCK TABLE log_entries IN ACCESS SHARE MODE",
     f"SET LOCAL idle_in_transaction_session_timeout = '{LOG_READER_IDLE_SECONDS}s'",
-    # A log is read in the order of an index: to sort it would need as much room as it has.
+    # A log is read in the order of an index: a sort would need as much room as the log.
     "SET LOCAL enable_sort = off",
 )
 _DAMAGED = ("XX", "22", "42")
-"""Classes of failures of a statement that say that the database, or one of its tables, is damaged."""
+"""Classes of SQL errors that mean that the database, or one of its tables, is damaged."""
 
 
 class Blocking:
-    """A connection for a caller that blocks; its event loop has a thread of its own."""
+    """A connection for a blocking caller; its event loop has a thread of its own."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self.database = database
@@ -48,8 +47,8 @@ class Blocking:
         self._closed = False
 
     def run(self, main: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
-        """Return what `main` does with the connection, which is made where there is none. Raises `AttestationError` if
-        a table is damaged, `StoreUnavailable`."""
+        """Run `main` with the connection, opened if necessary. Raises `AttestationError` if a table is damaged,
+        `StoreUnavailable`."""
         try:
             return self.start(self._connected(main)).result()
         except SchemaUnknown:
@@ -62,11 +61,11 @@ class Blocking:
             raise LogAway(str(error)) from None
 
     def start(self, asked: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Have the loop run something, after all that it was given before."""
+        """Run a coroutine in the loop, after all that were given before."""
         return self._thread.submit(self._runner.run, asked)
 
     def close(self) -> None:
-        """Close the connection at once, whatever is asked for, and end the thread."""
+        """Close the connection at once, even with pending statements, and end the thread."""
         connection, self.connection = self.connection, None
         if connection is not None:
             self._runner.get_loop().call_soon_threadsafe(connection.terminate)
@@ -98,7 +97,7 @@ class Snapshot:
         self._is_open = False
 
     def renew(self) -> None:
-        """Show the present state, over a new connection where there is none. Raises `StoreUnavailable`."""
+        """Show the current state, over a new connection if necessary. Raises `StoreUnavailable`."""
         self.release()
         self._link.run(_begin)
         self._is_open = True
@@ -109,7 +108,7 @@ class Snapshot:
         """End the transaction; the connection is kept."""
         was_open, self._is_open = self._is_open, False
         connection = self._link.connection
-        if was_open and connection is not None and not connection.lost:  # none is made for that
+        if was_open and connection is not None and not connection.lost:  # none is opened for that
             self._link.run(_end)
 
     def close(self) -> None:
@@ -122,7 +121,7 @@ class Snapshot:
         return _result(self._ask(statement, *values))
 
     def rows(self, query: str, *values: object, at_a_time: int = LOG_ROWS) -> Iterator[Row]:
-        """Yield the rows of a query, of which so many are kept in memory, twice. Raises as `fetch`."""
+        """Yield the rows of a query, with two batches of `at_a_time` in memory. Raises as `fetch`."""
         cursor = f"rows_{next(self._cursors)}"
         self.fetch(f"DECLARE {cursor} NO SCROLL CURSOR FOR {query}", *values)
         more = f"FETCH {at_a_time} FROM {cursor}"
@@ -162,7 +161,7 @@ def _result(asked: "Future[list[Row]]") -> list[Row]:
 
 
 def meaning(error: DatabaseFailed) -> StoreUnavailable | AttestationError:
-    """Return what a failure says to whoever reads the log."""
+    """Return what a failure means to a reader of the log."""
     if error.sqlstate is None:
         return LogAway(str(error))
     if error.sqlstate == INSUFFICIENT_PRIVILEGE:

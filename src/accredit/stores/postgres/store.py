@@ -1,7 +1,7 @@
 """A store in a PostgreSQL database, shared by all gateways that reach its primary.
 
-What was spent or counted is committed before a call goes on: on the primary's disk, and with `replicas` "required" on a
-standby. A call whose answer from the database is lost is refused, though it may have been spent or counted.
+What was spent or counted is committed before a call is forwarded: on the primary's disk, and with `replicas` "required"
+on a standby. A call whose answer from the database is lost is refused, though it may have been spent or counted.
 """
 
 import secrets
@@ -28,7 +28,7 @@ _KEY = "SELECT key FROM challenge_key"
 _BEGIN = "INSERT INTO forgotten VALUES ('since', {}) ON CONFLICT (kind) DO NOTHING"
 _SINCE = "SELECT until FROM forgotten WHERE kind = 'since'"
 _WRITE = "SELECT pg_logical_emit_message(true, 'accredit', 'ready')"
-"""Something that is written, and changes nothing: it is committed as any change is."""
+"""A write that changes nothing, and is committed as any change is."""
 
 
 class _Asked(NamedTuple):
@@ -41,8 +41,8 @@ class _Asked(NamedTuple):
 
 
 class PostgresStore:
-    """A `ProofStore` in a database. `draw(n)` returns n unpredictable bytes; `clock` is the database's time, in
-    SQL, and `since` what it is when new tables begin to know what was spent."""
+    """A `ProofStore` in a database. `draw(n)` returns n unpredictable bytes; `clock` is the database's time, in SQL,
+    and `since` is since when new tables know spent challenges."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class PostgresStore:
         self._rooms = Batch(uses.room_at, True)
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
-        """Issue a fresh challenge for one request. Asks the database for the key each time: no store, no challenge."""
+        """Issue a fresh challenge for one request. Reads the key each time: no store, no challenge."""
         key = await self.worker.run(self._keys, None)
         return IssuedChallenge(mint_challenge(key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
 
@@ -81,12 +81,12 @@ class PostgresStore:
     async def spend(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
     ) -> Spending:
-        """Spend a challenge if it is good. Raises `ChallengesFull`."""
+        """Spend a challenge if it is valid. Raises `ChallengesFull`."""
         owner = self._draw(_OWNER_BYTES)
         return await self.worker.run(self._spends, _Asked(challenge, request_hash, issued, keep_until, now, owner))
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
-        """Return how many uses `use` recorded for a limit of this window, in the last `window_s` seconds."""
+        """Return the uses that `use` recorded for a limit of this window, in the last `window_s` seconds."""
         return await self.worker.run(self._counts, Counted(Series(cert_id, window_s), now))
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
@@ -94,11 +94,11 @@ class PostgresStore:
         return await self.worker.run(self._uses, Use(tuple(limits), now))
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
-        """Return from when on one more use would not exceed a limit; None if never."""
+        """Return when one more use will be within a limit; None if never."""
         return await self.worker.run(self._rooms, RoomAsked(limit, now))
 
     async def ready(self) -> bool:
-        """Return whether something can be written, and is kept where it has to be."""
+        """Return whether something can be written, and is kept where required."""
         try:
             await self.worker.run(self._writes, None)
         except StoreUnavailable:
@@ -106,7 +106,7 @@ class PostgresStore:
         return True
 
     def problem(self) -> str | None:
-        """Return that the tables are those of the version before, if they are."""
+        """Return a notice if the tables are those of the previous version."""
         return behind(self.worker.schema)
 
     async def aclose(self) -> None:
@@ -114,7 +114,8 @@ class PostgresStore:
         await self.worker.aclose()
 
     async def _tend(self, connection: Connection, *, is_checked: bool) -> bool:
-        """Delete what has expired; after a check of the connection, read the key and count rows."""
+        """Delete expired rows; after a check of the connection, read the key and count rows. Return whether to go
+        on."""
         most = 0
         for statement, room in self._sweeps:
             ((deleted,),) = await connection.fetch(statement)

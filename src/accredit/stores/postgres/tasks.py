@@ -1,6 +1,6 @@
 """Memory of tasks and their owners in a PostgreSQL database.
 
-A task that is remembered is written, also if it was known: one that is only read may be on one machine alone.
+A task is written even if it was known: one that is only read may be on one machine alone.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -17,7 +17,7 @@ from accredit.stores.postgres.forgetting import CLOCK, RowCount, forgotten_end, 
 from accredit.stores.postgres.worker import Batch, Worker
 
 _COLUMNS = "owner, method, target, facts, flow"
-# What is longer somebody else has written: it is no task, and not read.
+# A longer row was not written by a gateway: it is no task, and not read.
 _THIS = (
     "key = $1 AND keep_until >= $2"
     f" AND {' + '.join(f'octet_length({each})' for each in _COLUMNS.split(', '))} <= {MAX_TASK_BYTES}"
@@ -57,7 +57,7 @@ class PostgresTasks:
         self._find, self._list = Batch(_find_each, True), Batch(_fetch_owned, True)
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Remember a task and return it, or return the known one. Raises `StoreUnavailable`."""
+        """Store a task and return it, or return the known one. Raises `StoreUnavailable`."""
         return await self.worker.run(self._keep, _Kept(key, task, keep_until, now))
 
     async def find(self, key: bytes, *, now: int) -> Task | None:

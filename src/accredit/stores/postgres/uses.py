@@ -1,8 +1,8 @@
-"""Counting uses of certificates, many in one transaction.
+"""Counts uses of certificates, many in one transaction.
 
-1. A batch locks its series, in their order, before it reads what was counted: batches of other gateways wait, and no
-   two take the same last use.
-2. A batch that reads after that sees all that was committed before, as each statement has a snapshot of its own.
+1. A batch locks its series, in their order, before it reads the counts: batches of other gateways wait, and no two take
+   the same last use.
+2. A later batch sees everything committed before, as each statement has a snapshot of its own.
 3. It is never repeated: an attempt whose answer was lost may have been counted.
 """
 
@@ -63,14 +63,14 @@ class Use(NamedTuple):
 
 
 class RoomAsked(NamedTuple):
-    """A limit, of which it is asked when it has room."""
+    """A question: when a limit has room."""
 
     limit: RateLimit
     now: int
 
 
 class Counted(NamedTuple):
-    """A series, whose uses are asked for."""
+    """A question: the uses of a series."""
 
     series: Series
     now: int
@@ -82,7 +82,7 @@ class _Key(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """The marks of a series that are later than a second."""
+    """The marks of a series later than a given second."""
 
     cert: bytes
     window_s: int
@@ -90,7 +90,7 @@ class _Window(NamedTuple):
 
 
 class _Tally:
-    """A series within a batch: what was counted before, and what the batch adds."""
+    """A series within a batch: the count before it, and what the batch adds."""
 
     def __init__(self, total: int, latest: int) -> None:
         self.total = self.began = total
@@ -118,7 +118,7 @@ async def uses(connection: Connection, asked: Sequence[Counted]) -> Sequence[int
 
 
 async def room_at(connection: Connection, asked: Sequence[RoomAsked]) -> Sequence[int | AccreditError | None]:
-    """Return from when on each limit has room for one more use; None if never."""
+    """Return when each limit has room for one more use; None if never."""
     answers: list[int | AccreditError | None] = []
     for limit, now in asked:
         key = _key(Series(limit.cert_id, limit.window_s))
@@ -181,7 +181,7 @@ async def _write(connection: Connection, tallies: dict[_Key, _Tally], room: RowC
         for key, tally in tallies.items()
         if tally.total > tally.began or tally.marks
     ]
-    if changed:  # as it is where a mark was added
+    if changed:  # as it was if a mark was added
         await connection.fetch(_WRITE, *_columns(added, 5), *_columns(changed, 5))
         room.add(len(added))
 

@@ -1,14 +1,14 @@
 """One connection to the database's primary, and the batches on it. One event loop uses it.
 
-What waits is asked in batches, one after the other, each of one kind. The task that does so ends when nothing waits.
+Questions are asked in batches, one after the other, each of one kind. The task that does so ends when none waits.
 
 1. Nothing is answered over a connection whose safety was not checked (`session.check`) when it was opened and in the
    last `STORE_CHECK_SECONDS`.
-2. After a failure the connection is closed: what it was in the middle of may have taken place. A batch that may be
-   repeated is, once, over another connection; everything else is refused.
+2. After a failure the connection is closed: the current batch may have been committed. If it may be repeated it is,
+   once, over another connection; everything else is refused.
 3. After several failures in a row there is a pause, in which everything is refused at once. A server whose standby is
    gone keeps a connection until the standby is back, so that too many attempts would use up all that it has.
-4. Whoever has waited for `STORE_WAIT_SECONDS` is refused. No more than `MAX_STORE_JOBS` wait.
+4. A question that has waited for `STORE_WAIT_SECONDS` is refused. At most `MAX_STORE_JOBS` wait.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from accredit.stores.postgres.schema import behind
 from accredit.stores.postgres.session import ClocksDiffer, check, open_session
 
 STORE_CHECK_SECONDS = 10.0
-"""The interval between checks of a database's settings and clock while it is asked. They take three short questions."""
+"""The interval between checks of a database's settings and clock while it is in use. They take three short queries."""
 STORE_TEND_SECONDS = 1.0
-"""The interval between deletions of expired rows by one process, while it asks: of `STORE_SWEEP_ROWS` each at most."""
+"""The interval between deletions of expired rows by a process, while in use: of `STORE_SWEEP_ROWS` each at most."""
 STORE_TEND_AGAIN_SECONDS = 0.1
-"""The same where so many had expired: more may have. A process deletes 20,000 rows a second, in some 50 ms (measured),
-which is more than it can add."""
+"""The interval after a full batch of them: more may have expired. A process deletes 20,000 rows a second, in some 50 ms
+(measured), which is more than it can add."""
 STORE_PAUSE_SECONDS = (0.0, 0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
-"""The pause after so many failures of a database in a row, and after more the last: in the pause calls are refused at
-once. A new primary is found within it, and a server whose standby is gone, and which keeps what each attempt left
-(100 connections by default), lasts for minutes."""
+"""The pause after so many failures of a database in a row, and after more the last: meanwhile calls are refused at
+once. A new primary is found within it, and a server whose standby is gone, and which keeps each attempt's connection
+(100 by default), lasts for minutes."""
 
 
 _logger = logging.getLogger("accredit.stores")
@@ -45,7 +45,7 @@ A = TypeVar("A")
 
 
 class Batch(NamedTuple, Generic[Q, A]):
-    """A kind of question. `ask` returns an answer for each of several, or an error of ours in its place.
+    """A kind of question. `ask` returns an answer for each of several, or one of our errors in its place.
 
     With `repeatable` it may be asked again if its answer was lost.
     """
@@ -55,7 +55,7 @@ class Batch(NamedTuple, Generic[Q, A]):
 
 
 class Tend(Protocol):
-    """Looks after a store's tables."""
+    """Maintains a store's tables."""
 
     async def __call__(self, connection: Connection, *, is_checked: bool) -> bool:
         """Do what is due, and return whether more is; `is_checked` after a check of the connection."""
@@ -69,8 +69,8 @@ class _Waiting(NamedTuple):
 
 
 class Worker:
-    """Asks the database. `tend` is run on each new connection, and once a second while anything is asked (sooner
-    while it has more to do)."""
+    """Asks the database. `tend` is run on each new connection, and once a second while in use (sooner while it has more
+    to do)."""
 
     def __init__(self, database: PostgresDatabase, tend: Tend | None = None) -> None:
         self._database = database
@@ -81,9 +81,9 @@ class Worker:
         self._connection: Connection | None = None
         self._timeline = 0
         self.skew_seconds = 0.0
-        """By how much the database's clock and this machine's differed at the last look, at least."""
+        """By how much the database's clock and this machine's differed at the last check, at least."""
         self.schema: int | None = None
-        """The version of the tables at the last look."""
+        """The version of the tables at the last check."""
         self._checked_at = self._tended_at = float("-inf")
         self._failures = 0
         self._pause_until = float("-inf")
@@ -138,12 +138,12 @@ class Worker:
             self._waiting.clear()
 
     def _next(self) -> list[_Waiting]:
-        """Remove and return the next batch: the first that waits, and others of its kind."""
+        """Remove and return the next batch: the first waiting question, and others of its kind."""
         batch: list[_Waiting] = []
         left: list[_Waiting] = []
         while self._waiting and len(batch) < STORE_BATCH_JOBS:
             each = self._waiting.popleft()
-            if each.answer.done():  # its caller has given up
+            if each.answer.done():  # its caller has stopped waiting
                 continue
             (batch if not batch or each.kind is batch[0].kind else left).append(each)
         self._waiting.extendleft(reversed(left))
@@ -173,7 +173,7 @@ class Worker:
             repeats -= 1
 
     async def _checked(self) -> Connection:
-        """Return the connection, opened and checked where that is due."""
+        """Return the connection, opened and checked if due."""
         if self._connection is not None and self._connection.lost:
             self._drop()
         if self._connection is None:

@@ -2,14 +2,14 @@
 
 Each time it is opened, in this order:
 
-1. a missing file is created, private to its owner; what is there and no regular file is refused, as opening a pipe
-   would wait for somebody;
+1. a missing file is created, private to its owner; anything but a regular file is refused, as opening a pipe would wait
+   for its other end;
 2. WAL, so that readers and writers do not wait for each other, and the requested level of synchronization;
 3. its schema's version: an older one is upgraded, a newer one is refused.
 
-Once a second, and whenever it is opened again, the file in use is compared with the one under its name. A different
-file, or none, is refused: it does not know what was spent, so that all of it would be good again. Not checked: who else
-can read an existing file.
+Once a second, and whenever it is opened again, the open file is compared with the one under its name. A different file,
+or none, is refused: it does not know what was spent, so that all of it would be valid again. Not checked: who else can
+read an existing file.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ STORE_FILE_CHECK_SECONDS = 1.0
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
-"""The work done in a transaction. It may be rolled back and run again, so it keeps its results only in the database."""
+"""The work done in a transaction. It may be rolled back and run again, so its only effects are in the database."""
 
 Synchronous = Literal["NORMAL", "FULL"]
 """FULL: committed data survives a crash of the machine. NORMAL: it survives a crash of the process; one of the machine
@@ -158,11 +158,11 @@ class Database:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what is no file to SQLite, which would wait for a pipe, or read a device. Raises `StoreUnavailable`."""
+    """Refuse anything but a regular file: SQLite would wait for a pipe, or read a device. Raises `StoreUnavailable`."""
     try:
         is_file = stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):
-        return  # SQLite says what is wrong with it
+        return  # SQLite reports what is wrong with it
     if not is_file:
         raise StoreUnavailable(f"{path} can't be used: it is no regular file")
 

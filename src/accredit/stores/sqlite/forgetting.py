@@ -1,4 +1,4 @@
-"""Deleting expired rows of a table, and remembering how far that went. Blocking, within a transaction."""
+"""Deletes expired rows of a table, and remembers how far. Blocking, within a transaction."""
 
 import sqlite3
 from typing import Literal

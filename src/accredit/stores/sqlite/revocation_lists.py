@@ -1,4 +1,4 @@
-"""Signed revocation lists in an SQLite file, one per issuer, as on the wire, and which ones its gateways have had in
+"""Signed revocation lists in an SQLite file, one per issuer, in wire form, and those that its gateways have had in
 force. Blocking I/O; nothing is verified."""
 
 # ruff: noqa: S608 - statements are made of constants
@@ -12,7 +12,7 @@ from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.stores.rules import ListChange
 from accredit.stores.sqlite.database import Database, Job, T
 
-# SQLite keeps anything in any column. One byte more than may be decoded is read, so that a longer list is too long.
+# SQLite keeps any type in any column. One byte more than may be decoded is read, so that a longer list is too long.
 _LIST = f"coalesce(substr(CAST(list AS BLOB), 1, {MAX_STATEMENT_BYTES + 1}), x'')"
 
 
@@ -27,9 +27,9 @@ def read_lists(path: Path) -> list[bytes]:
 
 
 def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
-    """Replace an issuer's list by what `change` returns for it.
+    """Replace an issuer's list by the result of `change` for it.
 
-    Two processes that change a list wait for each other. Raises `StoreUnavailable`, and our own errors from `change`.
+    Concurrent changes of a list wait for each other. Raises `StoreUnavailable`, and our own errors from `change`.
     """
 
     def job(connection: sqlite3.Connection) -> ListChange:
@@ -48,14 +48,13 @@ def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], byt
 
 
 def known_lists(path: Path) -> list[bytes]:
-    """Return the newest list of each issuer that was in force, as far as that is remembered. Raises
-    `StoreUnavailable`."""
+    """Return the newest list of each issuer that was in force, as far as remembered. Raises `StoreUnavailable`."""
     return _once(path, _read_known, writes=False)
 
 
 def remember_list(path: Path, issuer_id: str, text: bytes, replaces: Callable[[bytes | None], bool]) -> None:
-    """Remember that an issuer's list is in force, if it `replaces` what is remembered of that issuer (None: nothing).
-    Raises `StoreUnavailable`."""
+    """Remember an issuer's list in force, if it `replaces` the remembered one (None: there is none). Raises
+    `StoreUnavailable`."""
 
     def job(connection: sqlite3.Connection) -> None:
         row = connection.execute(f"SELECT {_LIST} FROM known_lists WHERE issuer_id = ?", (issuer_id,)).fetchone()

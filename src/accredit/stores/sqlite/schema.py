@@ -16,7 +16,7 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE uses (cert_id BLOB, window_s INTEGER, mark INTEGER, before INTEGER NOT NULL,"
         " uses INTEGER NOT NULL, keep_until INTEGER NOT NULL, PRIMARY KEY (cert_id, window_s, mark)) WITHOUT ROWID",
         "CREATE INDEX use_ends ON uses (keep_until)",
-        # An issuer's signed list as on the wire; `version` grows with each change.
+        # An issuer's signed list in wire form; `version` grows with each change.
         "CREATE TABLE revocations (issuer_id TEXT PRIMARY KEY, version INTEGER NOT NULL, list BLOB NOT NULL)"
         " WITHOUT ROWID",
     ),
@@ -38,7 +38,7 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     LOG_RESUMES,
     LOG_CALLS,
     LOG_SINKS,
-    # Of each issuer the newest revocation list, as on the wire, that a gateway of this store has had in force.
+    # The newest revocation list of each issuer, in wire form, that a gateway of this store has had in force.
     ("CREATE TABLE known_lists (issuer_id TEXT PRIMARY KEY, list BLOB NOT NULL) WITHOUT ROWID",),
     LOG_PROOFS,
 )

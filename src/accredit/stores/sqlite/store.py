@@ -2,7 +2,7 @@
 
 The file outlives the processes: the next one knows what one spent. A crash of the machine itself can lose what was
 committed in the seconds before it, as synchronous is NORMAL: FULL would make each call wait for the disk. A proof spent
-in those seconds is good again if the machine is back while the proof is fresh. A deployment that records calls durably
+in those seconds is valid again if the machine is back while the proof is fresh. A deployment that records calls durably
 in the same file does not have that gap: the call waits for its record, and the record takes everything before it to the
 disk, as both are in one write-ahead log.
 """
@@ -22,7 +22,7 @@ from accredit.stores.sqlite.worker import Worker
 
 
 class SqliteStore:
-    """A `ProofStore` in the file at `path`. `draw(n)` returns n unpredictable bytes; a new file knows what was spent
+    """A `ProofStore` in the file at `path`. `draw(n)` returns n unpredictable bytes; a new file knows spent challenges
     `since` then."""
 
     def __init__(self, path: Path, draw: Callable[[int], bytes] = secrets.token_bytes, *, since: int = NEVER) -> None:
@@ -46,7 +46,7 @@ class SqliteStore:
     async def spend(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int
     ) -> Spending:
-        """Spend a challenge if it is good. Raises `ChallengesFull`."""
+        """Spend a challenge if it is valid. Raises `ChallengesFull`."""
         verdict = await self._worker.run(
             partial(
                 self._tables.spend,
@@ -62,7 +62,7 @@ class SqliteStore:
         return verdict
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
-        """Return how many uses `use` recorded for a limit of this window, in the last `window_s` seconds."""
+        """Return the uses that `use` recorded for a limit of this window, in the last `window_s` seconds."""
         job = partial(self._tables.count, series=Series(cert_id, window_s), now=now)
         return await self._worker.run(job, writes=False)
 
@@ -74,7 +74,7 @@ class SqliteStore:
         return recorded
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
-        """Return from when on one more use would not exceed a limit; None if never."""
+        """Return when one more use will be within a limit; None if never."""
         return await self._worker.run(partial(self._tables.room_at, limit=limit, now=now), writes=False)
 
     async def ready(self) -> bool:
@@ -86,7 +86,7 @@ class SqliteStore:
         return True
 
     def problem(self) -> None:
-        """Return None: nothing has to be seen to."""
+        """Return None: this store has no problems to report."""
 
     async def aclose(self) -> None:
         """End the thread and close the file."""

@@ -29,7 +29,7 @@ _SERIES = (
 
 
 class _Counted(NamedTuple):
-    """A series: what was used in its window, its latest mark, and what all its uses count for."""
+    """A series: the uses in its window, its latest mark, and the total of all its uses."""
 
     used: int
     latest: int
@@ -50,7 +50,7 @@ class Tables:
         return row[0] if row else None
 
     def first_key(self, connection: sqlite3.Connection, drawn: bytes) -> bytes:
-        """Return the key, storing `drawn` if there was none: all who share the file use the first one."""
+        """Return the key, storing `drawn` if there was none: all that share the file use the first one."""
         connection.execute("INSERT OR IGNORE INTO challenge_key VALUES (1, ?)", (drawn,))
         return self.key(connection) or drawn
 
@@ -71,7 +71,7 @@ class Tables:
         keep_until: int,
         now: int,
     ) -> Spending | None:
-        """Spend a challenge if it is good, and return the verdict."""
+        """Spend a challenge if it is valid, and return the verdict."""
         spent, ours, forgotten_until, since = _look_up(connection, challenge, request_hash)
         if since is None:
             since = self._since
@@ -114,7 +114,7 @@ class Tables:
         return True
 
     def room_at(self, connection: sqlite3.Connection, limit: RateLimit, now: int) -> int | None:
-        """Return from when on there is room for one more use; None if never."""
+        """Return when there is room for one more use; None if never."""
         certain(now + 1, read_forgotten_end(connection, "uses"))
         series = Series(limit.cert_id, limit.window_s)
         rows = connection.execute(
@@ -136,8 +136,8 @@ class Tables:
 def _look_up(
     connection: sqlite3.Connection, challenge: bytes, request_hash: bytes
 ) -> tuple[bool, Issued | None, int, int | None]:
-    """Return whether a challenge is spent, what it says if it was issued here, what `read_forgotten_end` returns of
-    those that were spent, and since when they are known. One statement: each call asks twice."""
+    """Return whether a challenge is spent, its content if it was issued here, the `read_forgotten_end` of spent
+    challenges, and since when they are known. One statement, as each call asks twice."""
     spent, key, until, since = connection.execute(_KNOWN, (challenge,)).fetchone()
     ours = read(key, challenge, request_hash) if key is not None else None
     return bool(spent), ours, NEVER if until is None else until, since
@@ -154,7 +154,7 @@ def _count(connection: sqlite3.Connection, series: Series, now: int) -> _Counted
 
 
 def _begin_anew(connection: sqlite3.Connection, series: Series) -> int:
-    """Take off what all kept marks of a series count from the beginning, and return it."""
+    """Subtract from all kept marks of a series the smallest count, and return it."""
     (began,) = connection.execute(
         "SELECT min(before) FROM uses WHERE cert_id = ? AND window_s = ?", _key(series)
     ).fetchone()

@@ -2,12 +2,12 @@
 
 Waiting jobs run in one transaction and are answered after its commit, all jobs of a loop in one wake-up. If a job of a
 batch fails, the batch is rolled back and its jobs are run one by one, so that none spoils another. Nothing is opened
-before the first job: a process may fork until then.
+before the first job, so that a process may fork until then.
 
-If callers wait for the thread, it runs on the event loop's core: the two take turns with the interpreter anyway, and
-where other processes keep the cores busy, moving it between cores costs a third of the throughput.
+If callers wait for the thread, it runs on the event loop's core: the two take turns with the interpreter anyway, and if
+other processes keep the cores busy, moving it between cores costs a third of the throughput.
 
-A job whose caller has given up may still run later, and be committed: the caller has been refused.
+A job whose caller has stopped waiting may still run later, and be committed: the caller has been refused.
 """
 
 import asyncio
@@ -138,11 +138,11 @@ class Worker:
 
 
 def _answer(answered: Sequence[tuple[_Waiting, Any]]) -> None:
-    """Hand answers, or the errors in their place, to the loops that wait for them."""
+    """Deliver answers, or the errors in their place, to the waiting loops."""
     loops = {each.answer.get_loop() for each, _ in answered}
     for loop in loops:
         mine = [(each.answer, answer) for each, answer in answered if each.answer.get_loop() is loop]
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits
             loop.call_soon_threadsafe(_settle, mine)
 
 

@@ -1,7 +1,7 @@
-"""The relay to a server behind streamable HTTP, both eras: what goes up (`sending`), what comes back (`answer_relay`).
+"""The relay to a server behind streamable HTTP, both eras: requests (`sending`) and answers (`answer_relay`).
 
-A refused answer takes all its headers with it; a session that it announced is ended upstream. Calls whose stream is cut
-off after an event with an id stay open for the client to resume.
+A refused answer loses all its headers; a session that it announced is ended upstream. Calls whose stream is cut off
+after an event with an id stay open for the client to resume.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,8 +45,8 @@ class HttpRelay:
         *,
         before: "HttpRelay | None" = None,
     ) -> None:
-        """`parts` are the server's of what the process has once. `before` is the one to the same server until now,
-        whose connections, streams and tokens go on."""
+        """`parts` are the server's shares of the process's bounds. `before` is the previous relay to the same server,
+        whose connections, streams and tokens are kept."""
         self._settings = settings
         self._counters = counters
         self._looked_after = upstream.looked_after
@@ -66,7 +66,7 @@ class HttpRelay:
         self._cut_off = before._cut_off if before is not None else ResumableCalls()
 
     def begin(self) -> None:
-        """Bound what is under way by these settings from now on."""
+        """Apply these settings' bounds from now on."""
         self.sender.begin()
         self.answers.large.fit(self._settings)
         self.answers.standing.go_by(self._settings)
@@ -91,7 +91,7 @@ class HttpRelay:
             self._keep(reply, None)
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
-        """Forward the opening of a standing stream, or its resumption."""
+        """Forward a GET that opens or resumes a stream."""
         with WhileConnected(reply):
             answer = await self.sender.without_body(reply)
             try:
@@ -110,7 +110,7 @@ class HttpRelay:
                 answer.close()
 
     async def delete(self, reply: Reply) -> None:
-        """Forward the end of a session."""
+        """Forward a session's DELETE."""
         answer = await self.sender.without_body(reply)
         try:
             if answer.status >= 400:
@@ -124,8 +124,8 @@ class HttpRelay:
             answer.close()
 
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
-        """Send a request of the gateway's own, as this caller. Return the response's text, judged, or None; None for
-        one of more than `most` bytes."""
+        """Send one of the gateway's own requests, as this caller. Return the response's text, judged, or None; None as
+        well if it exceeds `most` bytes."""
         headers = own_call(reply.head.raw_headers, era, request.method, self.sender.forwarding)
         place: Slot | None = None
         held, text = self.answers.large.of(reply, times=ASKED_TIMES), None
@@ -155,11 +155,11 @@ class HttpRelay:
         return await self.sender.client.reachable()
 
     def drain(self) -> None:
-        """End standing streams; calls go on."""
+        """End standing streams; calls continue."""
         self.answers.standing.drain()
 
     async def aclose(self) -> None:
-        """Close idle connections, and end what is left to do."""
+        """Close idle connections, and settle or cancel all that is pending."""
         self._cut_off.end_all()
         await self.answers.unasked.aclose()
         await self.sender.aclose()
@@ -187,12 +187,12 @@ class HttpRelay:
                 place.leave()
 
     def _keep(self, reply: Reply, end: ClientGone | None) -> None:
-        """Keep those calls open that have had no answer yet and whose stream the client may resume."""
+        """Keep unanswered calls open whose stream the client may resume."""
         session = _session_of(reply.head)
         if session and reply.resumable and reply.calls:
             self._cut_off.keep(session, reply.calls, outcome_of_end(end))
 
 
 def _session_of(head: RequestHead) -> str:
-    """Return a name of a head's session that is no other's: two replicas may give two sessions one id."""
+    """Return a unique name of a head's session: two replicas may give the same id."""
     return f"{head.replica} {head.session}" if head.replica else head.session

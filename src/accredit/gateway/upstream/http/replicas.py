@@ -1,14 +1,13 @@
-"""The HTTP client for a server that may have replicas. Network I/O; `balance` chooses, and leaves out.
+"""The HTTP client for a server that may have replicas. Network I/O; `balance` chooses and ejects them.
 
-A request that fails is repeated in two cases, within the time of one request:
+A failed request is repeated in two cases, within the time of one request:
 
 1. if no byte of it was written: at another replica, each at most once;
-2. if its `Route` says that it may be repeated (a list, `ping`), and its connection ended before the head of an answer:
-   once more.
+2. if its `Route` allows it (a list, `ping`), and its connection ended before the head of an answer: once more.
 
-Any other request whose bytes left is never sent again: the server may have acted on it. One of a session is only ever
-sent to the session's replica. If that is left out, the session is over (404) where another replica takes requests, so
-that the client begins anew there; where none does, the answer is 503, as for every request.
+Any other request whose bytes were sent is never repeated: the server may have acted on it. A session's requests are
+sent only to its replica. If that is ejected and another replica is available, the session is over (404), so that the
+client starts a new one; if none is, the answer is 503, as for every request.
 """
 
 import asyncio
@@ -27,13 +26,13 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Request
 
 _REPEATABLE = frozenset({"ping", "prompts/list", "resources/list", "resources/templates/list", "tools/list"})
-"""Requests that may be sent once more although a server may have read them: whatever it does then, it does it for each
-client that looks."""
+"""Requests that may be repeated although a server may have read them: they have the same effect whenever a client
+looks."""
 _LOT = secrets.SystemRandom().random
 
 
 class ReplicaAnswer(Answer):
-    """An answer that knows where it comes from, and tells when it is over."""
+    """An answer that knows its replica, and reports its end."""
 
     __slots__ = ("_turn", "replica")
 
@@ -43,7 +42,7 @@ class ReplicaAnswer(Answer):
         self.replica = turn.replica.name
 
     def close(self) -> None:
-        """End the request at its replica, too."""
+        """End the request at its replica as well."""
         super().close()
         self._turn.end()
 
@@ -57,7 +56,7 @@ def client_of(upstream: HttpUpstream, timeout: float, parts: Parts = ALONE) -> U
 
 
 def route_of(head: RequestHead, requests: Sequence[Request], repeated: Callable[[], None] = ANYWHERE.repeated) -> Route:
-    """Return where these requests of one message may go: to their session's replica, if its head names a session."""
+    """Return where these requests of one message may go: to their session's replica, if the head names a session."""
     again = len(requests) == 1 and requests[0].method in _REPEATABLE
     return Route(head.replica if SESSION_HEADER in head.headers else None, again, repeated)
 
@@ -65,7 +64,7 @@ def route_of(head: RequestHead, requests: Sequence[Request], repeated: Callable[
 class ReplicatedClient(UpstreamClient):
     """Sends requests to one of several URLs, which have the same path and query, or to one with a breaker.
 
-    `replicas` are the URLs by their names (`HttpUpstream.replicas`); `lot` is as for `Balance`.
+    `replicas` are the URLs by name (`HttpUpstream.replicas`); `lot` is as for `Balance`.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class ReplicatedClient(UpstreamClient):
         }
         self._each = each
         self._first = next(iter(each.values()))
-        """The one whose own fields are those of what this client prepares."""
+        """The client whose own fields are in each prepared head."""
         self._balance = Balance(each, lot)
 
     def url_of(self, replica: str) -> str:
@@ -99,7 +98,7 @@ class ReplicatedClient(UpstreamClient):
         route: Route = ANYWHERE,
         deadline: float | None = None,
     ) -> Answer:
-        """Send what was prepared to a replica. Raises like `UpstreamClient.exchange`, `UpstreamLeftOut`, and
+        """Send a prepared head to a replica. Raises like `UpstreamClient.exchange`, `UpstreamLeftOut`, and
         `RequestError` (404) for a session that is over."""
         loop = asyncio.get_running_loop()
         due = loop.time() + self._timeout if deadline is None else deadline
@@ -127,7 +126,7 @@ class ReplicatedClient(UpstreamClient):
             route.repeated()
 
     def left_out(self) -> int:
-        """Return how many replicas are left out for now."""
+        """Return how many replicas are ejected for now."""
         return self._balance.left_out(asyncio.get_running_loop().time())
 
     async def reachable(self) -> bool:
@@ -135,33 +134,33 @@ class ReplicatedClient(UpstreamClient):
         return any(await asyncio.gather(*(client.reachable() for client in self._each.values())))
 
     async def close(self) -> None:
-        """Close every connection. Requests under way fail."""
+        """Close every connection. Requests in progress fail."""
         await asyncio.gather(*(client.close() for client in self._each.values()))
 
     def _turn(self, now: float, route: Route) -> Turn:
         turn = self._balance.begin(now, at=route.at)
         if turn is None:
             if route.at is not None and self._balance.takes_any(now):
-                # The client initializes anew (2025-11-25, basic/transports, "Session Management").
+                # The client starts a new session (2025-11-25, basic/transports, "Session Management").
                 raise RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
             raise UpstreamLeftOut("no replica of the upstream answers for now")
         return turn
 
     def _repeated(self, now: float, route: Route, name: str) -> Turn | None:
-        """Begin the repetition of rule 2: elsewhere, or else where it was."""
+        """Begin the repetition of rule 2: at another replica, or else at the same."""
         other = self._balance.begin(now, besides={name}) if route.at is None else None
         return other or self._balance.begin(now, at=name)
 
     async def _once(
         self, turn: Turn, prepared: Prepared, body: bytes, headers: RawHeaders | None, deadline: float, *, whole: bool
     ) -> Answer:
-        """Send it to one replica. `whole` says that this one has the whole time: else its time-out says nothing."""
+        """Send a request to one replica. Without `whole` it has not the full time, so its time-out does not count."""
         client, loop = self._each[turn.replica.name], asyncio.get_running_loop()
         try:
             addressed = prepared if client is self._first else self.readdressed(prepared, client)
             answer = await client.exchange(addressed, body, headers, deadline=deadline)
         except UpstreamError as error:
-            asked = not isinstance(error, UpstreamLeftOut)  # else the gateway has no connection for it
+            asked = not isinstance(error, UpstreamLeftOut)  # else the gateway had no connection left
             if asked and (whole or not isinstance(error, UpstreamTimeout)):
                 turn.failed(loop.time())
             else:

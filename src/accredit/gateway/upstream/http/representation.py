@@ -1,9 +1,9 @@
-"""How the body of an upstream's answer is to be read, stated in the gateway's own words. No I/O.
+"""Checks and decodes the body of an upstream's answer, and states its form in the gateway's own words. No I/O.
 
 An answer is invalid unless:
 
-1. it names no charset but UTF-8, not twice where a session is or which revision it is in, and no session by an id of
-   more than `MAX_SESSION_ID_BYTES`;
+1. it names no charset but UTF-8, at most one session and one revision, and no session id of more than
+   `MAX_SESSION_ID_BYTES`;
 2. an encoded body is forwarded as it came only if its client decodes this coding and all decoders read it alike;
    otherwise it is decoded;
 3. the body of an error is a JSON-RPC error of this exchange if it claims to be JSON; otherwise it is text.
@@ -23,11 +23,11 @@ from accredit.jsonrpc.text import check_utf8
 from accredit.limits import MAX_SESSION_ID_BYTES
 
 LEADING_BLANK_BYTES = 65_536
-"""Bytes of a compressed body in which its first character is looked for, to see whether it is JSON as it came."""
+"""Bytes of a compressed body in which its first character is searched, to see whether the raw body looks like JSON."""
 
 
 def head_problem(answer: Answer) -> AnswerError | None:
-    """Return what breaks rule 1 in the head of an answer, or None."""
+    """Return what is wrong with an answer's head (rule 1), or None."""
     if not answer.head.names_once:
         return AnswerError("more than one Mcp-Session-Id or MCP-Protocol-Version, or one that is none")
     if not answer.head.session_fits:
@@ -36,7 +36,7 @@ def head_problem(answer: Answer) -> AnswerError | None:
 
 
 async def decode_body(answer: Answer, raw: bytes, limit: int, grow: Grow | None = None) -> Decoded:
-    """Return the decoded body of an answer; `grow` makes room for so many bytes. Raises `AnswerError`."""
+    """Return the decoded body of an answer; `grow` reserves memory for a number of bytes. Raises `AnswerError`."""
     coding = answer.head.fields.get(b"content-encoding")
     if coding is None:
         return Decoded(raw)
@@ -66,8 +66,7 @@ def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes
 
 
 async def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> RawHeaders:
-    """Check an error's body, which came as `raw` and decodes to `body`, and return its content type as a header. Raises
-    `AnswerError`."""
+    """Check an error's body, `raw` as it came, and return its content type as a header. Raises `AnswerError`."""
     claimed = answer.head.media_type.name
     try:
         if claimed == JSON_TYPE and raw:

@@ -1,7 +1,7 @@
-"""What goes to a server behind HTTP on its callers' behalf: heads, places, credentials, and what nobody waits for. I/O
+"""Sends to a server behind HTTP on its callers' behalf: heads, places, credentials, and messages without an answer. I/O
 through the client.
 
-Clients say the same with each call, so what goes up for a head is remembered by the head that came (`Sender.for_post`).
+Clients repeat their heads, so what is sent for a head is cached by that head (`Sender.for_post`).
 """
 
 import asyncio
@@ -28,19 +28,19 @@ from accredit.jsonrpc.responses import Expected
 from accredit.limits import MAX_REMEMBERED_HEAD_BYTES
 
 MAX_PREPARED_HEADS = 256
-"""Heads of clients' requests for which it is remembered what goes to the server: a client sends the same each time.
-Each has at most `MAX_REMEMBERED_HEAD_BYTES`, and is held twice."""
+"""Clients' request heads for which the head to the server is cached: a client sends the same each time. Each has at
+most `MAX_REMEMBERED_HEAD_BYTES`, and is held twice."""
 MAX_CHORES = 256
-"""Messages that wait to be sent to one server, and whose answer nobody waits for: ends of sessions, cancellations. They
-are a courtesy: what a server that does not take them makes too many of is left out."""
+"""Messages that wait to be sent to one server, with no answer awaited: ends of sessions, cancellations. They are a
+courtesy: beyond the bound they are dropped."""
 MAX_CHORES_AT_ONCE = 64
-"""Those that are under way, each with a connection, at all servers; a server that answers takes some milliseconds."""
+"""Those being sent, each with a connection, at all servers; a server that answers takes some milliseconds."""
 MIN_CHORES_AT_ONCE = 4
 """The same at one of many servers."""
 
 
 class Sender:
-    """One per server. `identity` tells it who calls; `forwarding` says which headers go on, in both directions."""
+    """One per server. `identity` tells it who calls; `forwarding` selects the headers, in both directions."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Sender:
         *,
         before: "Sender | None" = None,
     ) -> None:
-        """`parts` are the server's of what the process has once. `before` is the one to the same server until now,
-        whose connections and tokens go on."""
+        """`parts` are the server's shares of the process's bounds. `before` is the previous one to the same server,
+        whose connections and tokens are kept."""
         self._most = upstream.max_in_flight
         self._reserved = int(self._most * RESERVED_SHARE) if self._most is not None and settings.proving else 0
         if before is not None:
@@ -70,14 +70,14 @@ class Sender:
         self._at_once = asyncio.Semaphore(parts.of(MAX_CHORES_AT_ONCE, MIN_CHORES_AT_ONCE))
 
     def begin(self) -> None:
-        """Have so much room from now on."""
+        """Apply the configured bound from now on."""
         if self._room is not None and self._most is not None:
             self._room.fit(self._most, self._reserved)
 
     def exchange(
         self, reply: Reply, prepared: Prepared, body: bytes = b"", route: Route = ANYWHERE
     ) -> Coroutine[Any, Any, Answer]:
-        """Send what was prepared on a caller's behalf, with what the server is told of that, and the gateway's own
+        """Send a prepared head on a caller's behalf, with the caller's identity for the server, and the gateway's own
         token. Raises like `client.send`."""
         said = self.identity.fields(reply.speaker) if self.identity is not None else []
         if self._own_token is not None:
@@ -90,7 +90,7 @@ class Sender:
         return self.client.target(b"" if self.forwarding.listed_only else head.query)
 
     def for_post(self, head: RequestHead) -> Prepared:
-        """Return what goes to the server for a POST with this head."""
+        """Return the head to send to the server for a POST with this head."""
         if isinstance(head.sent_as, Prepared):
             return head.sent_as
         fields = [pair for pair in head.raw_headers if pair[0] != b"content-length"]
@@ -99,7 +99,7 @@ class Sender:
         if prepared is None:
             headers = self._headers_for(head, body=True)
             prepared = self.client.prepare(head.method, headers, target=self.target(head))
-            # What the client says and the server is not told is in the key as well.
+            # Client fields that are not forwarded are part of the key as well.
             if max(len(prepared.head), _size(head)) <= MAX_REMEMBERED_HEAD_BYTES:
                 self._prepared.put(key, prepared)
         head.sent_as = prepared
@@ -115,7 +115,7 @@ class Sender:
         return answer
 
     def place(self, reply: Reply, requests: Sequence[Request]) -> Slot | None:
-        """Take a place for what is not a standing stream, where there is a bound. Raises `UpstreamLeftOut`."""
+        """Take a place for a request without a standing stream, if these are bounded. Raises `UpstreamLeftOut`."""
         if self._room is None or any(request.method == LISTEN for request in requests):
             return None
         try:
@@ -124,8 +124,8 @@ class Sender:
             raise UpstreamLeftOut("too many requests to the upstream are under way") from None
 
     def disown(self, reply: Reply, answer: Answer, requests: Sequence[Request]) -> None:
-        """End the session that a refused `initialize` answer announced; the client never learns of it. One that is
-        named twice could be either, and is the server's to end."""
+        """End the session that a refused `initialize` answer announced, as the client never learns of it. If the answer
+        names two, they are left to the server."""
         session = answer.header(SESSION_HEADER) if answer.head.names_once else None
         if session is None or not any(request.method == "initialize" for request in requests):
             return
@@ -137,7 +137,7 @@ class Sender:
         self._start(self._tell(reply, "DELETE", [*headers, (SESSION_HEADER, session)], b"", Route(answer.replica)))
 
     def take_back(self, reply: Reply, expected: Expected) -> None:
-        """Tell a server that took too long that nobody waits any more. A modern one sees that from the connection."""
+        """Cancel the requests of a legacy server that took too long. A modern one sees that from the connection."""
         if expected.era is not Era.LEGACY or SESSION_HEADER not in reply.head.headers:
             return
         headers = self.forwarding.to_upstream(reply.head.raw_headers, body=True)
@@ -146,7 +146,7 @@ class Sender:
             self._start(self._tell(reply, "POST", headers, text, Route(reply.head.replica)))
 
     async def aclose(self) -> None:
-        """Close idle connections, and end what is left to do."""
+        """Close idle connections, and cancel what is pending."""
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
@@ -167,7 +167,7 @@ class Sender:
         chore.add_done_callback(self._chores.discard)
 
     async def _tell(self, reply: Reply, method: str, headers: RawHeaders, text: bytes, route: Route) -> None:
-        """Send what nobody waits for."""
+        """Send a message whose answer is ignored."""
         async with self._at_once:
             with contextlib.suppress(AccreditError):
                 prepared = self.client.prepare(method, headers, target=self.target(reply.head))
@@ -175,5 +175,5 @@ class Sender:
 
 
 def _size(head: RequestHead) -> int:
-    """Return how many bytes of a client's stand in a head, but for its path."""
+    """Return how many bytes of a client's a head holds, except for its path."""
     return len(head.query) + sum(len(name) + len(value) for name, value in head.raw_headers)

@@ -1,8 +1,8 @@
-"""A stream of events from the upstream to one client: each is judged, then forwarded, as it arrives.
+"""Relays a stream of events from the upstream to one client: each is judged, then forwarded, as it arrives.
 
 1. All of a stream is UTF-8. An event without data (a comment, `retry`, a lone `id` in the legacy era) passes. So does
    the legacy era's priming event, whose data is empty (2025-11-25, basic/transports, "Sending messages").
-2. Any other event is one frame, judged by `Expected.event`. In place of a bad one, each open request gets an error
+2. Any other event is one frame, judged by `Expected.event`. In place of an invalid one, each open request gets an error
    response, the stream ends, and the upstream connection is closed.
 3. The response ends a request's stream; anything after it is dropped.
 4. The response to a recorded call waits until the call's outcome is on record; other events do not. If the outcome
@@ -10,8 +10,8 @@
 5. A stream that ends without the response gets an error response, except in the legacy era after an event with an id:
    the client may resume with `Last-Event-ID`.
 
-The stream's head waits for the first event with data to be judged, so that a bad one gets the clean error, with a
-status and none of the upstream's headers, as a bad JSON body does. It waits at most `UNJUDGED_HEAD_SECONDS` (but see
+The stream's head waits for the first event with data to be judged, so that an invalid one gets a clean error, with a
+status and none of the upstream's headers, as a JSON body does. It waits at most `UNJUDGED_HEAD_SECONDS` (but see
 `hold`), and is then sent without headers that could change the client's state (`headers.of_unjudged`). After that,
 while the upstream is silent, comments keep the client's side open.
 """
@@ -40,11 +40,11 @@ from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event, pie
 from accredit.limits import EVENTS_AT_ONCE_BYTES, KEEP_ALIVE_SECONDS, SHORT_MESSAGE_BYTES
 
 UNJUDGED_HEAD_SECONDS = 1.0
-"""How long a stream's head waits for the first event with data to come and be judged. Until then a bad answer can still
-be replaced whole; most calls are over by then. Clients and proxies wait for a head for ten seconds and more."""
+"""How long a stream's head waits for the first event with data to be judged. Until then an invalid answer can still be
+replaced whole; most calls are over by then. Clients and proxies wait for a head for ten seconds and more."""
 AFTERMATH_SECONDS = 0.25
-"""How long after the response of an event stream the upstream may take to end its body properly. Its connection is then
-reused, otherwise closed; the client has its answer either way."""
+"""How long the upstream may take, after the response of an event stream, to end its body properly. Its connection is
+then reused, otherwise closed; the client has its answer either way."""
 PIECE_COSTS_BYTES = 1_024
 """Bytes that the smallest piece of a stream counts for: each is read and written by itself."""
 
@@ -53,8 +53,8 @@ class EventRelay:
     """One stream, with `headers` at its head. `idle_seconds` bounds the time between two events; None: unbounded.
 
     With `hold` nothing reaches the client, not even the head, before the response was judged, however long that takes:
-    the headers of an `initialize` answer announce a session, which a bad answer must not reveal. `endpoint` rewrites
-    the data of the event of that name (HTTP+SSE of 2024-11-05).
+    the headers of an `initialize` answer announce a session, which an invalid answer must not reveal. `endpoint`
+    rewrites the data of the event of that name (HTTP+SSE of 2024-11-05).
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class EventRelay:
         self._idle_seconds = math.inf if idle_seconds is None else idle_seconds
         self._hold = hold
         self._held: bytearray | None = bytearray()
-        """What waits for the head to be sent; None once it was."""
+        """Bytes that wait for the head to be sent; None after that."""
         self._since_turn = 0
         self._judged_one = False
         self._has_ids = False
@@ -99,11 +99,11 @@ class EventRelay:
         self._head_due = math.inf if hold else self._last_event + UNJUDGED_HEAD_SECONDS
 
     def go_by(self, settings: GatewaySettings) -> None:
-        """Judge by these settings from now on."""
+        """Apply these settings from now on."""
         self._enforce = settings.enforce
 
     async def run(self) -> None:
-        """Relay until the stream is over, one way or another."""
+        """Relay until the stream is over, by whatever end."""
         problem: AccreditError | None = None
         broken_off = True
         try:
@@ -114,7 +114,7 @@ class EventRelay:
             problem, self.late = error, isinstance(error, UpstreamTimeout)
         except AnswerError as error:
             problem, broken_off = error, False
-        resumes = broken_off and self._has_ids and not self._hold  # rule 5: it has, or now gets, enough for that
+        resumes = broken_off and self._has_ids and not self._hold  # the client can resume by rule 5
         if problem is not None and self._held is not None and not resumes:
             raise problem
         await self._release()
@@ -127,7 +127,7 @@ class EventRelay:
             await self._aftermath()
 
     async def _release(self) -> None:
-        """Send the head, and whatever has waited for it."""
+        """Send the head, and the bytes that have waited for it."""
         if self._held is None:
             return
         held, self._held = self._held, None
@@ -146,7 +146,7 @@ class EventRelay:
         await self._reply.end()
 
     async def fail(self, error: AccreditError) -> None:
-        """Tell the client, for each open request, why no response comes."""
+        """Send an error response for each open request."""
         error.let_go()
         self._counters.refused(error)
         for request in self._expected.open.values():
@@ -178,7 +178,7 @@ class EventRelay:
             return
         await self._have_room(chunk)
         for decoded in self._decoder.feed(chunk):
-            await self._have_room()  # of a short chunk nothing more comes, and it keeps no room while it is judged
+            await self._have_room()  # a short complete chunk needs no room while it is judged
             await self._feed(decoded)
         await self._have_room()
 
@@ -192,15 +192,15 @@ class EventRelay:
             await self._have_room()
 
     async def _have_room(self, encoded: bytes = b"") -> None:
-        """Have room for what is held: the event, what waits for the head, and what the decoder keeps, or may keep while
-        it decodes `encoded`."""
+        """Reserve room for what is held: the event, what waits for the head, and what the decoder keeps, or may keep
+        while it decodes `encoded`."""
         if self._room is not None:
             waiting = 0 if self._held is None else len(self._held)
             window = 0 if self._decoder is None else self._decoder.window(encoded)
             await self._room.fit(self._parser.size, waiting + window)
 
     async def _have_room_for_edited(self, data: bytes, text: bytes, asked: Mapping[MessageId, Request]) -> None:
-        """Have room for what data has become, too, if that is longer; else whoever has `asked` is owed an answer."""
+        """Reserve room for longer, edited data as well; on failure the requests in `asked` stay open for an error."""
         if self._room is None or len(text) <= len(data):
             return
         try:
@@ -237,22 +237,22 @@ class EventRelay:
                         await self._write(b"".join(judged))
                         judged.clear()
                     text = await self._recorded(event, text)
-                self._expected.take_answers()  # what stands until the next event is not to be kept for so long
+                self._expected.take_answers()  # a standing stream must not keep them until its next event
                 judged.append(text)
                 if self._expected.done and self._enforce:
                     break
         except AnswerError:
             if self._hold and self._held is not None:
-                judged.clear()  # nothing has gone out, and the error is all that will
+                judged.clear()  # nothing was sent yet, so the client gets the error alone
             raise
         finally:
-            # Good events before a bad one are still sent.
+            # Valid events before an invalid one are still sent.
             if judged:
                 self._last_event = self._loop.time()
                 await self._write(b"".join(judged))
 
     async def _recorded(self, event: Event, text: bytes) -> bytes:
-        """Return the event, or what replaces it, once its outcome is on record (rule 4)."""
+        """Return the event, or its replacement, once its outcome is on record (rule 4)."""
         if self._observed is not None:
             instead = await self._reply.calls.end(outcome_of_end(self._observed))
             return b"".join(map(encode_event, instead.values())) or text
@@ -303,7 +303,7 @@ class EventRelay:
         return self._forwarded(event, text, frame)
 
     def _forwarded(self, event: Event, text: bytes, frame: Frame | None) -> bytes:
-        """Return a good event as it is forwarded, or b"" if it is about somebody else's task."""
+        """Return a valid event as it is forwarded, or b"" if it is about another caller's task."""
         if isinstance(frame, Notification):
             self._counters.notified(frame.method)
         if isinstance(frame, Notification) and self._reply.hears is not None:
@@ -327,21 +327,21 @@ class EventRelay:
 
 def frame_in(event: Event, era: Era) -> bytes | None:
     """Return the text of an event's frame, or None if it has none (rule 1). Raises `AnswerError`."""
-    if not event.in_utf8:  # at any other byte of a comment or a name, a strict reader would end
+    if not event.in_utf8:  # a strict reader would fail at any other byte, even of a comment or a name
         raise AnswerError("the body is not UTF-8")
     if event.raw.startswith(codecs.BOM_UTF8):
-        # Here it makes the line an unknown field; where it is the first that a client sees, it is ignored.
+        # Here it makes the line an unknown field; at the start of a client's stream it would be ignored.
         raise AnswerError("a byte order mark within the stream")
     if event.data is None or (era is Era.LEGACY and not event.data):
         return None
     if event.name not in (None, b"", b"message"):
-        # Clients ignore events of other names: if one counted here, nobody would get the answer.
+        # Clients ignore events of other names: if one counted here, the client would get no answer.
         raise AnswerError("an event that is no message")
     return event.data
 
 
 class LongLivedStreams:
-    """The long-lived streams of one server, which a reload leaves as they are."""
+    """The long-lived streams of one server, which continue over a reload."""
 
     def __init__(self) -> None:
         self._relays: dict[asyncio.Task[object], EventRelay] = {}
@@ -349,7 +349,7 @@ class LongLivedStreams:
         self._draining = False
 
     def go_by(self, settings: GatewaySettings) -> None:
-        """Judge what comes in them by these settings from now on, whichever they were opened by."""
+        """Judge all streams' events by these settings from now on, whenever they were opened."""
         self._settings = settings
         for relay in self._relays.values():
             relay.go_by(settings)

@@ -1,13 +1,13 @@
-"""What a server says in answer to a notification or a response, to which nothing is owed. I/O through its connections.
+"""Bodies that a server sends in answer to a notification or a response, which need none. I/O through its connections.
 
-MCP asks for 202 and no body; servers send `{}`, JSON-RPC without an id, `Accepted`, a page, a stream. Clients that talk
-to them directly look at the status alone, so nobody waits for these bytes here:
+MCP requires 202 and no body; servers send `{}`, JSON-RPC without an id, `Accepted`, a page, a stream. Clients that talk
+to them directly look at the status alone, so nothing waits for these bytes here:
 
-1. a body is read for `ANSWER_TO_NOTHING_SECONDS`, and up to `MAX_ANSWER_TO_NOTHING` bytes: then the connection serves
-   on. Of one that is longer, or takes longer, the connection is closed;
-2. it is read by the side of everything else, at most `MAX_UNASKED_BODIES` of one server at once. Past these its
-   connection is closed at once;
-3. what has come of it is dropped, unread; counted, and logged once a minute.
+1. a body is read for `ANSWER_TO_NOTHING_SECONDS`, and up to `MAX_ANSWER_TO_NOTHING` bytes: then the connection is
+   reused. If it is longer, or takes longer, the connection is closed;
+2. it is read in the background, at most `MAX_UNASKED_BODIES` of one server at once; beyond, its connection is closed at
+   once;
+3. its bytes are dropped, unread; that is counted, and logged once a minute.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ from accredit.gateway.room import Parts
 from accredit.gateway.upstream.http.answer import Answer
 
 MAX_ANSWER_TO_NOTHING = 65_536
-"""Bytes of a body that a server sends in answer to a notification or a response, which are owed none: they are read, so
-that the connection can be reused. Real ones say `{}` or `Accepted`, or are a page of HTML."""
+"""Bytes of a body in answer to a notification or a response: they are read so that the connection can be reused. Real
+ones say `{}` or `Accepted`, or are a page of HTML."""
 ANSWER_TO_NOTHING_SECONDS = 5.0
-"""How long such a body may take. Nobody waits for it."""
+"""How long such a body may take. Nothing waits for it."""
 MAX_UNASKED_BODIES = 64
 """Such bodies that are read at once, each with a connection, at all servers together. Most come with their head, and
-are not among them; what is saved is a new connection."""
+are not counted here; reading one saves a new connection."""
 MIN_UNASKED_BODIES = 4
 """The same at one of many servers."""
 
 
 class UnaskedBodies:
-    """Those of one server."""
+    """The unasked bodies of one server."""
 
     def __init__(self, counters: Counters, parts: Parts) -> None:
         self._counters = counters
@@ -40,7 +40,7 @@ class UnaskedBodies:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def drop(self, answer: Answer) -> bool:
-        """Take an answer over whose status is good, and see to its body. Return whether it is known to have none."""
+        """Take over an answer of good status, and dispose of its body. Return whether it is known to have none."""
         if answer.has_come:
             size = len(answer.rest())
             self._dropped(answer, size)
@@ -62,7 +62,7 @@ class UnaskedBodies:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _read(self, answer: Answer) -> None:
-        """Apply rule 1."""
+        """Read and drop a body, within the bounds (rule 1)."""
         clock = asyncio.get_running_loop().time
         due, size = clock() + ANSWER_TO_NOTHING_SECONDS, 0
         try:

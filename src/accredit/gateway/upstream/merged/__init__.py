@@ -1,1 +1,1 @@
-"""Several servers as one: what is asked of all of them, and what of one, under names that no two share."""
+"""Several servers as one: requests to all of them, and to one of them, under unique names."""

@@ -1,6 +1,5 @@
-"""A reply of the gateway's own: what one server answers to a message that goes to several. Nothing of it reaches the
-client as it is. No I/O.
-"""
+"""A reply that captures one server's answer to a message that goes to several. The client does not get it as it is. No
+I/O."""
 
 from collections.abc import Callable
 
@@ -14,13 +13,13 @@ from accredit.limits import LONG_ANSWER_BYTES
 
 
 class Aside:
-    """A `Reply`. The client's connection is watched by whoever asks, not here.
+    """A `Reply` that keeps the answer. The client's connection is watched by the asking code, not here.
 
-    `status` is that of the answer, 0 while there is none; `session` is the id that an answer to `initialize` gives.
+    `status` is the answer's, 0 before it; `session` is the id in an answer to `initialize`.
     """
 
     def __init__(self, reply: Reply, head: RequestHead, max_bytes: int = LONG_ANSWER_BYTES) -> None:
-        """`reply` is the client's; the answer may have `max_bytes`, which are read at one go."""
+        """`reply` is the client's; the answer may have `max_bytes`, which are read in one step."""
         self._reply = reply
         self._max_bytes = max_bytes
         self._parser: SseParser | None = None
@@ -52,7 +51,7 @@ class Aside:
         self.session = session
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
-        """Take a whole answer."""
+        """Keep a whole answer."""
         self.started = True
         self.status = status
         self._note_session(headers or [])
@@ -60,14 +59,14 @@ class Aside:
             self._take(body)
 
     async def start(self, status: int, headers: RawHeaders) -> None:
-        """Take the head of a stream."""
+        """Keep the head of a stream."""
         self.started = True
         self.status = status
         self._note_session(headers)
         self._parser = SseParser(self._max_bytes)
 
     async def write(self, chunk: bytes) -> None:
-        """Take a piece of a stream."""
+        """Keep the events in a piece of a stream."""
         if self._parser is not None:
             for piece in pieces(chunk):
                 for event in self._parser.feed(piece):
@@ -75,13 +74,13 @@ class Aside:
                         self._take(event.data)
 
     async def end(self) -> None:
-        """Take the end of a stream."""
+        """Do nothing: the events are kept already."""
 
     def watch(self) -> None:
-        """Do nothing: whoever asks watches."""
+        """Do nothing: the asking code watches the client."""
 
     def unwatch(self) -> bool:
-        """Return that no client interrupted this."""
+        """Return False: no client interrupts this."""
         return False
 
     def response(self, id: MessageId) -> Success | Failure | None:

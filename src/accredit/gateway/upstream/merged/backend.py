@@ -1,15 +1,15 @@
 """The backend of the merged endpoint: several servers as one.
 
-What a request is about says whom it is for, so a call needs no list, and waits for nobody else's server:
+A request's target names its server, so a call needs no list, and waits for no other server:
 
-1. lists and `server/discover` are asked of all at once (`lists`); their answer is made here;
-2. what has a target (`policy.merging`), and `completion/complete` by its `ref`, goes to the one server that the target
-   names, under that server's own name for it, and its answer comes back under the merged one (`results`);
-3. a target that no server here has is an error of the client's (-32602), and nothing is forwarded;
-4. any other method is not known here (-32601): nobody could say whose it is. Nor is one that the request's revision
-   does not have; and of a stateless revision that is not known here (-32022), nobody can say what it has;
-5. where a server speaks none but the legacy revisions (it has no answer to `server/discover`, and begins a session), so
-   does `server/discover` (-32022): clients of both eras go on with `initialize`, and have all servers.
+1. lists and `server/discover` are requested from all at once (`lists`); their answer is made here;
+2. a request with a target (`policy.merging`), and `completion/complete` by its `ref`, goes to the server in the
+   target's name, under that server's own name for it; names in the answer are mapped back (`results`);
+3. a target of no server here is the client's error (-32602), and nothing is forwarded;
+4. any other method is unknown here (-32601), as nothing tells its server. So is one that the request's revision lacks;
+   an unknown stateless revision is refused (-32022), as its methods are unknown;
+5. if a server speaks only legacy revisions (it does not answer `server/discover`, but starts a session), so does
+   `server/discover` (-32022): clients of both eras then use `initialize`, and reach all servers.
 """
 
 import asyncio
@@ -54,8 +54,8 @@ from accredit.policy import LISTS, TASK_LIST
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
 
 ASK_ERA_AGAIN_SECONDS = 30.0
-"""How long after a server has answered neither `server/discover` nor `initialize` it may be asked for a session again:
-whoever asks what the merged endpoint speaks would else cause one request more at it, or one child, each time."""
+"""How long a server that answered neither `server/discover` nor `initialize` is not asked for a session again: else
+each question about the merged endpoint's revisions would cost it one more request, or one more child."""
 
 
 _log = logging.getLogger("accredit.gateway.merged")
@@ -65,11 +65,11 @@ _COMPLETE = "completion/complete"
 _SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 _RESOURCES = frozenset({"resources/subscribe", "resources/unsubscribe"})
 _REFS = {"ref/prompt": "name", "ref/resource": "uri"}
-"""What a `ref` names its target by, for each of its types."""
+"""The member that holds the target, by the type of `ref`."""
 
 
 class MergedBackend:
-    """Answers for several servers, which are others' to close."""
+    """Answers for several servers, which it does not own."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class MergedBackend:
         counters: Counters,
         before: "MergedBackend | None" = None,
     ) -> None:
-        """`before` is what did the same until a reload, with the same servers: what it has begun goes on."""
+        """`before` is the previous one for the same servers, whose sessions and streams are kept."""
         self._servers = servers
         self._lists = MergedLists(servers)
         self._info = {"name": _own_name(settings), "version": __version__}
@@ -86,10 +86,10 @@ class MergedBackend:
         self._ways = MemberAccess(settings, servers, counters, before._ways if before is not None else None)
         self._stateful = Stateful(self._ways, self._info, begun)
         self._older: set[str] = before._older if before is not None else set()
-        """The servers that speak none but the legacy revisions, as far as is known."""
+        """The servers known to speak only legacy revisions."""
         self._finding_out = {name: asyncio.Lock() for name in servers}
         self._silent: dict[str, float] = {}
-        """When each server is asked again for a session of a legacy revision that has begun none."""
+        """Earliest time to retry `initialize`, by server."""
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Answer a client's message."""
@@ -123,7 +123,7 @@ class MergedBackend:
         await self._stateful.delete(reply)
 
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
-        """Send a request of the gateway's own: for a list to all servers, or to the one that it names."""
+        """Send one of the gateway's own requests: a list to all servers, or to the one that it names."""
         named = as_string(request.in_meta(ONE_SERVER))
         if named is not None:
             return await self._look(reply, era, named, request.with_meta({}, without=(ONE_SERVER,)), most)
@@ -132,7 +132,7 @@ class MergedBackend:
         return _response(request, await self._listed(reply, request, era))
 
     async def ready(self) -> bool:
-        """Return whether it answers: it does, whatever its servers do."""
+        """Return True: it answers whatever its servers do."""
         return True
 
     def drain(self) -> None:
@@ -140,11 +140,11 @@ class MergedBackend:
         self._stateful.drain()
 
     async def aclose(self) -> None:
-        """Release what is its own: the servers are others'."""
+        """Release its own resources; the servers have other owners."""
         await self._stateful.aclose()
 
     async def _ask(self, reply: Reply, era: Era, name: str, request: Request, most: int | None = None) -> bytes | None:
-        """Send a client's request for all servers to one of them, in its room for calls. Raises `AccreditError`."""
+        """Send a client's request for all servers to one of them, counted among its calls. Raises `AccreditError`."""
         head = self._ways.head(reply.head, name)
         text = await self._ask_once(reply, era, name, request, head, most)
         if era is Era.LEGACY and await self._stateful.renewer.lists_again(reply, name, head, text):
@@ -162,7 +162,7 @@ class MergedBackend:
             place.leave()
 
     async def _look(self, reply: Reply, era: Era, name: str, request: Request, most: int | None) -> bytes | None:
-        """Send a request of the gateway's own to one server, before it is known whether its call goes on."""
+        """Send one of the gateway's own requests to one server, before the call in question was admitted."""
         server = self._servers.get(name)
         if server is None:
             return None
@@ -212,14 +212,14 @@ class MergedBackend:
         return to_json(result)
 
     async def _note_older(self, reply: Reply, name: str) -> dict[str, Raw] | None:
-        """Return what a server says that speaks none but the legacy revisions, which is nothing; None if it does not
-        speak at all. Raises `AccreditError`."""
+        """Find out whether a server speaks only legacy revisions: return an empty result if so, None if it does not
+        answer at all. Raises `AccreditError`."""
         clock = asyncio.get_running_loop().time
-        async with self._finding_out[name]:  # whoever comes meanwhile need not begin one session more
+        async with self._finding_out[name]:  # concurrent requests share one attempt
             if name not in self._older:
                 if clock() < self._silent.get(name, 0.0):
                     return None
-                self._silent[name] = clock() + ASK_ERA_AGAIN_SECONDS  # also if the time is up before it has answered
+                self._silent[name] = clock() + ASK_ERA_AGAIN_SECONDS  # even if it does not answer in time
                 if not await self._stateful.begins_session(reply, name):
                     return None
                 self._older.add(name)
@@ -228,10 +228,10 @@ class MergedBackend:
         return {}
 
     async def _answer(self, reply: Reply, request: Request, result: bytes, edit: Edit | None) -> None:
-        """Answer a request here. Raises `AnswerError`."""
+        """Answer a request here, edited. Raises `AnswerError`."""
         response = Success(request.id, Raw(result), _response(request, result))
         if request.watcher is not None:
-            request.watcher.answered(response)  # whatever each of the servers has said
+            request.watcher.answered(response)  # not what each server answered
         try:
             text = await in_turns(edit(response)) if edit is not None else response.text
         except FrameError as error:
@@ -243,7 +243,7 @@ class MergedBackend:
     async def _post_to(
         self, server: MergedMember, reply: Reply, request: Request, own: str, era: Era, edit: Edit | None
     ) -> None:
-        """Forward a request to the one server that it is for."""
+        """Forward a request to its server."""
         set_current_server(server.name)
         edit = with_merged_uris(server.name, request.method, with_merged_tasks(server.name, request.method, edit))
         edits = {request.id: edit} if edit is not None else {}
@@ -268,8 +268,8 @@ class MergedBackend:
         raise UpstreamUnavailable(f"{server.name} had lost its session, and has a new one now: this was not done")
 
     def _toward(self, request: Request, era: Era) -> tuple[Member, Request]:
-        """Return whom a request is for, and the request under the server's own name for its target. Raises
-        `RequestError` by rules 3 and 4."""
+        """Return a request's server, and the request under that server's own name for the target. Raises `RequestError`
+        by rules 3 and 4."""
         if request.method == _COMPLETE:
             found, toward = _completion(request)
         elif request.method in _RESOURCES:
@@ -281,7 +281,7 @@ class MergedBackend:
             found = member_of_target(request.method, target) if target is not None else None
             toward = {TARGET_MEMBER[request.method]: found.own} if found is not None else {}
         else:
-            raise _no_method(request, 404 if era is Era.MODERN else 200)  # in sessions 404 says that there is none
+            raise _no_method(request, 404 if era is Era.MODERN else 200)  # in sessions 404 means a lost session
         if found is None or found.server not in self._servers:
             detail = f"Invalid params: no server here has {excerpt(request.target or 'it')}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
@@ -289,7 +289,7 @@ class MergedBackend:
 
 
 def _check_modern(request: Request) -> None:
-    """Raise `RequestError` by rule 4 for a request of the stateless era."""
+    """Refuse an unknown stateless revision or method (rule 4). Raises `RequestError`."""
     version = as_string(request.in_meta(META_VERSION)) or ""
     if version not in MODERN_REVISIONS:
         raise _unsupported_version(request, MODERN_REVISIONS)
@@ -307,7 +307,7 @@ def _no_method(request: Request, status: int) -> RequestError:
 
 
 def _completion(request: Request) -> tuple[Member | None, dict[str, object]]:
-    """Return whose prompt or template is to be completed, and what takes the place of `ref`."""
+    """Return the server of the prompt or template to complete, and the replacement of `ref`."""
     ref = request.members.get("ref")
     found = members(ref) if ref is not None and is_object(ref) else {}
     name = _REFS.get(as_string(found.get("type")) or "", "")
@@ -323,7 +323,7 @@ def _response(request: Request, result: bytes) -> bytes:
 
 
 def _own_name(settings: GatewaySettings) -> str:
-    """Return what the merged endpoint calls itself: the gateway's id, where it has one."""
+    """Return the merged endpoint's name: the gateway's id, if it has one."""
     if settings.proofs is not None and settings.proofs.judged:
         return settings.proofs.policy.verifier_id
     return settings.records.gateway_id if settings.records is not None else "accredit"

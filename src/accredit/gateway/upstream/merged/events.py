@@ -1,13 +1,11 @@
-"""The events of one server's stream, judged already, as they go on to the client of several. No I/O.
+"""Maps the judged events of one server's stream for the client of several. No I/O.
 
-1. An answer's text stays: it was mapped where it was judged (`results`). On a resumed stream it goes on if it answers
-   the request that the stream was for. Other messages become those of the merged endpoint (`messages`), or are dropped:
-   also a request that could not be told from another's, whose server waits for nothing then.
-2. An event's id becomes one of the merged endpoint, or is left out where that would be too long.
-3. Whoever asks hears nothing of others' tasks, nor one subscription of what is told to another: what `hears` refuses,
-   and what names a subscription that is not the stream's, is dropped.
-4. On a stream that several servers share an answer of one ends nothing, and comments are the gateway's to make: neither
-   goes on.
+1. An answer's text stays: it was mapped where it was judged (`results`). On a resumed stream it passes if it answers
+   the stream's own request. Other messages are mapped (`messages`), or dropped, including a request whose id could not
+   be kept apart: its server waits in vain.
+2. An event's id becomes one of the merged endpoint, or is left out if that would be too long.
+3. Notifications that `hears` refuses (others' tasks), or that name another subscription than the stream's, are dropped.
+4. On a stream shared by several servers, answers end nothing and comments are the gateway's: neither passes.
 """
 
 import contextlib
@@ -45,12 +43,11 @@ _ID_LINE = (b"id:", b"id\r", b"id\n")
 
 
 class EventMapper:
-    """Bytes of a server's stream in, bytes for the client out. `id_outside` returns what an event's id becomes.
+    """Bytes of a server's stream in, bytes for the client out. `id_outside` maps an event's id.
 
-    `subscription` is the id of the request that opened the stream, if it is one of a subscription; `may_answer` returns
-    whether a response's id is one that the stream may answer. On a shared stream `answered` gets the text of each
-    answer (rule 4). `seen` is shown each notification for the client, and returns
-    whether it gets it.
+    `subscription` is the id of the request that opened the stream, if that is a subscription; `may_answer` returns
+    whether the stream may answer a request's id. On a shared stream `answered` gets the text of each answer (rule 4).
+    `seen` gets each notification for the client, and returns whether it passes.
     """
 
     def __init__(
@@ -77,11 +74,11 @@ class EventMapper:
         self._seen = seen
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what goes on of a stream's next bytes. Raises `AnswerError` where a bound is passed."""
+        """Map a stream's next bytes. Raises `AnswerError` if a bound is exceeded."""
         return b"".join(at_one_go(self._mapped(event)) for event in self._parser.feed(chunk))
 
     async def feed_in_turns(self, chunk: bytes) -> bytes:
-        """Do the same, in turns where the bytes are many."""
+        """Do so in turns if the bytes are many."""
         if len(chunk) <= SHORT_MESSAGE_BYTES:
             return self.feed(chunk)
         mapped: list[bytes] = []
@@ -101,7 +98,7 @@ class EventMapper:
             call = frame_of(found, event.data)
             mapped = (yield from self._call(call)) if isinstance(call, Request | Notification) else None
         except FrameError:
-            mapped = None  # an end here would come again, and again, whenever the stream is resumed
+            mapped = None  # an error here would come again whenever the stream is resumed
         if mapped is None:
             self._counters.counts["notifications_dropped"] += 1
             return self._place(event)
@@ -111,7 +108,7 @@ class EventMapper:
         return encode_event(text, name=event.name, id=self._id(event))
 
     def _members(self, text: bytes) -> Steps[dict[str, Raw]]:
-        """Return the members of a message that may be a call; none of what is only observed to be no message."""
+        """Return the members of a message that may be a call; none if it is invalid and only observed."""
         try:
             if not (yield from may_hold_any(Raw(text), b"method")):
                 return {}
@@ -155,7 +152,7 @@ class EventMapper:
         return False
 
     def _without_data(self, event: Event) -> bytes:
-        """Return a comment, or an event that has but an id."""
+        """Return a comment, or an event with an id only."""
         if event.id is not None:
             return self._place(event) if self._answered is not None else self._with_id(event)
         return b"" if self._answered is not None else event.raw
@@ -169,7 +166,7 @@ class EventMapper:
         return b"id: %s\n%s" % (id, bare) if id is not None else bare
 
     def _place(self, event: Event) -> bytes:
-        """Return an event that says no more than where the stream is."""
+        """Return an event that only marks the stream's position."""
         id = self._id(event)
         return b"id: %s\n\n" % id if id is not None else b""
 

@@ -1,9 +1,9 @@
-"""What several servers say of themselves, as one. No I/O.
+"""Merges the servers' answers to `server/discover` and `initialize`. No I/O.
 
-1. A capability is one that any server has. Only those are said that the merged endpoint serves: what is experimental,
-   or an extension that it does not know, may name things that it would have to rename.
+1. A capability is stated if any server has it and the merged endpoint serves it: experimental ones and unknown
+   extensions may use names that would have to be mapped.
 2. Instructions are each server's, under its name, up to an equal part of `MAX_MERGED_INSTRUCTIONS_CHARS`.
-3. A version is supported if all that answered support it; that of the request is.
+3. A version is supported if all that answered support it; the request's own always is.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,12 +17,12 @@ from accredit.jsonrpc.result_types import TASKS_EXTENSION
 from accredit.policy.merging import merged_name
 
 MAX_MERGED_INSTRUCTIONS_CHARS = 65_536
-"""Characters of the servers' instructions at the merged endpoint, of which each has an equal part: clients put them
-into a model's context."""
+"""Characters of the servers' instructions at the merged endpoint, in equal parts: clients put them into a model's
+context."""
 
 
 Results = Mapping[str, Mapping[str, Raw]]
-"""The members of the result that each server gave, by the servers' names."""
+"""The members of each server's result, by server name."""
 
 _FLAGS = {
     "tools": ("listChanged",),
@@ -31,13 +31,13 @@ _FLAGS = {
     "logging": (),
     "completions": (),
 }
-"""The capabilities that the merged endpoint serves, each with its members that are true or false."""
+"""The capabilities that the merged endpoint serves, each with its boolean members."""
 
 _decode_texts = msgspec.json.Decoder(list[str]).decode
 
 
 def merged_capabilities(results: Results) -> dict[str, dict[str, object]]:
-    """Return the capabilities of all (rule 1)."""
+    """Return the union of the capabilities (rule 1)."""
     merged: dict[str, dict[str, object]] = {}
     for result in results.values():
         said = _object(result.get("capabilities"))
@@ -51,7 +51,7 @@ def merged_capabilities(results: Results) -> dict[str, dict[str, object]]:
 
 
 def _add_tasks(merged: dict[str, dict[str, object]], said: Mapping[str, Raw]) -> None:
-    """Add what one server says of tasks: a capability in 2025-11-25, an extension in 2026-07-28."""
+    """Add one server's statement about tasks: a capability in 2025-11-25, an extension in 2026-07-28."""
     tasks = said.get("tasks")
     if is_object(tasks):
         own, known = _object(tasks), merged.setdefault("tasks", {})
@@ -63,7 +63,7 @@ def _add_tasks(merged: dict[str, dict[str, object]], said: Mapping[str, Raw]) ->
 
 
 def merged_instructions(results: Results) -> str | None:
-    """Return the instructions of all (rule 2), or None if there are none."""
+    """Return all instructions joined (rule 2), or None if there are none."""
     said = {server: as_string(result.get("instructions")) for server, result in results.items()}
     most = MAX_MERGED_INSTRUCTIONS_CHARS // max(len(said), 1)
     parts = [

@@ -1,10 +1,10 @@
-"""`initialize` of a merged session: each server is asked, and what they say is one answer. No I/O.
+"""Merges the servers' answers to `initialize` into one. No I/O.
 
-1. The revision is the oldest that any of them answers: what a client may expect of all. Each keeps its own, and hears
-   that in its own `MCP-Protocol-Version`. One that answers none of the legacy revisions is left out.
-2. Capabilities and instructions are put together as for `server/discover` (`hello`).
-3. Who is left out is named. Where some of these are still to come, there may be lists of each kind, and changes of
-   them: that is how a client learns of what has come.
+1. The revision is the oldest that any of them answers, which all understand. Each keeps its own, and gets that in its
+   `MCP-Protocol-Version`. A server that answers with no legacy revision is left out.
+2. Capabilities and instructions are merged as for `server/discover` (`hello`).
+3. The servers left out are named. If some of these are still starting, lists of each kind and their changes are
+   announced: that is how a client learns of late servers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _VERSION = "protocolVersion"
 
 
 def hello_in(result: Raw) -> dict[str, Raw] | None:
-    """Return the members of a server's answer to `initialize`; None if it begins no session of a legacy revision."""
+    """Return the members of a server's answer to `initialize`; None if it starts no session of a legacy revision."""
     try:
         found = members(result) if is_object(result) else {}
     except FrameError:
@@ -32,15 +32,15 @@ def hello_in(result: Raw) -> dict[str, Raw] | None:
 
 
 def revision_of(hello: Mapping[str, Raw]) -> str:
-    """Return the revision in what `hello_in` has returned."""
+    """Return the revision in the result of `hello_in`."""
     return as_string(hello.get(_VERSION)) or ""
 
 
 def merge_initialize(
     hellos: Mapping[str, Mapping[str, Raw]], missing: Sequence[str], info: Mapping[str, str], *, more: bool = False
 ) -> tuple[str, bytes]:
-    """Return the revision of a merged session, and the result of its `initialize`; `info` is what the gateway says of
-    itself, and `more` that some of the `missing` are to come. There is one answer at least."""
+    """Return the revision of a merged session, and the result of its `initialize`; `info` is the gateway's
+    `serverInfo`, and `more` says that some of the `missing` are still starting. There is at least one answer."""
     revision = min(map(revision_of, hellos.values()), key=LEGACY_REVISIONS.index)
     capabilities = merged_capabilities(hellos)
     if more:

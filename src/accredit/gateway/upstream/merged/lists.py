@@ -1,15 +1,15 @@
-"""Lists of several servers as one list: asked in parallel, put together under merged names.
+"""Merges the lists of several servers: requested in parallel, joined under merged names.
 
 1. Each server has `MERGED_ASK_SECONDS` for its whole list. Its pages are followed, up to `MAX_LIST_PAGES`: the merged
-   list has one page, so no cursor of one server ever comes to another.
-2. A server that does not answer in time, or not with a list that can be read, is left out, and named in the result's
-   `_meta`. One that has no such method (-32601) has an empty list.
-3. No server fills the others' room: each has an equal part of the bytes of a list that the gateway edits, and at most
+   list has one page, so no server ever gets another's cursor.
+2. A server that does not answer in time, or not with a readable list, is left out, and named in the result's `_meta`.
+   One that has no such method (-32601) has an empty list.
+3. No server takes the others' room: each has an equal part of the bytes of a list that the gateway edits, and at most
    `MAX_MERGED_ITEMS` items.
-4. In 2026-07-28 the list may be kept for as long as the strictest of them, and for no time while one is left out; it is
+4. In 2026-07-28 the merged list is cacheable for the shortest time of all, for none while a server is left out, and
    `public` only if all are.
-5. More than `MANY_TOOLS` are logged, once: a client that is offered so many picks badly among them.
-6. The page that a tool is shown with (`_meta.ui.resourceUri`) has the URI that a host can read it by here.
+5. More than `MANY_TOOLS` are logged, once: models choose badly among so many.
+6. The page that a tool is shown with (`_meta.ui.resourceUri`) gets the merged URI, by which a host can read it.
 """
 
 import asyncio
@@ -44,16 +44,16 @@ from accredit.policy.lists import KINDS, OF_TASKS, Kind
 from accredit.policy.merging import merged_name, merged_page, merged_uri
 
 MANY_TOOLS = 128
-"""Tools at the merged endpoint beyond which that is logged: clients with limits have them about there, and models pick
-badly among more."""
+"""Tools at the merged endpoint above which a warning is logged: many clients have such a limit, and models choose badly
+among more."""
 
 
 UNAVAILABLE = "dev.accredit/unavailable"
-"""The member of a merged result's `_meta` that names the servers which are left out."""
+"""The member of a merged result's `_meta` that names the servers left out."""
 
 Asked = Callable[[str, Request, int], Awaitable[bytes | None]]
-"""Send one of the gateway's own requests to the server of this name, as the caller at hand; return the response's
-text, of at most so many bytes, or None."""
+"""Sends one of the gateway's own requests to the named server, as the current caller; returns the response's text, of
+at most so many bytes, or None."""
 
 Given = TypeVar("Given")
 _OLDER_PAGE = "ui/resourceUri"
@@ -61,24 +61,24 @@ _log = logging.getLogger("accredit.gateway.merged")
 
 
 class CacheTerms(NamedTuple):
-    """How long an answer may be kept, in milliseconds, and whether for everybody."""
+    """How long an answer may be cached, in milliseconds, and whether for everybody."""
 
     ttl_ms: int
     public: bool
 
     def members(self) -> dict[str, object]:
-        """Return it as members of a result of 2026-07-28."""
+        """Return them as members of a result of 2026-07-28."""
         scope = "public" if self.public else "private"
         return {"resultType": "complete", "ttlMs": self.ttl_ms, "cacheScope": scope}
 
 
 def read_cache_terms(result: Mapping[str, Raw]) -> CacheTerms:
-    """Return how long one server's answer may be kept: not at all where it does not say."""
+    """Return how long a server's answer may be cached: not at all unless it says so."""
     return CacheTerms(max(as_integer(result.get("ttlMs")) or 0, 0), as_string(result.get("cacheScope")) == "public")
 
 
 def strictest(all_kept: Collection[CacheTerms], *, complete: bool) -> CacheTerms:
-    """Return how long an answer may be kept that is made of others; not at all unless it is `complete`."""
+    """Return how long an answer merged from others may be cached; not at all unless it is `complete`."""
     if not all_kept or not complete:
         return CacheTerms(0, public=bool(all_kept) and all(each.public for each in all_kept))
     return CacheTerms(min(each.ttl_ms for each in all_kept), all(each.public for each in all_kept))
@@ -94,8 +94,8 @@ class ListOfOne(NamedTuple):
 async def answers_of_all(
     servers: Collection[str], ask: Callable[[str], Awaitable[Given | None]]
 ) -> tuple[dict[str, Given], list[str]]:
-    """Ask several servers at once. Return what each gives, and the names of those that gave nothing in
-    `MERGED_ASK_SECONDS`, or failed."""
+    """Ask several servers at once. Return their results, and the names of those without one in `MERGED_ASK_SECONDS`, or
+    with an error."""
 
     async def one(server: str) -> Given | None:
         set_current_server(server)
@@ -113,7 +113,7 @@ async def answers_of_all(
 
 
 class MergedLists:
-    """Lists of `servers`, by their names."""
+    """Lists of `servers`, by name."""
 
     def __init__(self, servers: Collection[str]) -> None:
         self._servers = servers
@@ -121,7 +121,7 @@ class MergedLists:
         self._many = False
 
     async def result(self, request: Request, era: Era, ask: Asked) -> tuple[bytes, int]:
-        """Return the result of a request for a list, as JSON text, and how many servers have given theirs."""
+        """Return the result of a list request, as JSON text, and the number of servers whose lists are in it."""
         kind = KINDS.get(request.method, OF_TASKS)
 
         async def one(server: str) -> ListOfOne | None:
@@ -145,7 +145,7 @@ class MergedLists:
             log_event(_log, logging.WARNING, "many_tools", tools=items, remedy=remedy)
 
     async def _list_of(self, server: str, kind: Kind, request: Request, ask: Asked) -> ListOfOne | None:
-        """Return one server's list, or None by rule 2. Raises `FrameError`."""
+        """Return one server's list, or None if it is left out (rule 2). Raises `FrameError`."""
         items: list[Raw] = []
         kept: list[CacheTerms] = []
         size, cursor = 0, None
@@ -164,7 +164,7 @@ class MergedLists:
             await in_turns(check_brackets(answer.result, "a list"))
             result = await in_turns(unambiguous_in_steps(answer.result, kind.result_names))
             items += await in_turns(_items(result, kind, server, MAX_MERGED_ITEMS - len(items)))
-            if sum(map(len, items)) > self._bytes:  # under merged names each is longer
+            if sum(map(len, items)) > self._bytes:  # merged names are longer
                 raise FrameError(f"a list that becomes longer than {self._bytes} bytes", bound=True)
             kept.append(read_cache_terms(result))
             cursor = result.get("nextCursor")
@@ -196,8 +196,8 @@ def _items(result: Mapping[str, Raw], kind: Kind, server: str, most: int) -> Ste
 
 
 def _with_page(meta: Raw, server: str) -> Raw:
-    """Return a tool's `_meta` with the URI of its page (MCP Apps) mapped, under the member's new name and the older one
-    (rule 6). Raises `FrameError`."""
+    """Return a tool's `_meta` with its page's URI (MCP Apps) mapped, under the current and the older member name (rule
+    6). Raises `FrameError`."""
     if not is_object(meta) or not may_hold(meta, b"resourceUri"):
         return meta
     found = members(meta)
@@ -213,7 +213,7 @@ def _with_page(meta: Raw, server: str) -> Raw:
 
 
 async def read_frame(text: bytes) -> Frame:
-    """Return the message in a text that may be long. Raises `FrameError`."""
+    """Decode a message that may be long. Raises `FrameError`."""
     return decode_frame(text) if len(text) <= LONG_ANSWER_BYTES else await in_turns(decode_frame_in_steps(text))
 
 
@@ -222,4 +222,4 @@ def _page_of(request: Request, cursor: Raw | None) -> Request:
     page = request.with_id(secrets.token_hex(8))
     if cursor is not None:
         return page.with_params({"cursor": cursor})
-    return page.with_params({}, without=("cursor",)) if "cursor" in request.names else page  # it may be null
+    return page.with_params({}, without=("cursor",)) if "cursor" in request.names else page  # drop a cursor of null

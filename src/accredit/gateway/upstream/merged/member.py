@@ -1,14 +1,14 @@
 """One of several servers, as the merged endpoint asks it on a client's behalf. No own I/O.
 
-1. Of the client's headers only what MCP needs goes to a server, and what `[gateway] forward_headers` adds: a key or a
-   cookie that is meant for one would else be known to all. `Authorization` goes to none, nor does the query of the
-   client's URL, whether or not proofs or tokens are required.
+1. Of the client's headers a server gets only those that MCP needs, and those in `[gateway] forward_headers`: else a key
+   or cookie meant for one would be sent to all. `Authorization` and the query of the client's URL are sent to none,
+   whether or not proofs or tokens are required.
 2. `Mcp-Name` is the server's own name for the target.
-3. Of an answer's headers only those that say how it is carried come back: a server's cookie or session is none of the
-   others'. Its 401 is about the gateway, as a client has no credentials for it.
-4. It has its own part of the gateway's room: what hangs at one server leaves the others' callers theirs.
-5. Where answers are only observed, one that can't be read, or does not answer what this server was asked, is refused
-   all the same: a client could take it for another server's.
+3. Of an answer's headers only those that say how it is carried come back, no server's cookie or session. Its 401 is
+   about the gateway, as a client has no credentials for it.
+4. It has its own part of the gateway's room: if it hangs, the others' callers keep theirs.
+5. Where answers are only observed, one that can't be read, or answers another request, is refused all the same: a
+   client could take it for another server's.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,16 +34,16 @@ from accredit.policy.passing import AUTHORIZATION, CallerIdentity
 from accredit.tokens import SubjectToken
 
 ONE_SERVER = "dev.accredit/server"
-"""The member of the gateway's own request that names the one server which is to be asked. No server sees it."""
+"""The `_meta` member of the gateway's own request that names the one server to ask. It is not forwarded."""
 
 _COMES_BACK = frozenset({b"cache-control", b"content-encoding", b"content-type", b"retry-after", b"x-accel-buffering"})
 _PASSES = frozenset({Fate.PASSES, Fate.OWN})
 
 
 class MergedMember(NamedTuple):
-    """One of several servers: what answers for it, its part of the room, what holds it to its definitions, and whether
-    it is told in `_meta` on whose authority a call comes. `homes` has its replicas' names by those that sessions keep
-    (`HttpUpstream.homes`); `has_sessions` says that they are the server's own to lose: a child that dies has none."""
+    """One of several servers: its backend, its rooms, the check of its definitions, and whether `_meta` tells it on
+    whose authority a call comes. `homes` maps the replica names in session ids (`HttpUpstream.homes`) to its own;
+    `has_sessions` says that it can lose a session and start a new one, which a child process can't."""
 
     name: str
     backend: Backend
@@ -54,18 +54,18 @@ class MergedMember(NamedTuple):
     has_sessions: bool = True
 
     def home_of(self, replica: str) -> str:
-        """Return the name that sessions keep of a replica."""
+        """Return a replica's name in session ids."""
         return next((home for home, name in self.homes.items() if name == replica), "")
 
     def request(self, request: Request) -> Request:
-        """Return a request as this server gets it."""
+        """Return a request in the form for this server."""
         if not self.is_told and request.in_meta(AUTHORIZATION) is not None:
             request = request.with_meta({}, without=(AUTHORIZATION,))
         return request
 
 
 def member_head(head: RequestHead, added: frozenset[bytes] = frozenset(), own: str | None = None) -> RequestHead:
-    """Return a client's head as it goes to one server, by rules 1 and 2. `added` are the names of `forward_headers`."""
+    """Return a client's head in the form for one server (rules 1 and 2). `added` are the names in `forward_headers`."""
     goes = [pair for pair in head.raw_headers if _goes_on(pair[0], added)]
     if own is not None and NAME_HEADER in head.headers:
         mirrored = NAME_HEADER, encode_header(own)
@@ -75,17 +75,17 @@ def member_head(head: RequestHead, added: frozenset[bytes] = frozenset(), own: s
 
 @cache_short_values(512)
 def _goes_on(name: bytes, added: frozenset[bytes]) -> bool:
-    if name in added or name == b"connection":  # which may take some of the added ones off
+    if name in added or name == b"connection":  # it may name some of the added ones
         return True
     return name != b"authorization" and TO_UPSTREAM.fate(name) in _PASSES
 
 
 class MemberReply:
-    """What one server answers into: the client's reply, with a head of its own, and rule 3.
+    """The reply that one server answers into: the client's, with a head of its own, and rule 3.
 
-    `mapped`, if given, turns the bytes of an event stream into those that the client gets, and `failed`, if set, the
-    body of a whole answer that may be an error. `answers`, if set, is the id of the request that a whole answer has to
-    be about (rule 5). `renewable` says that the session can be begun anew where the server does not know it.
+    `mapped`, if given, maps the bytes of an event stream for the client, and `failed`, if set, the body of a whole
+    answer that may be an error. `answers`, if set, is the id of the request that a whole answer must be about (rule 5).
+    `renewable` says that a new session can be started if the server does not know this one.
     """
 
     __slots__ = (
@@ -132,11 +132,11 @@ class MemberReply:
         return self._reply.proved
 
     def negotiated(self, session: bytes, revision: str) -> None:
-        """Say nothing: a server's session is not the client's."""
+        """Do nothing: a server's session is not the client's."""
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
-        """Send a whole answer. Raises `UpstreamRefuses` by rule 3, `AnswerError` by rule 5, and for a session that is
-        renewable `RequestError` (404)."""
+        """Send a whole answer. Raises `UpstreamRefuses` by rule 3, `AnswerError` by rule 5, and `RequestError` (404)
+        for a lost session that is renewable."""
         if status == 401:
             raise UpstreamRefuses
         if status == 404 and self.renewable and await _may_be_of_session(body):
@@ -174,15 +174,15 @@ class MemberReply:
             await self._reply.write(chunk)
 
     async def end(self) -> None:
-        """End an answer that was begun."""
+        """End an answer started with `start`."""
         await self._reply.end()
 
     def watch(self) -> None:
-        """From here on, let a client that disconnects interrupt the work."""
+        """Interrupt the work if the client disconnects from now on."""
         self._reply.watch()
 
     def unwatch(self) -> bool:
-        """Stop that."""
+        """Stop watching; return whether the client interrupted the work."""
         return self._reply.unwatch()
 
 
@@ -196,8 +196,8 @@ def session_not_found() -> RequestError:
 
 
 async def _may_be_of_session(body: bytes) -> bool:
-    """Return whether a 404 may say that the session is not known: it does not say that the method isn't, nor is it a
-    message that is no error, as it may be where answers are only observed."""
+    """Return whether a 404 may mean an unknown session: it is not an error about the method, nor a message other than
+    an error, which passes where answers are only observed."""
     if not body.lstrip().startswith((b"{", b"[")):
         return True
     try:

@@ -1,18 +1,18 @@
-"""What messages beside answers become between a client and several servers: a server's for the client (`Outward`), and
-a client's for the server that they are for (`addressee`). No I/O.
+"""Maps messages other than answers between a client and several servers: a server's for the client (`Outward`), and a
+client's for its server (`addressee`). No I/O.
 
 Of a server's message:
 
-1. the id of a request and a progress token in it become ones of the merged endpoint (`ids`), and so does the id of the
-   request that it cancels. The id of an elicitation stays: errors name it too, and it opens nothing;
-2. progress goes on if it is of a call that this server was given, with the client's token;
-3. the URI of a resource, the id of a task and the name of a logger become the server's, by its name;
-4. of what the acknowledgement of a subscription names the same holds.
+1. a request's id and a progress token in it are mapped (`ids`), and so is the id of the request that it cancels. The id
+   of an elicitation stays: errors name it too, and it opens nothing;
+2. progress passes if it is of a call that this server was given, with the client's token;
+3. the URI of a resource, the id of a task and the name of a logger are mapped, with the server's name;
+4. so are those in the acknowledgement of a subscription.
 
-What a client answers goes back under the server's own names, and to no server with another's task in it.
+A client's answer goes back under the server's own names, and to no server with another's task in it.
 
-A notification that names nothing in the way that its method demands is dropped: nobody knows whose it is. What of it
-has no id keeps its bytes.
+A notification that lacks the member its method requires is dropped: nothing tells its recipient. Parts without an id
+keep their bytes.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ _C = TypeVar("_C", Request, Notification)
 
 
 class Outward:
-    """The messages of the server `name`, for the client. `tokens` are those of the client that it was given."""
+    """Maps messages of the server `name` for the client. `tokens` are the client's progress tokens at that server."""
 
     def __init__(self, name: str, tokens: ProgressTokens) -> None:
         self._name = name
@@ -56,7 +56,7 @@ class Outward:
         }
 
     def request(self, request: Request) -> Request:
-        """Return a request of the server's as the client gets it. Raises `FrameError`."""
+        """Return a server's request in the client's form. Raises `FrameError`."""
         request = request.with_id(outer_id(self._name, request.id))
         token = request.in_meta(META_PROGRESS)
         if token is not None:
@@ -64,7 +64,7 @@ class Outward:
         return self._related(request)
 
     def notification(self, notification: Notification) -> Notification | None:
-        """Return a notification of the server's as the client gets it; None if it gets none."""
+        """Return a server's notification in the client's form, or None to drop it."""
         try:
             notification = self._related(notification)
             if notification.method == "notifications/message":
@@ -114,11 +114,11 @@ class Outward:
 
 
 def addressee(message: Success | Failure | Notification) -> tuple[str, Success | Failure | Notification] | None:
-    """Return the server that a client's message is for, and what it gets; None for a message that is for all.
+    """Return a client's message's server and the message in its form; None for a message to all.
 
-    A response is for the server whose request it answers, and progress for the one whose request it is of. A
-    cancellation does not say whose request it means: who has sent that on must know. Raises `FrameError` for what is of
-    some server's, and does not say of which.
+    A response goes to the server whose request it answers, and so does progress. A cancellation does not name its
+    server: only the code that forwarded the request knows. Raises `FrameError` for a message to one server that does
+    not say which.
     """
     if isinstance(message, Notification):
         if message.method == _CLIENTS_TASK:
@@ -143,13 +143,12 @@ def addressee(message: Success | Failure | Notification) -> tuple[str, Success |
 
 
 def cancelled_id(notification: Notification) -> MessageId | None:
-    """Return the request that a cancellation means, or None."""
+    """Return the id of the request that a cancellation names, or None."""
     return _id_in(notification, "requestId") if notification.method == CANCELLED else None
 
 
 def with_task(name: str, named: Raw) -> Raw:
-    """Return an object whose `taskId` names a task, with the client's id in place of the server's. Raises
-    `FrameError`."""
+    """Return an object with the server's `taskId` replaced by the client's. Raises `FrameError`."""
     found = members(named) if is_object(named) else {}
     task = as_string(found.get(TASK_MEMBER))
     if not task:
@@ -158,7 +157,7 @@ def with_task(name: str, named: Raw) -> Raw:
 
 
 def _with_own_task(name: str, result: Raw) -> Raw:
-    """Return a client's result with the task that it is related to under the server's own id."""
+    """Return a client's result with its related task's id replaced by the server's own."""
     if not is_object(result) or not may_name(result, TASK_MEMBER.encode()):
         return result
     found = members(result)
@@ -179,7 +178,7 @@ def _own_task(name: str, named: Raw) -> Raw:
 
 
 def list_of(raw: Raw) -> list[Raw]:
-    """Return the elements of an array of what is subscribed to. Raises `FrameError`."""
+    """Return the elements of a subscription's array. Raises `FrameError`."""
     return at_one_go(elements(raw, "what should be an array", MAX_MERGED_ITEMS))
 
 

@@ -1,8 +1,8 @@
-"""Holds each of several servers to the definitions that are pinned of it, at the merged endpoint. Asks it.
+"""Checks several servers' tools against their pinned definitions, at the merged endpoint. Asks the servers.
 
-A call is looked after by what does so at the server's own endpoint (`pinned_tools`), with the same bounds: the server
-that the tool's name says is asked for its list, as the caller at hand, and nobody else's is waited for. What one
-endpoint was shown says nothing of the other: from here fewer of the caller's headers go on, and no query.
+A call is checked as at the server's own endpoint (`pinned_tools`), with the same bounds: the server in the tool's name
+is asked for its list, as the current caller, and no other server delays that. The two endpoints share no looks: from
+here fewer of the caller's headers are sent, and no query.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from accredit.tokens import VerifiedToken
 
 
 class MergedPins(PinnedTools):
-    """The pins of several servers, under the names that their tools have here."""
+    """The pins of several servers, under merged names."""
 
     def __init__(self, pins: Pins, counters: Counters, servers: Mapping[str, MergedMember]) -> None:
         super().__init__(pins, counters)
@@ -34,7 +34,7 @@ class MergedPins(PinnedTools):
     async def find(
         self, call: Request, way: UpstreamAccess | None, name: str, speaker: CallerIdentity | None = None
     ) -> str | None:
-        """Return the digest of the definition that the tool's own server shows this caller, or None."""
+        """Return the digest of the definition that the tool's server shows this caller, or None."""
         found = member_of_name(name)
         pinned = self._pinned.get(found.server) if found is not None else None
         if pinned is None or found is None or way is None:
@@ -45,7 +45,7 @@ class MergedPins(PinnedTools):
     def on_other(
         self, request: Request, way: UpstreamAccess | None, authority: Authority | None, token: VerifiedToken | None
     ) -> Callable[[], None]:
-        """Return what to call if a list for this caller shows what is not pinned."""
+        """Return what to call if a list for this caller shows another definition."""
         way = _from_here(way) if way is not None else None
         forgets = [each.on_other(request, way, authority, token) for each in self._pinned.values()]
 
@@ -56,14 +56,14 @@ class MergedPins(PinnedTools):
         return forget
 
     def hello(self, response: Success) -> Steps[bytes]:
-        """Leave the answer as it is: each server's own instructions were compared before they were joined."""
+        """Return the answer as it is: each server's instructions were compared before they were joined."""
         yield
         return response.text
 
 
 def _from_here(way: UpstreamAccess) -> UpstreamAccess:
-    """Return a way whose looks are those of no other endpoint: no header of a client's is without a name. Its query
-    goes to no server from here."""
+    """Mark this endpoint's looks with an empty header name, which no client can send, so that they are not shared with
+    another endpoint's. The query is dropped."""
     return way._replace(headers=[*way.headers, (b"", b"merged")], query=b"")
 
 

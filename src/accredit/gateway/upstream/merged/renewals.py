@@ -1,7 +1,7 @@
-"""What is known of the sessions that a client's session is made of, so that one can be begun anew (`renewing`). No I/O.
+"""What is remembered of a client's merged session, so that one server's part can be restarted (`renewing`). No I/O.
 
-Of each session that was begun in this process: the client's `initialize`, the level of its log, its subscriptions; in
-few bytes, of few sessions, and until the client ends its own.
+For sessions that began in this process: the client's `initialize`, its log level, its subscriptions; in few bytes, of
+few sessions, and until the client ends its own.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from accredit.gateway.upstream.merged.sessions import MemberSession
 from accredit.jsonrpc.frames import Request
 
 MAX_RENEWABLE_SESSIONS = 1_000
-"""Clients' sessions at a merged endpoint of which a process knows what it takes to begin one server's part anew."""
+"""Merged sessions for which a process remembers what restarting one server's part needs."""
 MAX_RENEWABLE_BYTES = 65_536
-"""What of it is kept of each: the client's `initialize` (some 300 bytes), and the URIs that it has subscribed to."""
+"""Bytes remembered of each: the client's `initialize` (some 300 bytes), and the URIs that it has subscribed to."""
 
 
 class SessionHistory(Struct, eq=False):
-    """What one client's session has told its servers, and those that it has at some of them `now`. `subscribed` has a
+    """What a client has told its servers in one session, and its restarted sessions (`now`). `subscribed` has a
     server's name and its own URI for each subscription."""
 
     initialize: Request
@@ -33,13 +33,13 @@ class SessionHistory(Struct, eq=False):
 
 
 class Renewals:
-    """What is known of clients' sessions, by what the gateway calls them."""
+    """The histories of clients' sessions, by the gateway's own id."""
 
     def __init__(self) -> None:
         self._told = RecentlyUsed[bytes, SessionHistory](MAX_RENEWABLE_SESSIONS)
 
     def begun(self, own: bytes, initialize: Request) -> None:
-        """Remember a session's beginning."""
+        """Remember the start of a session."""
         size = len(initialize.text)
         if size <= MAX_RENEWABLE_BYTES:
             bare = Request(initialize.id, initialize.method, initialize.params, initialize.text)
@@ -50,22 +50,22 @@ class Renewals:
         self._told.forget(own)
 
     def of(self, own: bytes) -> SessionHistory | None:
-        """Return what is known of a session."""
+        """Return a session's history."""
         return self._told.get(own) if own else None
 
     def now(self, own: bytes) -> Mapping[str, MemberSession]:
-        """Return the sessions that have taken the place of those in the client's id."""
+        """Return the sessions that replace those in the client's id."""
         told = self._told.peek(own)
         return told.now if told is not None else {}
 
     def level(self, own: bytes, request: Request) -> None:
-        """Remember the level of a client's log."""
+        """Remember a client's log level."""
         told, level = self.of(own), request.members.get("level")
         if told is not None and level is not None and len(bytes(level)) <= MAX_RENEWABLE_BYTES:
-            told.level = level.copy()  # it is a part of the request, and would hold all of that
+            told.level = level.copy()  # a view of it would keep the whole request
 
     def subscribed(self, own: bytes, name: str, uri: str, *, ends: bool) -> None:
-        """Remember a subscription, or that it has ended. The oldest give way."""
+        """Remember a subscription, or forget one that ends. Beyond the bound the oldest are forgotten."""
         told = self.of(own)
         if told is None:
             return
@@ -81,7 +81,7 @@ class Renewals:
             told.size -= len(oldest[1])
 
     def answered(self, own: bytes, name: str) -> None:
-        """Note that a server has answered in a session: it may be begun anew once more."""
+        """Note that a server has answered in a session: it may be restarted once more."""
         told = self._told.peek(own)
         if told is not None:
             told.unproved.discard(name)

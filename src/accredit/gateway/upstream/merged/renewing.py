@@ -1,16 +1,17 @@
-"""A new session at a server that has lost the one which is part of a client's. I/O through the servers' backends.
+"""Starts a new session at a server that has lost its part of a client's merged session. I/O through the servers'
+backends.
 
-The client has one session with all of them, and can't begin that of one anew. So the gateway does, where it knows how:
+The client has one session with all of them, and can't restart one part. So the gateway does, where it can:
 
-1. Of a server over HTTP (a command's session is the life of its child), the gateway remembers what a client has told in
-   the sessions that it has begun in this process (`renewals`). Of any other the server's 404 goes on, and its client
-   begins anew.
-2. The new one is begun with the client's own `initialize`, in the revision of the lost one, and told the same: that it
-   is initialized, the level of the log, the subscriptions. Pinned definitions are compared as at any beginning.
-3. One that was given is given anew only if its server has answered in it: a server that knows no session it gives
-   costs one `initialize`, and not one for each call.
-4. The call that has found its session gone fails, and so does each that was under way: none is sent again. Lists,
-   `ping` and the level are asked once more, and the standing stream goes on, with the word that lists have changed.
+1. Of a server over HTTP (a command's session lives as long as its child), the gateway remembers what a client has told
+   in sessions that began in this process (`renewals`). Otherwise the server's 404 is forwarded, and its client starts
+   anew.
+2. The new session gets the client's own `initialize`, in the revision of the lost one, and the same messages:
+   initialized, the log level, the subscriptions. Pinned definitions are compared as at any start.
+3. A restarted session is restarted again only if its server has answered in it: a server that knows none of its own
+   sessions costs one `initialize`, and not one for each call.
+4. The call that found its session gone fails, and so does each that was in progress: none is sent again. Lists, `ping`
+   and the log level are sent once more, and the standing stream continues, with the notice that lists have changed.
 """
 
 import asyncio
@@ -49,8 +50,8 @@ class Renewer:
         self._known = ways.renewals
 
     async def renew(self, reply: Reply, name: str, lost: RequestHead) -> bool:
-        """Begin a new session at a server that does not know the one which `lost` names, unless somebody has. Return
-        whether there is one now. `reply` is the client's."""
+        """Start a new session at a server that does not know the one in `lost`, unless that was done. Return whether
+        there is one now. `reply` is the client's."""
         own, id = session_id(reply.head), lost.headers.get(SESSION_HEADER)
         told = self._known.of(own)
         if told is None or id is None or not self._ways.members[name].has_sessions:
@@ -73,15 +74,14 @@ class Renewer:
     async def all_of(
         self, reply: Reply, asides: Mapping[str, Aside], message: Request | Notification
     ) -> dict[str, Aside]:
-        """Begin the sessions anew that some of several servers did not know when they were asked; return what these
-        answer into next."""
+        """Restart the sessions that servers did not know when asked; return the replies for asking these again."""
         id = message.id if isinstance(message, Request) else None
         lost = {name: aside.head for name, aside in asides.items() if _is_lost(aside, id)}
         found = [name for name, head in lost.items() if await self.renew(reply, name, head)]
         return {name: self._ways.aside(reply, name) for name in found}
 
     async def lists_again(self, reply: Reply, name: str, head: RequestHead, text: bytes | None) -> bool:
-        """Return whether a server that gave no list, or an error, had lost its session, and has a new one now."""
+        """Return whether a server that gave no list, or an error, had lost its session, and now has a new one."""
         own = session_id(reply.head)
         if text is not None and b'"error"' not in text[:LONG_ANSWER_BYTES]:
             self._known.answered(own, name)
@@ -93,8 +93,8 @@ class Renewer:
         return _is_lost(aside, ping.id) and await self.renew(reply, name, head)
 
     def answered(self, reply: Reply, method: str, name: str, target: str) -> None:
-        """Note that a server has answered a request about its own `target`, and what a new session has to be
-        told of it."""
+        """Note that a server has answered a request about its own `target`, and what to tell a new session about
+        that."""
         own = session_id(reply.head)
         self._known.answered(own, name)
         if method in _SUBSCRIPTIONS:
@@ -132,7 +132,7 @@ class Renewer:
 
 
 def _is_lost(aside: Aside, id: MessageId | None) -> bool:
-    """Return whether a server does not know the session in which it was asked."""
+    """Return whether a server did not know the session in which it was asked."""
     answer = aside.response(id) if aside.status == 404 and id is not None else None
     return aside.status == 404 and not (isinstance(answer, Failure) and answer.code == METHOD_NOT_FOUND)
 

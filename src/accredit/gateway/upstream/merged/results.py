@@ -1,13 +1,13 @@
-"""URIs in one server's results, under the names that they have at the merged endpoint. No I/O.
+"""Maps URIs in one server's results to merged ones. No I/O.
 
 1. Mapped are the URIs of embedded resources and resource links, in the `content` of a tool's result and in the messages
-   of a prompt, and those of `contents` that were read: what a client may ask for by them. So is the URI in the error
-   that a read is answered with.
+   of a prompt, and those of `contents` that were read: clients may use them in requests. So is the URI in the error
+   that answers a read.
 2. Nothing else is: neither `structuredContent`, nor what a text says, nor the address of an icon.
-3. A result without such a URI stays byte for byte. One with more than `MAX_SPLIT_BYTES`, or
-   `MAX_LISTED_ITEMS` blocks, where there are some is none.
+3. A result without such a URI stays byte for byte. One with such a URI and more than `MAX_SPLIT_BYTES`, or
+   `MAX_LISTED_ITEMS` blocks, is invalid.
 
-A server can't name another's resource so: whatever it says is taken for its own.
+So a server can't name another's resource: each URI is taken for its own.
 """
 
 import operator
@@ -33,7 +33,7 @@ _Mapped = Callable[[str, Raw], Steps[Raw]]
 
 
 def with_merged_uris(server: str, method: str, outer: Edit | None) -> Edit | None:
-    """Return the edit for one server's response to a request of this method; `outer` edits what comes of it."""
+    """Return the edit for one server's response to a request of this method; `outer` edits its result."""
     place = _PLACES.get(method)
     if place is None:
         return outer
@@ -41,17 +41,17 @@ def with_merged_uris(server: str, method: str, outer: Edit | None) -> Edit | Non
 
 
 def with_merged_uris_anywhere(server: str, outer: Edit | None) -> Edit:
-    """Return the edit for a response of which nobody knows any more what it answers: it goes by its shape."""
+    """Return the edit for a response whose request is unknown: it maps whichever members it finds."""
     return _edit(server, dict(_PLACES.values()), outer)
 
 
 def failure_edit(server: str, method: str) -> Callable[[bytes], bytes] | None:
-    """Return what maps the URI in the error that a read is answered with (SEP-2164), or None for other methods."""
+    """Return what maps the URI in the error that answers a read (SEP-2164), or None for other methods."""
     return partial(_merged_failure, server) if method == "resources/read" else None
 
 
 def _merged_failure(server: str, text: bytes) -> bytes:
-    """Return a body with the URI in its `error.data` mapped; any other as it is."""
+    """Return a body with the URI in its `error.data` mapped; any other unchanged."""
     if len(text) > SHORT_MESSAGE_BYTES or not may_hold(Raw(text), b'"error"'):
         return text
     try:
@@ -93,7 +93,7 @@ def _map_uris(server: str, places: Mapping[str, _Mapped], response: Success) -> 
 def _with_mapped(
     server: str, response: Success, result: Mapping[str, Raw], name: str, mapped: _Mapped
 ) -> Steps[Success]:
-    """Return the response with the URIs in one array mapped; itself if that changes nothing. Raises `FrameError`."""
+    """Return the response with the URIs in one array mapped; itself if nothing changes. Raises `FrameError`."""
     if not is_array(result[name]):
         return response
     message = yield from response.message()
@@ -109,7 +109,7 @@ def _with_mapped(
 
 
 def _each(server: str, value: Raw, mapped: _Mapped) -> Steps[list[Raw] | Raw]:
-    """Return an array with each of its items mapped; the value itself if that changes nothing, or it is no array."""
+    """Return an array with each item mapped; the value itself if nothing changes, or it is no array."""
     if not is_array(value):
         return value
     items = yield from elements(value, "content")
@@ -127,14 +127,14 @@ def _mapped_item(server: str, item: Raw, mapped: _Mapped) -> Steps[Raw]:
 
 
 def _contents(server: str, item: Raw) -> Steps[Raw]:
-    """Return contents of a resource, with the URI that they have here."""
+    """Return a resource's contents with its URI mapped."""
     found = yield from object_in_steps(item)
     own = as_string(found.get("uri"))
     return item if own is None else Raw(with_members(found, {"uri": merged_uri(server, own)}))
 
 
 def _block(server: str, item: Raw) -> Steps[Raw]:
-    """Return a block of content; of an embedded resource and of a link to one, with the URI that it has here."""
+    """Return a content block, with the URI of an embedded resource or a resource link mapped."""
     found = yield from object_in_steps(item)
     kind = as_string(found.get("type"))
     if kind == "resource_link":
@@ -147,7 +147,7 @@ def _block(server: str, item: Raw) -> Steps[Raw]:
 
 
 def _message(server: str, item: Raw) -> Steps[Raw]:
-    """Return a message of a prompt, whose content is one block or several."""
+    """Return a prompt's message, whose content is one block or several, mapped."""
     found = yield from object_in_steps(item)
     content = found.get("content")
     if content is None:
@@ -162,4 +162,4 @@ _PLACES: Mapping[str, tuple[str, _Mapped]] = {
     "prompts/get": ("messages", _message),
     "resources/read": ("contents", _contents),
 }
-"""Where a result of each method has URIs, and what each item there becomes."""
+"""The array with URIs in a result of each method, and the mapping of its items."""

@@ -1,9 +1,9 @@
-"""The standing stream of a merged session, of those of its servers' (GET; 2025-11-25, basic/transports). I/O through
+"""The standing stream of a merged session, from those of its servers (GET; 2025-11-25, basic/transports). I/O through
 their backends.
 
-A client that resumes it (`Last-Event-ID`) resumes each server's where the last event that it has seen of that server
-was. Of a server that gives no ids, or can't go on from there, it is told that its lists may have changed. So it is of
-one that was slow to start, once that is there.
+A client that resumes it (`Last-Event-ID`) resumes each server's after the last event seen of that server. For a server
+that gives no ids, or can't resume there, the client is told that its lists may have changed; so too for one that was
+slow to start, once it is there.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -23,10 +23,10 @@ _CHANGED = b"".join(notification_event(f"{each}/list_changed") for each in LISTS
 
 
 class StandingStream(SharedStream):
-    """`heads` are those of the servers' own streams, without `Last-Event-ID`, `resumed` the ids to go on from. `id_of`
-    returns what the client gets for such ids. `renew` begins the session of a server anew that does not know the one in
-    a head, and returns the head that names the new one, if there is one. Of what the `slow` ones have, the client may
-    know nothing yet."""
+    """`heads` are those of the servers' own streams, without `Last-Event-ID`, `resumed` the ids to resume after.
+    `id_of` maps such ids for the client. `renew` restarts the session of a server that does not know the one in a head,
+    and returns the head that names the new one, if there is one. The lists of the `slow` ones may be unknown to the
+    client."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class StandingStream(SharedStream):
         self._lost = {name for name in slow if name not in self._last}
 
     def began(self, part: MemberStream) -> None:
-        """Take the stream for open."""
+        """Note that the stream is open."""
         self.open(part)
         if part.name in self._lost:
             self._lost.discard(part.name)
@@ -85,7 +85,7 @@ class StandingStream(SharedStream):
     def _failed(self, part: MemberStream) -> None:
         if part.opened or not 400 <= part.status < 500:
             return
-        if part.name in self._last:  # it does not know the event, or no longer
+        if part.name in self._last:  # the server can't resume after that event
             del self._last[part.name]
             self._lost.add(part.name)
         part.final = part.status in (_ENDED, _NOT_OFFERED)
@@ -102,7 +102,7 @@ class StandingStream(SharedStream):
         return next(iter(self.problems.values()))
 
     def _seen(self, name: str, id: bytes) -> bytes | None:
-        """Return the id of an event of the merged stream, after this one of a server's."""
+        """Return the merged stream's event id after a server's event."""
         if len(id) > self._longest:
             self._last.pop(name, None)
         else:

@@ -1,11 +1,11 @@
-"""`initialize` at several servers at once, of which some are slow to start. I/O through their backends; tasks.
+"""`initialize` at several servers at once, some of which start slowly. I/O through their backends; tasks.
 
-1. The client waits `MERGED_ASK_SECONDS` for them; while none at all has answered and a command is still starting, it
-   waits for the first.
-2. A command that has not answered by then goes on with its start, as long as its own `timeout_seconds` let it: its
-   session has an id already, so it can be one of the client's. The gateway tells it that it is initialized as soon as
-   it has answered, before anything that waits for it.
-3. Any other server that has not answered is not in the session. Of what is neither answered nor awaited, nothing stays.
+1. The client waits `MERGED_ASK_SECONDS` for them; if none has answered and a command is still starting, it waits for
+   the first.
+2. A command that has not answered by then continues to start, within its own `timeout_seconds`: its session has an id
+   already, so it can be part of the client's. The gateway tells it that it is initialized as soon as it has answered,
+   before anything that waits for it.
+3. Any other server that has not answered is not in the session. The other attempts leave nothing behind.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ Hello = dict[str, Raw]
 
 
 class Starts:
-    """The beginnings of one client's session, each in a task. `hello_of` returns what a server that begins a session
-    says of itself."""
+    """The starts of one client's session, each in a task. `hello_of` returns the `initialize` result of a server that
+    starts a session."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class Starts:
         self.tasks = {name: asyncio.create_task(self._begin(name, request)) for name in asides}
 
     async def answered(self) -> tuple[dict[str, Hello], dict[str, bytes]]:
-        """Wait for answers (rule 1). Return what those say that have answered, and the ids of the sessions of those
-        that go on (rule 2)."""
+        """Wait for answers (rule 1). Return the results so far, and the session ids of the servers that are still
+        starting (rule 2)."""
         await asyncio.wait(self.tasks.values(), timeout=MERGED_ASK_SECONDS)
         while not (hellos := self._hellos()) and self._starting():
             left = [task for task in self.tasks.values() if not task.done()]
@@ -60,14 +60,14 @@ class Starts:
         return hellos, going_on
 
     def cancel(self) -> None:
-        """End what goes on."""
+        """Cancel the remaining starts."""
         for task in self.tasks.values():
             task.cancel()
 
     def _hellos(self) -> dict[str, Hello]:
         done = [name for name, task in self.tasks.items() if task.done()]
         for name in done:
-            self.tasks[name].result()  # which is nothing, unless there is a defect here
+            self.tasks[name].result()  # nothing, unless there is a defect here
         return {name: hello for name in done if (hello := self._hello_of(self._asides[name])) is not None}
 
     def _starting(self) -> list[str]:

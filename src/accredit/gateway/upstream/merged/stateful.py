@@ -1,16 +1,16 @@
-"""What clients of the merged endpoint have beyond single calls: sessions, streams, and messages that are for all
-servers or answer one of them. I/O through the servers' backends.
+"""The merged endpoint's sessions and streams, and messages that go to all servers or answer one of them. I/O through
+the servers' backends.
 
 1. `initialize` asks all servers at once; each has `MERGED_ASK_SECONDS`. The session is with those that have answered
-   (`sessions`), and with one at least; and with the commands that are still starting (`starts`).
-2. `ping`, `logging/setLevel` and notifications go to all servers of the session. A server that knows no such method has
-   nothing to do; who has not answered is named. `DELETE` ends all sessions.
+   (`sessions`), at least one; and with the commands that are still starting (`starts`).
+2. `ping`, `logging/setLevel` and notifications go to all servers of the session. A server without that method has
+   nothing to do; one that did not answer is named. `DELETE` ends all sessions.
 3. A response goes to the server whose request it answers, with that server's own id, and progress likewise. A
-   cancellation goes to the server that has the request; where another process has sent it on, to all: an id that a
-   server does not know means nothing to it.
-4. What names no server of the session is dropped and logged, as what answers nobody is on every way.
-5. A session that one of the servers has lost is begun anew there (`renewing`). Where that can't be, it is over where
-   that server is concerned: what is for it gets its 404, as in the single case. What is for the others goes on.
+   cancellation goes to the server that has the request; if another process forwarded it, to all: a server ignores
+   unknown ids.
+4. A message for no server of the session is dropped and logged, like any response that answers nothing.
+5. A session that one of the servers has lost is restarted there (`renewing`). If that can't be, it is over at that
+   server: messages to it get its 404, as with a single server. Messages to the others pass.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class Stateful:
         info: Mapping[str, str],
         before: "Stateful | None" = None,
     ) -> None:
-        """`info` is what the merged endpoint says of itself; what `before` has begun goes on."""
+        """`info` is the merged endpoint's `serverInfo`; the requests and streams of `before` are kept."""
         self._ways = ways
         self._info = info
         self.renewer = Renewer(ways)
@@ -102,7 +102,7 @@ class Stateful:
 
     @contextlib.contextmanager
     def under_way(self, head: RequestHead, id: MessageId, name: str) -> Generator[None]:
-        """Remember which server has a request, for as long as it is under way."""
+        """Remember which server has a request, while it is in progress."""
         key = session_id(head), id
         self._under_way[key] = name
         try:
@@ -112,7 +112,7 @@ class Stateful:
                 del self._under_way[key]
 
     async def begins_session(self, reply: Reply, name: str) -> bool:
-        """Return whether a server answers `initialize` with a legacy revision; the session is ended again. Raises
+        """Return whether a server answers `initialize` with a legacy revision; that session is then ended. Raises
         `AccreditError`."""
         request = decode_request(_INITIALIZE)
         assert isinstance(request, Request)  # noqa: S101 - it was built as one
@@ -139,7 +139,7 @@ class Stateful:
             raise RequestError(INVALID_REQUEST, "Invalid Request: the merged endpoint takes no batches")
         if isinstance(message, Request):
             return await self._request(reply, message, era, edits.get(message.id))
-        if era is Era.MODERN:  # there a client cancels by closing the answer, and nothing asks it
+        if era is Era.MODERN:  # there a client cancels by closing the answer, and servers send no requests
             await reply.reply(202)
         else:
             await self._told(reply, message)
@@ -191,7 +191,7 @@ class Stateful:
             )
             text = await in_turns(edit(response)) if edit is not None else response.text
             if request.watcher is not None:
-                request.watcher.answered(response)  # whatever each of the servers has said
+                request.watcher.answered(response)  # not what each server answered
             own = pack_sessions(sessions, secrets.token_bytes(NONCE_BYTES))
             reply.negotiated(own, revision)
             self._ways.renewals.begun(own, request)
@@ -207,7 +207,7 @@ class Stateful:
         await reply.reply(200, text, [JSON, (SESSION_HEADER, own)])
 
     async def _follow(self, name: str, aside: Aside, start: asyncio.Task[None], request: Request) -> None:
-        """See to the session of a server that is slow to start."""
+        """Finish the session of a server that starts slowly."""
         try:
             await start
         finally:
@@ -220,7 +220,7 @@ class Stateful:
             self._end(name, aside)
 
     async def _compare(self, asides: Mapping[str, Aside], request: Request) -> None:
-        """Compare what servers say of themselves with what is pinned of it."""
+        """Compare servers' answers with their pins."""
         for name, aside in asides.items():
             pinned, response = self._members[name].pinned, aside.response(request.id)
             if pinned is not None and isinstance(response, Success):
@@ -258,11 +258,11 @@ class Stateful:
         result = to_json({"_meta": {UNAVAILABLE: missing}} if missing else {})
         text = to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
         if request.watcher is not None:
-            request.watcher.answered(Success(request.id, Raw(result), text))  # whatever each of the servers has said
+            request.watcher.answered(Success(request.id, Raw(result), text))  # not what each server answered
         await reply.reply(200, text, [JSON])
 
     async def _told(self, reply: Reply, message: Notification | Success | Failure) -> None:
-        """Pass on what is owed no answer (rules 2 to 4)."""
+        """Forward a message that needs no answer (rules 2 to 4)."""
         sessions = self._ways.sessions_of(reply)
         try:
             found = addressee(message)
@@ -280,14 +280,14 @@ class Stateful:
                 except RequestError as error:
                     if error.status != 404 or not await self.renewer.renew(reply, name, member.head):
                         raise
-                    await reply.reply(202)  # whose request it was, is gone with its session
+                    await reply.reply(202)  # the session of that request is gone
                 return
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no server of the session")
         else:
             id = cancelled_id(message) if isinstance(message, Notification) else None
             at = self._under_way.get((session_id(reply.head), id)) if id is not None else None
             names = [at] if at is not None and at in sessions else list(sessions)
-            if isinstance(message, Notification) and message.method == _INITIALIZED:  # the slow are told by `starts`
+            if isinstance(message, Notification) and message.method == _INITIALIZED:  # `starts` tells the slow ones
                 names = [each for each in names if not sessions[each].slow]
             asides = {each: self._ways.aside(reply, each) for each in names}
             with WhileConnected(reply):
@@ -299,7 +299,7 @@ class Stateful:
     # --- streams -------------------------------------------------------------------------------------
 
     async def get(self, reply: Reply, otherwise: Callable[[str], Edit | None]) -> None:
-        """Serve the standing stream of a session, or resume one; `otherwise` returns the edit for what a server answers
+        """Serve the standing stream of a session, or resume one; `otherwise` returns the edit for a server's answers
         there."""
         if reply.head.is_modern:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
@@ -326,7 +326,7 @@ class Stateful:
         await self._serve(StandingStream(reply, heads, self._members, mapper, resumed, id_of, most, renew, slow))
 
     async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
-        """Go on with the stream that answers one request: what the server says there answers no other."""
+        """Resume the stream that answers one request: the server can answer no other on it."""
         set_current_server(name)
 
         def may_answer(id: MessageId) -> bool:
@@ -354,7 +354,7 @@ class Stateful:
             stream.drain()
 
     async def aclose(self) -> None:
-        """End what is left to do."""
+        """Cancel what is pending."""
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
@@ -387,7 +387,7 @@ class Stateful:
             self._streams.discard(stream)
 
     def _end(self, name: str, aside: Aside) -> None:
-        """End a session that a server has begun and no client learns of."""
+        """End a session at a server that no client knows."""
         head = in_session(aside.head, MemberSession(aside.session, aside.replica, ""))
         head.method = "DELETE"
         ending = Aside(aside, head)
@@ -404,7 +404,7 @@ def _has_answered(answer: Success | Failure | None) -> bool:
 
 
 def _none_of(asides: Mapping[str, Aside]) -> AccreditError:
-    """Return the refusal where no server has done what all were to do."""
+    """Return the refusal if no server has done what all were asked."""
     statuses = {aside.status for aside in asides.values()}
     for status, detail in ((404, "Session not found"), (405, "Method not allowed")):
         if status in statuses:
@@ -413,8 +413,8 @@ def _none_of(asides: Mapping[str, Aside]) -> AccreditError:
 
 
 def _nobody(text: bytes) -> None:
-    """Let an answer go that nobody waits for."""
+    """Ignore an answer."""
 
 
 def _no_id(id: bytes) -> None:
-    """Return no id: nothing is resumed in this era."""
+    """Return no id: this era has no resumption."""

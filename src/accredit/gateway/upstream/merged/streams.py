@@ -1,13 +1,13 @@
-"""One long-lived stream to a client, of the streams of several servers. I/O through their backends; timers.
+"""One long-lived stream to a client, from the streams of several servers. I/O through their backends; timers.
 
-1. Each server's stream is followed by itself. What comes of it goes on at once, one event at a time; a client that is
-   slow to read makes all of them wait, so nothing gathers here.
-2. One that ends, or could not be opened, is opened again, after a pause that grows: the client knows of one stream
-   only, and can't do it. The others go on meanwhile. One whose server does not offer it stays away. Each takes a place
-   in its server's room for streams: who has filled that keeps nobody from the others' streams.
-3. The client's stream begins when each server has opened its own or refused to, after `MERGED_ASK_SECONDS` at the
+1. Each server's stream is followed separately. Its events are forwarded at once, one at a time; a client that reads
+   slowly slows all of them, so nothing piles up here.
+2. One that ends, or could not be opened, is opened again after a growing pause, while the others continue: the client
+   knows one stream only, and can't do it. One whose server does not offer it is left out. Each takes a place in its
+   server's room for streams: a server whose room is full delays no other.
+3. The client's stream starts when each server has opened its own or refused to, after `MERGED_ASK_SECONDS` at the
    latest. It is refused if all have refused.
-4. Where messages of a server may be lost for good, the client is told that what it knows may have changed.
+4. If messages of a server may be lost for good, the client is told that its knowledge may be outdated.
 5. It ends when no server's is left, and when the process is about to stop.
 
 `StandingStream` is that of a legacy session (GET), `Subscription` the answer to `subscriptions/listen`.
@@ -33,10 +33,10 @@ from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
 from accredit.limits import KEEP_ALIVE_SECONDS, MERGED_ASK_SECONDS
 
 REOPEN_FIRST_SECONDS = 1.0
-"""How long after the end of one server's part of a merged stream it is opened again; twice as long each time that this
-fails. Servers' own `retry` is about as long."""
+"""The pause before one server's part of a merged stream is opened again; doubled at each failure. Servers' own `retry`
+is about as long."""
 REOPEN_MAX_SECONDS = 30.0
-"""The longest such wait: a server that is back is heard of within it, and one that is gone costs a try in it."""
+"""The longest such pause: a server that is back is noticed within it, and one that is gone costs one attempt in it."""
 
 
 _log = logging.getLogger("accredit.gateway.merged")
@@ -45,8 +45,7 @@ LISTS = ("tools", "prompts", "resources")
 
 
 class MemberStream(Aside):
-    """What one server's stream is written into. `opened` says that it has begun, `final` that it need not be opened
-    again."""
+    """The reply for one server's stream. `opened` says that it has begun, `final` that it will not be opened again."""
 
     mapper: EventMapper
 
@@ -57,17 +56,17 @@ class MemberStream(Aside):
         self.opened = False
         self.final = False
         self.before = b""
-        """What the client gets before anything else of this stream."""
+        """What the client gets before this stream's first event."""
 
     async def start(self, status: int, headers: RawHeaders) -> None:
-        """Take the head of the stream."""
+        """Note the head of the stream."""
         self.started, self.status = True, status
         self._stream.began(self)
         if self.before:
             await self._stream.take(self, b"")
 
     async def write(self, chunk: bytes) -> None:
-        """Pass events on. Raises `ClientGone`."""
+        """Forward events. Raises `ClientGone`."""
         await self._stream.take(self, chunk)
 
 
@@ -86,9 +85,9 @@ class SharedStream(ABC):
         self._drained = asyncio.Event()
         self._last_write = asyncio.get_running_loop().time()
         self.opened: set[str] = set()
-        """The servers whose streams are open, or were."""
+        """The servers whose streams are or were open."""
         self.problems: dict[str, AccreditError] = {}
-        """Why the streams of others are not."""
+        """The errors of the others, by server."""
 
     async def run(self) -> None:
         """Serve the stream until it is over. Raises the `AccreditError` that becomes the answer."""
@@ -121,7 +120,7 @@ class SharedStream(ABC):
         """Note that a server has sent the head of its stream."""
 
     async def take(self, part: MemberStream, chunk: bytes) -> None:
-        """Pass a server's events on, once the stream has begun."""
+        """Forward a server's events, once the client's stream has begun."""
         self._settled.set()
         await self._begun.wait()
         async with self._writing:
@@ -137,7 +136,7 @@ class SharedStream(ABC):
 
     @abstractmethod
     def _part(self, name: str) -> MemberStream:
-        """Return what a server's stream is to be written into next."""
+        """Return the reply for a server's next stream."""
 
     @abstractmethod
     async def _serve(self, part: MemberStream) -> None:
@@ -154,7 +153,7 @@ class SharedStream(ABC):
         return b""
 
     def _left(self, part: MemberStream) -> bytes:
-        """Return what the client is told when a server's stream is over for good."""
+        """Return the events for the client when a server's stream is over for good."""
         return b""
 
     async def _follow(self, name: str) -> None:
@@ -171,7 +170,7 @@ class SharedStream(ABC):
                     log_event(_log, logging.INFO, "stream_without", server=name, detail=detail)
                 self.problems[name] = problem
                 if not (isinstance(problem, RequestError) and problem.status == _CONFLICT):
-                    self._note(name)  # else the client's stream before this one is about to end there
+                    self._note(name)  # else the client's previous stream is about to end there
             if part.final:
                 await self._begun.wait()
                 await self._write(self._left(part))
@@ -197,7 +196,7 @@ class SharedStream(ABC):
 
     @abstractmethod
     def _failed(self, part: MemberStream) -> None:
-        """Note what an attempt has ended with, which `part.status` says."""
+        """Note the end of an attempt, by its `part.status`."""
 
     def _note(self, name: str) -> None:
         self._unsettled.discard(name)
@@ -205,7 +204,7 @@ class SharedStream(ABC):
             self._settled.set()
 
     async def _settle(self) -> None:
-        """Wait for rule 3."""
+        """Wait until each server has opened its stream or refused to (rule 3)."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MERGED_ASK_SECONDS):
                 await self._settled.wait()
@@ -242,6 +241,6 @@ class SharedStream(ABC):
 
 
 def notification_event(method: str, params: Mapping[str, object] | None = None) -> bytes:
-    """Return the event of a notification of the gateway's own."""
+    """Return one of the gateway's own notifications as an event."""
     message: dict[str, object] = {"jsonrpc": "2.0", "method": f"notifications/{method}"}
     return encode_event(to_json({**message, "params": params} if params is not None else message))

@@ -1,11 +1,11 @@
 """`subscriptions/listen` of several servers on one stream (2026-07-28). I/O through their backends.
 
-1. Each server is asked for what concerns it: changes of lists all of them, a resource or a task the one whose it is.
-   One that has nothing to tell is not asked.
-2. The client gets one acknowledgement, of what any of them will tell; who has not answered by then is named in it. Of
-   what one says that it will tell, what is much longer than the whole request is left out: nobody has asked for that.
-3. A server whose stream ends is asked again, and then all of what it tells about counts as changed: nobody knows what
-   has happened meanwhile. One that refuses with an error is left.
+1. Each server is asked for its share: changes of lists all of them, a resource or a task its own server. One without a
+   share is not asked.
+2. The client gets one acknowledgement, the union of the servers'; servers without one by then are named in it. Of a
+   server's, whatever is much longer than the whole request is left out: it was not requested.
+3. A server whose stream ends is asked again, and then everything that it reports counts as changed, as events may have
+   been missed. One that refuses with an error is left out.
 4. The answer comes when none is left, or the gateway stops.
 """
 
@@ -31,8 +31,8 @@ from accredit.jsonrpc.sse import encode_event
 from accredit.policy.merging import member_of_name, member_of_uri
 
 HONORED_TIMES = 2
-"""How many times as long as the client's request what one of several servers says of it in the acknowledgement of a
-subscription may be: it is a part of what was asked, perhaps spelled in another way."""
+"""How many times as long as the client's request one server's part of the acknowledgement may be: it is a part of the
+request, perhaps spelled in another way."""
 
 
 _RESOURCES = "resourceSubscriptions"
@@ -41,7 +41,7 @@ _WHOSE = {_RESOURCES: member_of_uri, _TASKS: member_of_name}
 
 
 def shares(request: Request, names: list[str]) -> dict[str, Request]:
-    """Return what each of the servers is asked (rule 1). Raises `FrameError` for what is no filter."""
+    """Return the request for each of the servers (rule 1). Raises `FrameError` for an invalid filter."""
     filter = request.members.get("notifications")
     wanted = members(filter) if filter is not None and is_object(filter) else {}
     common = {name: value for name, value in wanted.items() if name not in _WHOSE and bytes(value) != b"false"}
@@ -75,21 +75,21 @@ class Subscription(SharedStream):
         self._mapper = mapper
         self._max_bytes = max_bytes
         self._honored: dict[str, dict[str, Raw]] = {}
-        """What each server has said that it will tell, until the client was told that."""
+        """What each server has acknowledged, until the client was told."""
         self._is_told = False
 
     def began(self, part: MemberStream) -> None:
-        """Wait for the acknowledgement."""
+        """Do nothing: the acknowledgement opens the stream."""
 
     async def take(self, part: MemberStream, chunk: bytes) -> None:
-        """Pass a server's events on, but for its acknowledgement."""
+        """Forward a server's events, except for its acknowledgement."""
         text = await part.mapper.feed_in_turns(chunk)
         if text or part.before:
             await self._begun.wait()
             await self._write(self._new(part) + text)
 
     def heard(self, part: MemberStream, notification: Notification) -> bool:
-        """Return whether the client gets a server's notification, as it is for the client."""
+        """Return whether the client gets a server's notification, given in the client's form."""
         if notification.method != ACKNOWLEDGED:
             return part.opened and notification.method != CANCELLED
         again, honored = part.name in self._honored, self._of(notification)
@@ -100,11 +100,11 @@ class Subscription(SharedStream):
         return False
 
     def answered(self, part: MemberStream, text: bytes) -> None:
-        """Take a server's answer, in the stream: an error says that it won't tell."""
+        """Handle a server's answer on the stream: an error is a refusal."""
         try:
             frame = decode_frame(text)
         except FrameError:
-            return  # only observed
+            return  # invalid, and only observed
         if isinstance(frame, Failure):
             self._refused(part, frame)
 
@@ -120,7 +120,7 @@ class Subscription(SharedStream):
             self._refused(part, response)
 
     def _failed(self, part: MemberStream) -> None:
-        """Leave a server that has answered with an error (`_refused`), and no other."""
+        """Do nothing: only an error answer ends the attempts (`_refused`)."""
 
     def _refused(self, part: MemberStream, frame: Failure) -> None:
         if not part.opened:
@@ -167,11 +167,11 @@ class Subscription(SharedStream):
         for name, value in members(honored).items():
             left -= len(name) + len(value)
             if left >= 0:
-                kept[name] = value.copy()  # as a part of the notification it would hold all of that
+                kept[name] = value.copy()  # a view of it would keep the whole notification
         return kept
 
     def _changed(self, honored: Mapping[str, Raw]) -> bytes:
-        """Return what says that all that a server tells about may have changed (rule 3)."""
+        """Return events for a change of everything that a server reports (rule 3)."""
         lists = [each for each in LISTS if bytes(honored.get(f"{each}ListChanged", b"")) == b"true"]
         uris = list_of(honored[_RESOURCES]) if _RESOURCES in honored else []
         events = [notification_event(f"{each}/list_changed", {"_meta": self._meta}) for each in lists]

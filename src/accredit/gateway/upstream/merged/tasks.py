@@ -1,6 +1,6 @@
-"""Tasks in the results of one of several servers, as the client knows them: `NAME__id`, wherever one is named. No I/O.
+"""Maps task ids in one server's results for the client: `NAME__id`, wherever one is named. No I/O.
 
-`task.taskId` (2025-11-25), `taskId` (SEP-2663) and `_meta`'s `related-task`. Lists of tasks are merged as all are.
+`task.taskId` (2025-11-25), `taskId` (SEP-2663) and `_meta`'s `related-task`. Lists of tasks are merged like all lists.
 """
 
 from msgspec import Raw
@@ -19,12 +19,12 @@ _NAMED = TASK_MEMBER.encode("ascii")
 
 
 def with_merged_tasks(server: str, method: str, outer: Edit | None) -> Edit | None:
-    """Return the edit for one server's response to a request of this method; `outer` edits what comes of it."""
+    """Return the edit for one server's response to a request of this method; `outer` edits its result."""
     return with_merged_tasks_anywhere(server, outer) if method in TASK_METHODS or method == "tools/call" else outer
 
 
 def with_merged_tasks_anywhere(server: str, outer: Edit | None) -> Edit:
-    """Return the edit for a response of which nobody knows any more what it answers."""
+    """Return the edit for a response whose request is unknown."""
 
     def edit(response: Success) -> Steps[bytes]:
         if is_object(response.result) and (yield from may_hold_any(response.result, _NAMED)):

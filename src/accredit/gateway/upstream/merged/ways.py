@@ -1,12 +1,12 @@
-"""How each of several servers is spoken to on behalf of one client: in its own session, and under ids that lead back.
-I/O through the servers' backends.
+"""Access to each of several servers on behalf of one client: in its own session, and with reversible ids. I/O through
+the servers' backends.
 
-1. A server hears its own session, replica and revision, and of the client's headers what `member` lets on.
-2. What it tells in an event stream is mapped on its way to the client (`events`).
-3. What all are asked they are asked at once, and each has `MERGED_ASK_SECONDS`, and a place in its room for calls or is
-   not asked. What fails at one is between it and the gateway, and keeps nothing from the others.
-4. A session is at the server, or the replica, where it began. If another one has that name since a reload, it is over
-   there (404): whoever has the id of a session may speak in it.
+1. A server gets its own session, replica and revision, and of the client's headers what `member` allows.
+2. Its event streams are mapped for the client (`events`).
+3. All servers are asked at once; each has `MERGED_ASK_SECONDS`, and needs a place in its room for calls. An error at
+   one stays between it and the gateway, and affects no other.
+4. A session is at the server, or the replica, where it began. If a reload gave that name to another one, it is over
+   there (404): the id of a session gives access to it.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class MemberAccess:
         counters: Counters,
         before: "MemberAccess | None" = None,
     ) -> None:
-        """What `before` knows of sessions is known here."""
+        """The sessions known to `before` are kept."""
         self.members = members
         self.renewals = before.renewals if before is not None else Renewals()
         self.max_bytes = settings.max_event_bytes
@@ -58,7 +58,7 @@ class MemberAccess:
         self._added = frozenset(name.lower().encode() for name in settings.forward_headers)
 
     def toward(self, request: Request, name: str, head: RequestHead) -> Request:
-        """Return a request with the progress token that a server gets; `head` is the client's."""
+        """Return a request with the progress token for a server; `head` is the client's."""
         token = progress_token(request)
         if token is None:
             return request
@@ -66,8 +66,8 @@ class MemberAccess:
         return request.with_meta({META_PROGRESS: Raw(to_json(own))})
 
     def reply_of(self, reply: Reply, request: Request, name: str, own: str | None = None) -> MemberReply:
-        """Return what a server answers a request into; `own` is its own name for the target. Raises
-        `UpstreamUnavailable` where it is not in the session."""
+        """Return the reply for a server's answer to a request; `own` is its own name for the target. Raises
+        `UpstreamUnavailable` if it is not in the session."""
         if self._enforces:
             return self.member_reply(reply, name, digest_of(request.id), own=own)
         asked = digest_of(request.id)
@@ -81,8 +81,8 @@ class MemberAccess:
         return member
 
     def head(self, head: RequestHead, name: str, own: str | None = None) -> RequestHead:
-        """Return a client's head as it goes to a server, in its own session. Raises `UpstreamUnavailable`, and
-        `RequestError` (404) where its session lives nowhere any more."""
+        """Return a client's head for a server, in its own session. Raises `UpstreamUnavailable`, and `RequestError`
+        (404) if its session exists nowhere any more."""
         sessions = self._sessions(head)
         session = self._living(sessions).get(name)
         if session is None and name in sessions:
@@ -92,8 +92,7 @@ class MemberAccess:
         return in_session(member_head(head, self._added, own), session)
 
     def sessions_of(self, reply: Reply) -> Mapping[str, MemberSession]:
-        """Return the sessions that a request names, with servers that are still there: one at least. Raises
-        `RequestError`."""
+        """Return a request's sessions at servers that still exist: one at least. Raises `RequestError`."""
         if SESSION_HEADER not in reply.head.headers:
             raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id is missing")
         found = self._living(self._sessions(reply.head))
@@ -102,15 +101,15 @@ class MemberAccess:
         return found
 
     def bare_head(self, head: RequestHead) -> RequestHead:
-        """Return a client's head as it goes to a server outside any session."""
+        """Return a client's head for a server outside any session."""
         return in_session(member_head(head, self._added), None)
 
     def session_at(self, head: RequestHead, name: str) -> MemberSession | None:
-        """Return the session that a client has at a server now."""
+        """Return the client's current session at a server."""
         return self._sessions(head).get(name)
 
     def _sessions(self, head: RequestHead) -> MemberSessions:
-        """Return the sessions in the one that a head names, with those that were begun anew."""
+        """Return the sessions in a head's id, updated by those restarted."""
         sessions, renewed = sessions_in(head), self.renewals.now(session_id(head))
         return {**sessions, **renewed} if renewed else sessions
 
@@ -123,7 +122,7 @@ class MemberAccess:
         }
 
     def mapper(self, reply: Reply, name: str, id_outside: Callable[[bytes], bytes | None], **more: Any) -> EventMapper:
-        """Return what makes of a server's events those that the client gets."""
+        """Return the mapper of a server's events for the client."""
         outward = Outward(name, self._tokens(name, reply.head))
         return EventMapper(
             outward,
@@ -140,22 +139,22 @@ class MemberAccess:
     def member_reply(
         self, reply: Reply, name: str, answered: bytes, *, own: str | None = None, **more: Any
     ) -> MemberReply:
-        """Return what a server answers into, on a stream that answers the request with the digest `answered`."""
+        """Return the reply for a server, on a stream that answers the request with the digest `answered`."""
         session, longest = session_id(reply.head), longest_event_id(1)
 
         def id_outside(id: bytes) -> bytes | None:
-            # One that is too long is left out, and its client can't go on from there.
+            # An id that is too long is left out, and the client can't resume there.
             member.resumable = len(id) <= longest
             return EventIds({name: id}, answered).text(self.ring, session) if member.resumable else None
 
         mapper = self.mapper(reply, name, id_outside, **more)
         member = MemberReply(reply, self.head(reply.head, name, own), mapper.feed_in_turns)
         member.renewable = self.members[name].has_sessions and self.renewals.of(session) is not None
-        member.hears = None  # the mapper asks, by the client's names
+        member.hears = None  # the mapper asks, with the client's ids
         return member
 
     def aside(self, reply: Reply, name: str) -> Aside:
-        """Return what a server answers the gateway itself into."""
+        """Return a reply for a server's answer to the gateway itself."""
         head = self.head(reply.head, name).with_field(b"accept-encoding", b"identity")
         return Aside(reply, head)
 
@@ -168,7 +167,7 @@ class MemberAccess:
         await self.each(asides, post)
 
     async def each(self, asides: Mapping[str, Aside], work: Callable[[str, Aside], Coroutine[Any, Any, None]]) -> None:
-        """Do something at several servers at once (rule 3)."""
+        """Run `work` at several servers at once (rule 3)."""
 
         async def one(name: str, aside: Aside) -> None:
             set_current_server(name)
@@ -183,7 +182,7 @@ class MemberAccess:
                 group.create_task(one(name, aside))
 
     async def one(self, name: str, aside: Aside, work: Coroutine[Any, Any, None]) -> None:
-        """Do something at one server, however long it takes, if there is a place for it. What fails there is noted."""
+        """Run `work` at one server, for any time, if there is a place for it. Errors are noted."""
         try:
             with contextlib.closing(work), self.members[name].rooms.calls.held(aside):
                 await work
@@ -193,14 +192,14 @@ class MemberAccess:
             self._counters.refused(error, server=name)
 
     def failed(self, name: str, error: AccreditError) -> None:
-        """Note what a server has not done."""
+        """Count a server's error."""
         self._counters.refused(error, server=name)
 
     def late(self, name: str) -> None:
-        """Note that a server has not answered in its time."""
+        """Count a server's missing answer."""
         self._counters.refused(UpstreamTimeout(f"no answer for {MERGED_ASK_SECONDS:g} s"), server=name)
 
 
 def session_id(head: RequestHead) -> bytes:
-    """Return what the gateway calls the session that a head names, b"" for none."""
+    """Return the gateway's own id of a head's session, b"" for none."""
     return head.headers.get(SESSION_HEADER, b"")

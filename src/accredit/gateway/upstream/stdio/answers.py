@@ -1,4 +1,4 @@
-"""Writing a stream to a client, over HTTP."""
+"""Writes a stream to a client, over HTTP."""
 
 from accredit.gateway.headers import EVENT_STREAM, JSON
 from accredit.gateway.upstream.reply import Reply
@@ -10,7 +10,7 @@ from accredit.limits import KEEP_ALIVE_SECONDS
 async def answer(reply: Reply, stream: Stream, *, priming: bool = False) -> None:
     """Answer a POST: with JSON if the response comes first, else with an event stream.
 
-    A stream is also begun if nothing came for so long that an intermediary might time out.
+    A stream is also started if nothing came for so long that an intermediary might time out.
     """
     reader = stream.attach()
     try:

@@ -1,10 +1,10 @@
 """The backend for a stdio server: HTTP clients of both eras in front of child processes.
 
-1. Legacy era: `initialize` starts a child and a session; what follows names it. The checks that an HTTP server of
-   that era owes its clients are here: a session that is missing (400) or unknown (404), a revision that is none
-   (400), an `Accept` that does not allow the answer (406).
-2. Modern era: all clients share one child. `initialize` does not exist there, and a client's notification is dropped:
-   a client cancels by closing the answer (2026-07-28, basic/transports).
+1. Legacy era: `initialize` starts a child and a session; later messages name it. The checks that an HTTP server of that
+   era owes its clients are here: a session that is missing (400) or unknown (404), an unknown revision (400), an
+   `Accept` that does not allow the answer (406).
+2. Modern era: all clients share one child. `initialize` does not exist there, and a client's notification is dropped: a
+   client cancels by closing the answer (2026-07-28, basic/transports).
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class StdioBackend:
         tools: ToolDirectory,
         parts: Parts = ALONE,
     ) -> None:
-        """`parts` are the server's of what the process has once."""
+        """`parts` are the server's shares of the process's bounds."""
         self._upstream = upstream
         self._guard = OrphanGuard()
         self._large = LargeAnswers(settings, parts)
@@ -51,7 +51,7 @@ class StdioBackend:
         self._shared = SharedUpstream(settings, upstream, self._guard, counters, tools, self._large)
 
     def go_by(self, settings: GatewaySettings) -> None:
-        """Judge what children write by these settings from now on, and start the next ones by them."""
+        """Apply these settings to running children from now on, and start the next ones with them."""
         self._large.fit(settings)
         self._sessions.go_by(settings)
         self._shared.go_by(settings)
@@ -67,7 +67,7 @@ class StdioBackend:
             raise
 
     async def begin(self, reply: Reply, initialize: Request, ahead: HeadStart) -> None:
-        """Answer `initialize`. From when `ahead` has the session's id, what names it waits for the child's answer."""
+        """Answer `initialize`. Once `ahead` has the session's id, requests that name it wait for the child's answer."""
         _check_accept(reply, b"application/json", b"text/event-stream")
         _check_revision(reply)
         await self._sessions.create(reply, initialize, ahead=ahead)
@@ -88,8 +88,8 @@ class StdioBackend:
         await reply.reply(204)
 
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
-        """Send a request of the gateway's own, to the client's session or the shared child; return the response's text
-        or None."""
+        """Send one of the gateway's own requests, to the client's session or the shared child; return the response's
+        text or None."""
         held = self._large.of(reply, times=ASKED_TIMES)
         try:
             if era is Era.MODERN:
@@ -102,11 +102,11 @@ class StdioBackend:
             leave_once_read(held)
 
     async def ready(self) -> bool:
-        """Return whether the upstream's command is there, and does not end as soon as it is started."""
+        """Return whether the upstream's command exists, and is not waiting to be restarted."""
         return find_program(self._upstream) is not None and not self._shared.resting()
 
     def drain(self) -> None:
-        """End long-lived streams and subscriptions; calls go on."""
+        """End long-lived streams and subscriptions; calls continue."""
         self._sessions.drain()
         self._shared.drain()
 
@@ -128,7 +128,7 @@ class StdioBackend:
         if not isinstance(message, Request):
             await reply.reply(202)
         elif message.method == "initialize":
-            # The child would take it for the beginning of a legacy connection, which all modern clients share.
+            # The child would take it for the start of a legacy connection, shared by all modern clients.
             raise RequestError(METHOD_NOT_FOUND, "Method not found: initialize", id=message.id, status=404)
         else:
             await self._shared.post(reply, message, edits.get(message.id), self._large.of(reply))

@@ -3,10 +3,10 @@
 Its life:
 
 1. It is spawned as a shell that waits for a line on stdin, in a process group of its own. The group is registered with
-   the reaper; only then is the line written, and the shell becomes the upstream's command. So there is no moment at
-   which a gateway that is killed leaves it behind.
-2. Lines go in and out, both bounded: what the child does not read is not read from the client, and the reverse.
-3. At its end stdin is closed, then its group gets SIGTERM, then SIGKILL, each after a grace. A child that ends by
+   the reaper; only then is the line written, and the shell becomes the upstream's command. So a gateway that is killed
+   at any moment leaves none behind.
+2. Lines go in and out, both bounded: while the child does not read, the client is not read, and the reverse.
+3. At its end stdin is closed, then its group gets SIGTERM, then SIGKILL, each after a grace. A child that exits by
    itself takes the rest of its group with it. Nothing remains: no zombie, no pipe, no member of the group.
 """
 
@@ -26,8 +26,8 @@ from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.limits import STOP_GRACE_SECONDS
 
 EXIT_SECONDS = 2.0
-"""The maximum time from the end of a child's output to its exit for its clients to be told the exit code: a busy
-machine may stop a process between the two."""
+"""The longest wait, after the end of a child's output, for its exit code, which its clients are told: a busy machine
+may suspend a process between the two."""
 GROUP_POLL_SECONDS = 0.02
 """The interval between checks whether a process group is empty: the kernel has no notification for that."""
 
@@ -89,7 +89,7 @@ class Child:
             self._write(text)
 
     def send_now(self, text: bytes) -> None:
-        """Write one message if that needs no waiting, else drop it. For messages that are only a courtesy."""
+        """Write one message if that needs no waiting, else drop it. For courtesy messages."""
         if self._process.input.open and self._process.input.writable.is_set() and not self._turn.locked():
             self._write(text)
 
@@ -105,16 +105,15 @@ class Child:
 
     @property
     def unfinished(self) -> int:
-        """How many bytes are kept of a line that has not ended."""
+        """How many bytes of an unfinished line are kept."""
         return self._splitter.size
 
     def give_up_line(self, detail: str) -> None:
-        """Keep no more of it, because of this: it becomes a `FrameError`."""
+        """Drop the unfinished line, for this reason: it becomes a `FrameError`."""
         self._splitter.give_up(detail)
 
     async def died(self) -> UpstreamUnavailable:
-        """Return the error that says how it ended. To be called at the end of its output; waits briefly for its
-        exit."""
+        """Return the error that tells how it ended. Call it at the end of its output; waits briefly for its exit."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
                 await self._process.exited.wait()
@@ -127,7 +126,7 @@ class Child:
         return f"the upstream ended with signal {-code}" if code < 0 else f"the upstream ended with code {code}"
 
     def close_input(self) -> None:
-        """Close its stdin, upon which a child ends sooner or later."""
+        """Close its stdin, which makes a child exit sooner or later."""
         self._process.input.close()
 
     async def aclose(self) -> None:
@@ -142,7 +141,7 @@ class Child:
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:
-        """Take step 3: stdin, SIGTERM, SIGKILL, each only if the previous one was not enough."""
+        """Close stdin, then send SIGTERM, then SIGKILL, each only if the previous one was not enough (step 3)."""
         self._process.input.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_GRACE_SECONDS):
@@ -152,7 +151,7 @@ class Child:
         await self._process.close(STOP_GRACE_SECONDS)
 
     async def _signal(self, number: signal.Signals) -> bool:
-        """Signal the group, if it has members, and wait for it to be empty, for a grace; return whether it is."""
+        """Signal the group, if it has members, and wait for a grace until it is empty; return whether it is."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STOP_GRACE_SECONDS
         present = reaper.send_signal(self.pid, number)
@@ -164,21 +163,21 @@ class Child:
         return not present
 
     def _bury(self) -> None:
-        # Orphaned grandchildren are reparented to a gateway that is a container's first process: as zombies they
-        # would stay in the group for ever. The child itself was waited for already.
+        # In a container's first process, orphaned grandchildren are reparented to the gateway: as zombies they would
+        # stay in the group for ever. The child itself was waited for already.
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-self.pid, os.WNOHANG)[0]:
                 pass
 
 
 def child_environment(upstream: StdioUpstream) -> dict[str, str]:
-    """Return the gateway's environment without the gateway's own variables, and with what the configuration adds."""
+    """Return the gateway's environment without its own variables, and with the configured ones."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
     return own | dict(upstream.env)
 
 
 def find_program(upstream: StdioUpstream) -> str | None:
-    """Return the file that the command names, as the child finds it: in its PATH, or from its working folder."""
+    """Return the command's file, as the child finds it: in its PATH, or from its working folder."""
     name = upstream.command[0]
     if os.sep in name and upstream.cwd is not None:
         name = str(Path(upstream.cwd, name))

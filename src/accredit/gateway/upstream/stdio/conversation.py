@@ -1,4 +1,4 @@
-"""A child and the open calls of HTTP clients with it: what sessions and the shared child have in common.
+"""A child and its open calls of HTTP clients: what sessions and the shared child have in common.
 
 The child's lines are handled one by one; subclasses decide who gets them. When the child ends, for whatever reason,
 each open call gets an error response, and nothing of the child remains. A recorded call gets its answer only once its
@@ -27,7 +27,7 @@ from accredit.limits import EVENTS_AT_ONCE_BYTES, LARGE_ANSWER_BYTES, MAX_OPEN_R
 
 
 class StreamCall(Call):
-    """A call, and the stream that its answer goes to."""
+    """A call, and the stream for its answer."""
 
     stream: Stream
 
@@ -36,8 +36,8 @@ _S = TypeVar("_S", bound=StreamCall)
 
 
 class Conversation(ABC, Generic[_S]):
-    """Made around a fresh child, which it ends. `over` is done when nothing of it remains. `line`, if set, is the room
-    of a line that has not ended, until it was judged: what becomes of it has its own."""
+    """Made with a new child, which it ends. `over` is done when nothing of it remains. `line`, if set, is the room of
+    an unfinished line, until it was judged: the results have room of their own."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class Conversation(ABC, Generic[_S]):
         self.over: asyncio.Task[None] = asyncio.create_task(self._run())
 
     def go_by(self, settings: GatewaySettings) -> None:
-        """Judge what the child writes from now on by these settings."""
+        """Judge the child's output by these settings from now on."""
         self._pending.settings = settings
 
     async def aclose(self) -> None:
         """End it, and its child."""
         self.over.cancel()
         await asyncio.wait([self.over])
-        await self._child.aclose()  # again: `_run` may have been cancelled before it could, or while it did
+        await self._child.aclose()  # again: `_run` may have been cancelled before it could do so, or meanwhile
 
     @abstractmethod
     async def _take(self, verdict: Verdict[_S]) -> None:
-        """Deliver what the child wrote. Wait for slow receivers if necessary."""
+        """Deliver a line of the child. Wait for slow receivers if necessary."""
 
     def _begin(self, call: _S) -> None:
         """Open a call. Raises `RequestError`, or `UpstreamUnavailable` if the child has ended meanwhile."""
@@ -77,7 +77,7 @@ class Conversation(ABC, Generic[_S]):
         self._pending.open(call)
 
     def _cancel(self, call: _S, reason: str) -> bool:
-        """Tell the child that nobody waits any more, if it still owes an answer. Return whether it did."""
+        """Tell the child that a call is cancelled, if it still owes an answer. Return whether it did."""
         if self._pending.calls.get(call.id) is not call:
             return False
         self._pending.told()
@@ -86,7 +86,7 @@ class Conversation(ABC, Generic[_S]):
         return True
 
     async def _ask(self, call: _S, send: Callable[[], Awaitable[None]]) -> bytes | None:
-        """Make a call of the gateway's own; return the response's text, or None if there is none."""
+        """Send one of the gateway's own requests; return the response's text, or None."""
         try:
             self._begin(call)
             await send()
@@ -99,7 +99,7 @@ class Conversation(ABC, Generic[_S]):
         return call.stream.whole() if call.stream.status == 200 else None
 
     def _leave(self, reply: Reply, call: _S) -> None:
-        """End a call's reply to its client. If the call is still open, leave its outcome to the reply."""
+        """End a call's reply to its client. If the call is still open, the reply settles its outcome."""
         if self._cancel(call, "the client has gone"):
             reply.calls.add(call.record)
 
@@ -115,7 +115,7 @@ class Conversation(ABC, Generic[_S]):
         self._settled(call, outcome_of_end(error), lambda: call.stream.fail(call.request.id, error))
 
     async def _answered(self, call: _S, answered: Answered[_S], then: Callable[[], None]) -> None:
-        """Do what `_settled` does, for a call that the child has answered, if there is room for the answer."""
+        """Do as `_settled`, for a call that the child has answered, if there is room for the answer."""
         try:
             call.stream.make_room(len(answered.text))
         except AnswerError as error:
@@ -157,12 +157,12 @@ class Conversation(ABC, Generic[_S]):
             await self._child.aclose()
 
     async def _take_lines(self) -> bool:
-        """Handle what the child writes next; return whether there was anything. Until the next lines come nothing is
-        left of these: a session may rest for half an hour."""
+        """Handle the child's next lines; return False at the end. None of them is kept until the next come: a session
+        may idle for half an hour."""
         lines, size = await self._child.lines(), 0
         for line in lines or ():
             size += len(line) if isinstance(line, bytes) else 0
-            if size > EVENTS_AT_ONCE_BYTES:  # they may be thousands
+            if size > EVENTS_AT_ONCE_BYTES:  # there may be thousands
                 size = 0
                 await next_turn()
             set_current(None)
@@ -174,7 +174,7 @@ class Conversation(ABC, Generic[_S]):
         return lines is not None
 
     def _hold_line(self) -> None:
-        """Have room for the line that has begun, or keep no more of it: others' answers come behind."""
+        """Reserve room for the unfinished line, or drop it: others' answers come behind."""
         if self.line is None:
             return
         if self._child.unfinished <= LARGE_ANSWER_BYTES:
@@ -191,4 +191,4 @@ class Conversation(ABC, Generic[_S]):
             self.line.leave()
 
     def _lost(self) -> None:
-        """Hook for when the child is gone, after open calls were answered."""
+        """Hook that runs when the child is gone, after open calls were answered."""

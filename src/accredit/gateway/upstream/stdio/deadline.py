@@ -1,11 +1,11 @@
-"""How long a child may be silent about a request. A timer of the event loop."""
+"""Bounds how long a child may be silent about a request. A timer of the event loop."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Deadline:
-    """Calls `late` once nothing came for `seconds`; time in which `held` is true does not count.
+    """Calls `late` after `seconds` of silence; time in which `held` is true does not count.
 
     `touch` costs only a look at the clock: the timer is moved when it goes off too early.
     """
@@ -21,11 +21,11 @@ class Deadline:
         self._timer = self._loop.call_later(seconds, self._ring)
 
     def touch(self) -> None:
-        """Begin the time anew: something came."""
+        """Restart the time: something came."""
         self._heard = self._loop.time()
 
     def cancel(self) -> None:
-        """Stop the timer: nothing is waited for any more."""
+        """Stop the timer."""
         self._timer.cancel()
 
     def _ring(self) -> None:

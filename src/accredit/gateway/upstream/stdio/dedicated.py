@@ -1,11 +1,11 @@
-"""A child with one client: what is open between the two, and where the child's messages go. Timers and the log.
+"""A child with one client: their open requests, and the routing of the child's messages. Timers and the log.
 
-There is one client, so each message of the child is for it: `tell` sends it one, and a `Reply` is not needed.
+All messages of the child are for the one client: `tell` sends it one, and a `Reply` is not needed.
 
-1. A good message goes on as it is, but for what is edited; a bad one becomes the error of the request that it answers,
-   or is dropped (`PendingCalls.judge`).
-2. A response of the client that the child did not ask for is dropped, or refused within a batch.
-3. A call that is recorded gets its answer once its outcome is on record; other messages pass meanwhile.
+1. A valid message is forwarded as it is, except for edits; an invalid one becomes the error of the request that it
+   answers, or is dropped (`PendingCalls.judge`).
+2. A client's response that the child did not ask for is dropped, or refused within a batch.
+3. A recorded call gets its answer once its outcome is on record; other messages pass meanwhile.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ _log = logging.getLogger("accredit.gateway.stdio")
 
 
 class DedicatedChild:
-    """`tell` sends the client a message. `revision` is the negotiated one, once there is one."""
+    """`tell` sends the client a message. `revision` is the negotiated one, once known."""
 
     def __init__(
         self, child: Child, settings: GatewaySettings, counters: Counters, tell: Callable[[bytes], None]
@@ -66,7 +66,7 @@ class DedicatedChild:
         return bool(self._pending.calls)
 
     async def post(self, message: Frame | Batch, calls: OpenCalls, edits: Mapping[MessageId, Edit]) -> None:
-        """Pass a client's message on; its answers go to `tell`. Raises `RequestError`."""
+        """Forward a client's message; its answers go to `tell`. Raises `RequestError`."""
         frames = message.frames if isinstance(message, Batch) else (message,)
         answers = [frame for frame in frames if isinstance(frame, Success | Failure)]
         if not all(self._pending.settles(frame) for frame in answers):
@@ -89,7 +89,7 @@ class DedicatedChild:
                 self._notified(frame)
 
     async def ask(self, request: Request) -> bytes | None:
-        """Send a request of the gateway's own; return the response's text, or None if there is none."""
+        """Send one of the gateway's own requests; return the response's text, or None."""
         call = OwnCall(request)
         try:
             self._pending.expect(request.era)
@@ -102,8 +102,8 @@ class DedicatedChild:
             self._pending.close(call)
 
     async def refuse_unread(self, line: LineTooLong) -> None:
-        """Answer for a client's line that is too long to be read: the child gets an error for each request that the
-        line may have answered.
+        """Handle a client's line that is too long to be read: the child gets an error for each request that the line
+        may have answered.
 
         Raises `RequestError`, which answers the client, unless the line was a response.
         """
@@ -116,7 +116,7 @@ class DedicatedChild:
         log_event(_log, logging.WARNING, "response_dropped", detail=line.detail)
 
     async def take(self, line: bytes | FrameError) -> None:
-        """Judge a line of the child, and pass it on."""
+        """Judge a line of the child, and forward it."""
         set_current(None)
         match verdict := await self._pending.judge(line):
             case Answered(calls=[OwnCall() as own]):
@@ -138,7 +138,7 @@ class DedicatedChild:
                 pass
 
     def lost(self, error: UpstreamError, *, answered: bool) -> None:
-        """End all open calls, as the child is gone. Unless `answered`, the client gets no answer to them."""
+        """End all open calls, as the child is gone. Unless `answered`, the client gets no answers."""
         for call in list(self._pending.calls.values()):
             if answered or isinstance(call, OwnCall):
                 self._fail(call, error)
@@ -205,7 +205,7 @@ class DedicatedChild:
 
     def _learn(self, call: Call, frame: Frame | None) -> None:
         if not isinstance(frame, Success) or len(frame.result) > LONG_ANSWER_BYTES:
-            return  # nobody writes so much about a session
+            return  # no answer about a session is that long
         if call.request.method == "initialize" and is_object(frame.result):
             with contextlib.suppress(FrameError):
                 self.revision = as_string(members(frame.result).get("protocolVersion"))

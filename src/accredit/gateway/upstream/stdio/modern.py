@@ -1,4 +1,4 @@
-"""Starts the shared child at the first request, and again, with back-off, when it died.
+"""Starts the shared child at the first request, and again, with back-off, after it died.
 
 The first restart is immediate; if the child dies before it has answered anything, the wait doubles each time. Meanwhile
 requests fail at once: nobody waits for a server that does not come up.
@@ -21,7 +21,7 @@ from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS
 
 
 class SharedUpstream:
-    """The modern era's way to the child."""
+    """Routes the modern era's requests to the child."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SharedUpstream:
         self._large = large
 
     def go_by(self, settings: GatewaySettings) -> None:
-        """Go by these settings from now on."""
+        """Apply these settings from now on."""
         self._settings = settings
         for life in self._lives:
             life.go_by(settings)
@@ -58,12 +58,11 @@ class SharedUpstream:
         await life.post(reply, request, edit, held)
 
     async def ask(self, request: Request, held: Held) -> bytes | None:
-        """Send a request of the gateway's own; return the response's text, or None if there is none. Raises
-        `AccreditError`."""
+        """Send one of the gateway's own requests; return the response's text, or None. Raises `AccreditError`."""
         return await (await self._living()).ask(request, held)
 
     def resting(self) -> bool:
-        """Return whether the child died and is not to be started again yet."""
+        """Return whether the child died and waits to be restarted."""
         return self._life is None and asyncio.get_running_loop().time() < self._not_before
 
     def drain(self) -> None:
@@ -72,7 +71,7 @@ class SharedUpstream:
             self._life.drain()
 
     async def aclose(self) -> None:
-        """End the child, and what is left of earlier ones."""
+        """End the child, and the remains of earlier ones."""
         await asyncio.gather(*(life.aclose() for life in self._lives))
 
     async def _living(self) -> SharedChild:

@@ -1,8 +1,8 @@
-"""The gateway's side of the reaper: which process groups must not outlive this process. Starts the reaper.
+"""The gateway's side of the reaper: the process groups that must not outlive this process. Starts the reaper.
 
 1. The reaper runs before the first child does.
-2. A group is made known before its child may run the upstream's command (`child.Child.start`).
-3. A reaper that dies takes all children with it: without it, a gateway that is killed would leave them behind.
+2. A group is registered before its child may run the upstream's command (`child.Child.start`).
+3. If the reaper dies, all children are ended: without it, a gateway that is killed would leave them behind.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class OrphanGuard:
         self._helper: _Helper | None = None
 
     def ready(self) -> None:
-        """Make sure that the reaper runs. Raises `UpstreamUnavailable`."""
+        """Start the reaper if it does not run. Raises `UpstreamUnavailable`."""
         try:
             self._helper = self._helper or _Helper(self._lost)
         except OSError as error:
@@ -63,7 +63,7 @@ class OrphanGuard:
 
 
 class _Helper:
-    """The reaper's process, and the pipe to it. `lost` is called if it ends before it was told to."""
+    """The reaper's process, and the pipe to it. `lost` is called if it exits unexpectedly."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
         """Start it. Raises `OSError`."""
@@ -85,7 +85,7 @@ class _Helper:
         watch_exit(self._popen, self._has_exited)
 
     def tell(self, line: bytes) -> bool:
-        """Write a line, at once; return False if nobody reads. A reaper that does not read is useless, and is ended."""
+        """Write a line, at once; return False if it is not read. A reaper that does not read is ended."""
         try:
             # Not through the event loop: a group must be known when this returns, not at some later turn.
             read = self._pipe.write(line) == len(line)

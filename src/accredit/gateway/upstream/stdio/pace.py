@@ -1,4 +1,4 @@
-"""A bound on events per second: what a child makes the gateway log must not fill a disk. No I/O."""
+"""A bound on events per second: a child must not fill a disk through the gateway's log. No I/O."""
 
 
 class Pace:
@@ -13,7 +13,7 @@ class Pace:
         self._skipped = 0
 
     def admits(self, now: float) -> bool:
-        """Return whether an event at this moment is within the pace."""
+        """Return whether an event is admitted now."""
         if int(now) != self._second:
             self._second, self._admitted = int(now), 0
         if self._admitted >= self._per_second:

@@ -2,13 +2,13 @@
 
 A line is judged by `Expected.event`. An invalid one is never forwarded, unless it is only observed:
 
-1. the request that it answers, wholly or in part, fails with the reason. The id is also looked for in a line that is no
-   valid frame, and one that is spelled in another type ("1" for 1) counts if it can mean only one request;
-2. a line too long to be read (or bad, long, and of too many arrays and objects for its id to be looked for) belongs to
-   the request whose id its ends show; if they show none, to all open requests, as it could answer any. One that does
-   not begin as a message belongs to the only open request, if there is just one. A request of the server's that is so
-   long is answered with the reason;
-3. the answer to a request that was given up before is dropped in silence;
+1. the request that it answers, wholly or in part, fails with the reason. The id is also searched in a line that is no
+   valid frame, and one spelled in another type ("1" for 1) counts if it can mean only one request;
+2. a line too long to be read (or invalid, long, and with too many arrays and objects to search) belongs to the request
+   whose id its ends show; if they show none, to all open requests, as it could answer any. If it does not begin as a
+   message it belongs to the only open request, if there is just one. A server's request of that length is answered with
+   the reason;
+3. the answer to a request that was abandoned is dropped in silence;
 4. an error without an id answers the only open request, unless it may be about a notification or a response: one that
    was sent since the last request that the child has answered, and for which no such error has come yet;
 5. anything else is dropped and counted: many servers print to their stdout.
@@ -42,7 +42,7 @@ from accredit.jsonrpc.responses import Answers, Edit, Expected
 from accredit.limits import LINE_END_BYTES, LONG_ANSWER_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
 
 MAX_ENVELOPE_BYTES = 65_536
-"""Bytes of an invalid line in which the id that it answers is looked for, by a slow and lenient reader."""
+"""Bytes of an invalid line in which the id that it answers is searched, by a slow and lenient reader."""
 REFUSED_LINES_PER_SECOND = 10
 """Refused lines of a child's stdout that are logged per second; all are counted."""
 
@@ -53,8 +53,8 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 
 
 class Call:
-    """A client's request that the child owes an answer. `id` and `token` are those that the child knows. `told` is how
-    much the child had been told before (`PendingCalls.told`).
+    """A client's request that the child owes an answer. `id` and `token` are those that the child knows. `told` is the
+    count of messages without an answer sent to the child before (`PendingCalls.told`).
 
     `edit` is for its response; `record` must be settled before the client sees an answer.
     """
@@ -70,14 +70,14 @@ class Call:
 
 
 class OwnCall(Call):
-    """A request of the gateway's own. `answer` is the response's text, or None if there is none."""
+    """One of the gateway's own requests. `answer` is the response's text, or None."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request, request.id, None)
         self.answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
     def settle(self, text: bytes | None) -> None:
-        """End the wait for the answer, if anybody still waits."""
+        """Set the answer, unless the wait is over."""
         if not self.answer.done():
             self.answer.set_result(text)
 
@@ -89,7 +89,7 @@ _C = TypeVar("_C", bound=Call)
 class Answered(Generic[_C]):
     """`text` answers `calls`: one, or the members of a batch. `answers` are the responses in it.
 
-    An invalid answer that is only observed has no `answers`; `observed` is what is wrong with it.
+    An invalid answer that is only observed has no `answers`; `observed` is its fault.
     """
 
     calls: list[_C]
@@ -99,7 +99,7 @@ class Answered(Generic[_C]):
     observed: AnswerError | None = None
 
     async def outcome(self) -> Outcome:
-        """Return the outcome of the one call that is answered."""
+        """Return the outcome of a single answered call."""
         if self.answers.members:
             return await outcome_of(self.answers.members[0][0])
         return outcome_of_end(self.observed)
@@ -123,26 +123,26 @@ class Notified(Generic[_C]):
 
 @dataclass(frozen=True, slots=True)
 class UnexpectedAnswer:
-    """An invalid line that answers nobody, but is only observed: forward it as it is."""
+    """An invalid line that answers no request, but is only observed: forward it as it is."""
 
     text: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A request of the child's that is too long to be read; it must get `answer`."""
+    """A child's request that is too long to be read; it must get `answer`."""
 
     id: MessageId
     error: AnswerError
 
     @property
     def answer(self) -> bytes:
-        """The error response that says why."""
+        """The error response with the reason."""
         return error_frame(self.id, INVALID_REQUEST, f"Invalid Request: {self.error.detail}")
 
 
 Verdict = Answered[_C] | Failed[_C] | Notified[_C] | Request | UnexpectedAnswer | Unread | None
-"""What a line is; a `Request` is the child's own; None is to be dropped."""
+"""The verdict on a line; a `Request` is the child's own; None is dropped."""
 
 
 class PendingCalls(Generic[_C]):
@@ -179,7 +179,7 @@ class PendingCalls(Generic[_C]):
         self._expected.batch = True
 
     def told(self, messages: int = 1) -> None:
-        """Note that the child is sent what asks for nothing: so many notifications or responses."""
+        """Count messages to the child that need no answer: notifications or responses."""
         self._told += messages
         self._expected.told += messages
 
@@ -211,10 +211,10 @@ class PendingCalls(Generic[_C]):
             del self._tokens[call.token]
         if call.deadline is not None:
             call.deadline.cancel()
-            call.deadline = None  # it names the call: only the collector of cycles would free both, and the answer
+            call.deadline = None  # breaks the reference cycle, which would keep both and the answer until a collection
 
     def give_up(self, call: _C) -> None:
-        """Remove a call whose answer nobody waits for any more; the child may still send one."""
+        """Abandon a call; the child may still answer it."""
         if call.id in self.calls:
             self.close(call)
             self._given_up.put(call.id, True)
@@ -229,7 +229,7 @@ class PendingCalls(Generic[_C]):
         return True
 
     def refusal(self, request: Request, error: AnswerError) -> bytes:
-        """Remove a request of the child that goes to nobody, because of this; return the error for it."""
+        """Remove a request of the child that is refused with this error; return its answer."""
         self._child_requests.discard(request.id)
         self.told()
         return Unread(request.id, error).answer
@@ -250,7 +250,7 @@ class PendingCalls(Generic[_C]):
                 call.deadline.touch()
 
     async def judge(self, line: bytes | FrameError) -> Verdict[_C]:
-        """Return what a line of the child is; close the calls that it answers. Others are served during a long one."""
+        """Return the verdict on a line of the child, and close the calls that it answers. Long lines take turns."""
         try:
             if isinstance(line, FrameError):
                 raise line
@@ -263,7 +263,7 @@ class PendingCalls(Generic[_C]):
         except FrameError as error:
             return self._refuse(await _searchable(line), AnswerError(error.detail, bound=error.bound))
         if self._expected.era is Era.LEGACY:
-            self._touch_all()  # one client's child: whatever it sends shows that it is at work
+            self._touch_all()  # with one client, any line shows that the child is at work
         match frame:
             case Request():
                 return frame
@@ -294,7 +294,7 @@ class PendingCalls(Generic[_C]):
         return call
 
     def _taken(self, frame: Frame | None) -> list[_C]:
-        """Close and return the calls that `Expected` has just taken for answered."""
+        """Close and return the calls that `Expected` has just marked as answered."""
         if isinstance(frame, Success | Failure) and frame.id is not None:
             taken = [self.calls[frame.id]]
         else:
@@ -348,7 +348,7 @@ class PendingCalls(Generic[_C]):
         return list(self.calls.values()) if too_long and len(self.calls) == 1 else []
 
     def _unread(self, line: LineTooLong, error: AnswerError) -> Verdict[_C]:
-        """Refuse a request or a notification of the child's that is too long."""
+        """Refuse a child's request or notification that is too long."""
         self._counters.refused(error, logged=self._pace.admits(asyncio.get_running_loop().time()))
         if line.id is None or line.id in self._child_requests:
             return None
@@ -357,7 +357,7 @@ class PendingCalls(Generic[_C]):
 
 
 def cancellation(id: MessageId, reason: str) -> bytes:
-    """Return the notification that nobody waits for a request's answer any more."""
+    """Return the notification that cancels a request."""
     return to_json(
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": reason}}
     )
@@ -373,7 +373,7 @@ def progress_token(request: Request) -> MessageId | None:
 
 
 def member_id(notification: Notification, name: str) -> MessageId | None:
-    """Return the member of a notification's params that names a request, if it has the form of an id."""
+    """Return a member of a notification's params if it has the form of a request's id."""
     try:
         raw = notification.members.get(name)
         return message_id(raw) if raw is not None else None
@@ -382,7 +382,7 @@ def member_id(notification: Notification, name: str) -> MessageId | None:
 
 
 async def _searchable(line: bytes | FrameError) -> bytes | FrameError:
-    """Return a bad line; of a long one with too many arrays and objects to be opened at one go what its ends show."""
+    """Return an invalid line, or only the ids in its ends if it is long, with too many arrays and objects to search."""
     if not isinstance(line, bytes) or len(line) <= LONG_ANSWER_BYTES:
         return line
     try:

@@ -1,6 +1,6 @@
 """A subprocess: its start, its three pipes, its exit. I/O: a process, pipes, a thread.
 
-The event loop's own subprocesses won't do: uvloop lets a child inherit file descriptors that it must not have (a
+The event loop's own subprocesses don't fit: uvloop lets a child inherit file descriptors that it must not have (a
 listening socket among them), and asyncio's wait for a child lasts until its grandchildren have closed its pipes. So
 `subprocess` starts it, real pipes are connected to the loop, and a thread waits for its exit.
 """
@@ -18,28 +18,28 @@ from accredit.gateway.upstream.stdio.pace import Pace
 from accredit.limits import PIPE_BUFFER_BYTES
 
 STDERR_LINE_CHARS = 1_000
-"""Characters of one line of a child's stderr that reach the log; the rest of the line is left out."""
+"""Characters of one line of a child's stderr that are logged; the rest of the line is left out."""
 STDERR_LINES_PER_SECOND = 50
-"""Lines of one child's stderr that reach the log per second; the rest are only counted."""
+"""Lines of one child's stderr that are logged per second; the rest are only counted."""
 
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
 
 def watch_exit(process: subprocess.Popen[bytes], exited: Callable[[], None]) -> None:
-    """Call `exited` in this event loop once a process has ended and was waited for."""
+    """Call `exited` in this event loop once a process has exited and was waited for."""
     loop = asyncio.get_running_loop()
 
     def wait() -> None:
         process.wait()
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is waiting
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nothing waits
             loop.call_soon_threadsafe(exited)
 
     threading.Thread(target=wait, name=f"accredit-wait-{process.pid}", daemon=True).start()
 
 
 class _Input(asyncio.BaseProtocol):
-    """The pipe to a process's stdin. `writable` is set while little is buffered, and when nobody reads any more."""
+    """The pipe to a process's stdin. `writable` is set while the buffer is low, and once the reader is gone."""
 
     def __init__(self) -> None:
         self.open = True
@@ -48,7 +48,7 @@ class _Input(asyncio.BaseProtocol):
         self._transport: asyncio.WriteTransport | None = None
 
     def write(self, text: bytes) -> None:
-        """Write, in order; do nothing if nobody reads."""
+        """Write, in order; do nothing if the reader is gone."""
         if self._transport is not None and self.open:
             self._transport.write(text)
 
@@ -70,16 +70,16 @@ class _Input(asyncio.BaseProtocol):
         pipe.set_write_buffer_limits(high=PIPE_BUFFER_BYTES)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody reads any more."""
+        """The reader is gone."""
         self._transport = None
         self._shut()
 
     def pause_writing(self) -> None:
-        """The process does not read as fast as we write."""
+        """The buffer rose above the high-water mark."""
         self.writable.clear()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The buffer drained below the low-water mark."""
         self.writable.set()
 
     def _shut(self) -> None:
@@ -125,7 +125,7 @@ class _Output(asyncio.Protocol):
         self._transport = cast("asyncio.ReadTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody writes any more."""
+        """The writer is gone."""
         self._transport = None
         self._end()
 
@@ -153,7 +153,7 @@ class _Output(asyncio.Protocol):
 
 
 class _Errors(asyncio.Protocol):
-    """The pipe from a process's stderr into our log."""
+    """Logs a process's stderr."""
 
     def __init__(self, pid: int) -> None:
         self._log = StderrLog(pid)
@@ -174,12 +174,12 @@ class _Errors(asyncio.Protocol):
         self._log.feed(data, self._loop.time())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody writes any more."""
+        """The writer is gone."""
         self._log.close(self._loop.time())
 
 
 class Process:
-    """A process in a session and a group of its own, both with its id. `on_exit` is called when it has ended.
+    """A process in a session and a group of its own, both with its id. `on_exit` is called when it has exited.
 
     Its owner must call `close`.
     """
@@ -212,8 +212,8 @@ class Process:
     async def connect(self) -> None:
         """Connect its pipes to the event loop, all of them even if it is cancelled. Raises `OSError`.
 
-        uvloop closes a descriptor when it is cancelled here, but does not take the file: that would close it a second
-        time when it is forgotten, and by then the number is somebody else's.
+        uvloop closes a descriptor when it is cancelled here, but does not take over the file object: that would close
+        it a second time when collected, and by then the number may be in use again.
         """
         connecting = asyncio.ensure_future(self._connect())
         try:
@@ -229,7 +229,7 @@ class Process:
         await loop.connect_read_pipe(lambda: self._errors, self._popen.stderr)
 
     async def close(self, patience: float) -> None:
-        """Close the pipes once the output has ended, or after `patience` seconds: somebody else may hold it open."""
+        """Close the pipes once the output has ended, or after `patience` seconds: another process may hold it open."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self.output.ended.wait()
@@ -246,7 +246,7 @@ class Process:
 class StderrLog:
     """A child's stderr as lines of our log, bounded in length and in number. Times are the event loop's, in seconds.
 
-    Whatever the child writes is read at once, so that it never blocks; what exceeds the bounds is left out.
+    The child's output is read at once, so that it never blocks; what exceeds the bounds is left out.
     """
 
     __slots__ = ("_line", "_pace", "_pid")
@@ -257,7 +257,7 @@ class StderrLog:
         self._pace = Pace(STDERR_LINES_PER_SECOND)
 
     def feed(self, data: bytes, now: float) -> None:
-        """Add what the child wrote."""
+        """Add output of the child."""
         *ended, rest = data.split(b"\n")
         for part in ended:
             self._keep(part)
@@ -265,7 +265,7 @@ class StderrLog:
         self._keep(rest)
 
     def close(self, now: float) -> None:
-        """Log what remains: a last line may have no end."""
+        """Log the rest: the last line may be unterminated."""
         self._log(now)
         self._log_skipped()
 

@@ -1,9 +1,9 @@
 """A process that ends a gateway's children when the gateway is gone, for whatever reason.
 
 It is run by path with `python -I -S`, and imports nothing of the package. Its stdin is a pipe that only the gateway
-holds: lines `+PGID` and `-PGID` say which process groups exist, and its end means that the gateway is gone, even if it
-was killed with SIGKILL. Then every remaining group gets SIGTERM, a grace (the first argument, in seconds) and SIGKILL.
-Signals do not end it: somebody who signals all of the gateway's processes at once means the children, too.
+holds: lines `+PGID` and `-PGID` say which process groups exist, and its end means that the gateway is gone, even by
+SIGKILL. Then every remaining group gets SIGTERM, a grace (the first argument, in seconds) and SIGKILL. Signals do not
+end it: one sent to all of the gateway's processes at once is meant for the children, too.
 """
 
 import os
@@ -16,7 +16,7 @@ _POLL_SECONDS = 0.02
 
 
 def main() -> None:
-    """Read until the gateway is gone, then end what it left."""
+    """Read until the gateway is gone, then end its remaining groups."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()

@@ -1,8 +1,8 @@
-"""Changing messages so that several clients can share one child, and changing them back. No I/O.
+"""Rewrites messages so that several clients can share one child, and restores them. No I/O.
 
 Clients number their requests as they like, so each request gets a number of the gateway's own, which is also its
 progress token and the name of its subscription. Only these members change; the text of all others stays as it is.
-Functions raise `FrameError` for a message that does not have the shape that they need.
+Functions raise `FrameError` for a message without the shape that they need.
 """
 
 from msgspec import Raw
@@ -24,8 +24,8 @@ def number_request(request: Request, number: int, *, token: bool) -> bytes:
 
 
 def restore_client_id(text: bytes, id: MessageId, *, subscription: bool, observed: bool = False) -> Steps[bytes]:
-    """Return a response under the client's id, in steps. `subscription` says that it may end one, which it names. What
-    is only `observed` may be no message: it is read as it is, and at one go."""
+    """Return a response under the client's id, in steps. `subscription` says that it may end one, which it names. If it
+    is only `observed` it may be invalid: it is read leniently, in one step."""
     if observed:
         yield from check_brackets(text, "an answer")
         found = members(text)

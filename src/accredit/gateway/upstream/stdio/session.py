@@ -1,12 +1,12 @@
-"""One legacy session over HTTP: one client, one child. Where the child's messages go:
+"""One legacy session over HTTP: one client, one child. The child's messages are routed so:
 
-1. a response to the POST that asked for it;
-2. a notification of progress to the POST that gave its token;
-3. anything else (the child's own requests, log messages, changes of a list) to the newest POST that is being
-   answered, else to the standing GET stream; while there is none, it waits there, within bounds, for the next.
+1. a response to the POST of its request;
+2. a progress notification to the POST that gave its token;
+3. anything else (the child's own requests, log messages, changes of a list) to the newest POST that is being answered,
+   else to the standing GET stream; without one, it waits there, within bounds, for the next.
 
-A client that goes away before its answer was begun cancels its request. Afterwards it may resume, so the request
-goes on. A client that ends the session cancels what is open. Whatever else ends the child ends the session as well:
+A client that disconnects before its answer was started cancels its request. Afterwards it may resume, so the request
+continues. A client that ends the session cancels what is open. Any other end of the child ends the session as well:
 each open request gets an error.
 """
 
@@ -72,7 +72,7 @@ class _SessionCall(StreamCall):
 
 
 class Session(Conversation[_SessionCall]):
-    """`initialize` comes first; with `establish` its answer makes this a session."""
+    """A session, once `establish` has accepted the answer to the first request, `initialize`."""
 
     def __init__(self, child: Child, settings: GatewaySettings, counters: Counters) -> None:
         super().__init__(child, Era.LEGACY, settings, counters)
@@ -83,7 +83,7 @@ class Session(Conversation[_SessionCall]):
         self._made = 0
 
     def take_room(self, large: LargeAnswers, holder: Holder) -> None:
-        """Have what comes before it is known whose it is, and what is for nobody's request, count as this holder's."""
+        """Count lines whose recipient is not known yet, and messages to no request, as this holder's."""
         self.line, self._standing.held = large.of(holder), large.of(holder)
 
     async def initialize(self, request: Request, held: Held, edit: Edit | None = None) -> Stream:
@@ -96,7 +96,7 @@ class Session(Conversation[_SessionCall]):
         return stream
 
     def establish(self, answer: bytes) -> Steps[bool]:
-        """Return whether the answer to `initialize` makes this a session, in steps; its revision is known then. Raises
+        """Return whether the answer to `initialize` makes this a session, in steps, and note its revision. Raises
         `AnswerError`."""
         try:
             yield from check_brackets(answer, "an answer")
@@ -106,7 +106,7 @@ class Session(Conversation[_SessionCall]):
         except FrameError as error:
             if error.bound:
                 raise AnswerError(error.detail, bound=True) from None
-            return False  # only observed
+            return False  # invalid, and only observed
         if result is None:
             return False
         if not is_object(result):
@@ -115,7 +115,7 @@ class Session(Conversation[_SessionCall]):
         return True
 
     async def confirm(self) -> None:
-        """Tell the child that the session is initialized, in its client's place. Raises `AccreditError`."""
+        """Tell the child, in its client's place, that the session is initialized. Raises `AccreditError`."""
         self._pending.told()
         await self._child.send(_INITIALIZED, self._patience)
 
@@ -147,7 +147,7 @@ class Session(Conversation[_SessionCall]):
             self._forget_streams(stream)
 
     async def ask(self, request: Request, held: Held) -> bytes | None:
-        """Send a request of the gateway's own; return the response's text, or None if there is none."""
+        """Send one of the gateway's own requests; return the response's text, or None."""
         call = _SessionCall(request, Stream(due=1, held=held))
         return await self._ask(call, lambda: self._child.send(request.text, self._patience))
 
@@ -163,13 +163,13 @@ class Session(Conversation[_SessionCall]):
                 await stand(reply, self._standing, self._standing.sent, priming=self._primed)
 
     def withdraw(self) -> None:
-        """End the session for its client: whatever it still waits for is cancelled."""
+        """End the session for its client: all open requests are cancelled."""
         for call in list(self._pending.calls.values()):
             self._withdraw(call)
 
     @property
     def owes(self) -> bool:
-        """Whether an answer is still to come, to a client that waits or may resume."""
+        """Whether an answer is pending, for a client that waits or may resume."""
         return bool(self._pending.calls)
 
     def drain(self) -> None:
@@ -253,7 +253,7 @@ class Session(Conversation[_SessionCall]):
                 pass
 
     async def _tell(self, stream: Stream, message: Notification | Request | UnexpectedAnswer) -> None:
-        """Pass a message on, and wait while its client is slow to read."""
+        """Forward a message, and wait for a slow client."""
         try:
             stream.tell(message.text)
         except AnswerError as error:
@@ -265,6 +265,6 @@ class Session(Conversation[_SessionCall]):
             await stream.changed(CLIENT_STALL_SECONDS)
 
     def _elsewhere(self) -> Stream:
-        """Deliver a message by rule 3."""
+        """Return the stream for a message of rule 3."""
         posts = (stream for stream in reversed(self._posts.values()) if stream.reader is not None)
         return next((stream for stream in posts if not stream.ended), self._standing)

@@ -1,16 +1,17 @@
-"""The legacy sessions of one gateway process: made, found, ended, and ended by themselves when nobody uses them.
+"""The legacy sessions of one gateway process: made, found, ended, and expired when unused.
 
 Each is a child, so their number is bounded, in equal parts for several servers. If there is no room for a newcomer, the
-least valuable session ends. A stranger is a caller who has proved nothing (no token, no proof):
+least valuable session ends. An anonymous caller is one who has not authenticated (no token, no proof):
 
-1. never one that owes an answer, or is being asked;
-2. sessions of callers who have proved something only after all others, and for a stranger only while more of them are
-   left than the reserve; where something can be proved, strangers hold none of the reserve;
-3. one with an open stream only after those without, and for a stranger only if its address has more than his own;
+1. never one that owes an answer, or is in use by a request;
+2. sessions of authenticated callers only after all others, and for an anonymous caller only while more of them are left
+   than the reserve; where callers can authenticate, anonymous ones hold none of the reserve;
+3. one with an open stream only after those without, and for an anonymous caller only if its address has more than the
+   newcomer's;
 4. of the others, one of the address that has most; then one never used after `initialize`; then the one idle longest.
 
-A session whose id its client may have before the child has answered (`HeadStart`) is one of these from then on; who
-uses it waits until the child has answered, and is told if it does not.
+A session whose id its client may have before the child has answered (`HeadStart`) counts from then on; its users wait
+until the child has answered, and get an error if it does not.
 """
 
 import asyncio
@@ -39,13 +40,13 @@ from accredit.limits import BUSY_RETRY_SECONDS
 MAX_SESSIONS = 128
 """Legacy sessions at once: each is a child process, of 20 to 100 MiB, and three descriptors."""
 MIN_SESSIONS = 8
-"""Of these, what each of many stdio servers has at least: as many clients as a person runs."""
+"""Of these, the least for each of many stdio servers: as many clients as a person runs."""
 SESSION_IDLE_SECONDS = 1_800.0
 """How long a session may be without a request or a stream before it ends, with its child. Clients that leave without a
-DELETE are common; one that comes back later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
+DELETE are common; one that returns later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
 SESSION_LEFT_SECONDS = 300.0
 """The same for a session whose client had a long-lived stream and has none any more. The official SDKs keep theirs for
-as long as they run, and reopen a broken one within seconds: a client that doesn't has left. Its child holds some 60
+as long as they run, and reopen a broken one within seconds: otherwise the client has left. Its child holds some 60
 MiB."""
 
 
@@ -53,10 +54,9 @@ _log = logging.getLogger("accredit.gateway.stdio")
 
 
 class HeadStart:
-    """What a caller knows of a session before its child has answered `initialize`: its id, b"" while there is none.
+    """A session's state before its child has answered `initialize`: its id, b"" before there is one.
 
-    One that has told its client of the session already sets `confirmed`: nobody else will tell the child then that it
-    is initialized.
+    With `confirmed` the client knows of the session already: then the caller tells the child that it is initialized.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class HeadStart:
 
 
 class _Entry:
-    """A session and its use: exchanges that use it (`streams` are long-lived ones), and when it expires if none does.
+    """A session and its use: its current exchanges (`streams` are long-lived ones), and its expiry without any.
 
     `since` is when the last exchange ended, in the loop's time; `listened` says that its client had a long-lived
     stream. `answered` is done once the child has answered `initialize`, with whether that made it a session.
@@ -85,13 +85,13 @@ class _Entry:
 
     @property
     def busy(self) -> bool:
-        """Whether the session must not be ended (rule 1). A child that has not answered `initialize` owes it to nobody
-        yet: the client that waits for it can begin anew."""
+        """Whether the session must not be ended (rule 1). An unanswered `initialize` does not count: its client can
+        start anew."""
         return self.uses > self.streams or (self.session.owes and self.answered.done())
 
 
 class Sessions:
-    """The sessions of a process, each found by the id that it has here, which only its client's id leads to."""
+    """The sessions of a process, by its own ids, which only their clients' ids lead to."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Sessions:
         self._endings: set[asyncio.Task[None]] = set()
 
     def go_by(self, settings: GatewaySettings) -> None:
-        """Go by these settings from now on."""
+        """Apply these settings from now on."""
         self._settings = settings
         self._most = self._parts.of(MAX_SESSIONS, MIN_SESSIONS)
         self._reserved = int(self._most * RESERVED_SHARE) if settings.proving else 0
@@ -124,7 +124,7 @@ class Sessions:
         self, reply: Reply, request: Request, edit: Edit | None = None, ahead: HeadStart | None = None
     ) -> None:
         """Start a child for an `initialize`, and answer the client: with a session, if the child's answer is valid.
-        With `ahead` the session is there for its client as soon as it has an id. Raises `AccreditError`."""
+        With `ahead` the client can use the session as soon as it has an id. Raises `AccreditError`."""
         await self._make_room(reply, request)
         held = self._large.of(reply)
         try:
@@ -156,7 +156,7 @@ class Sessions:
                 self._end(session)
         headers: RawHeaders = [JSON]
         if kept:
-            if ahead is None:  # else it is one of them, unless it was ended meanwhile
+            if ahead is None:  # otherwise it is listed already, unless it was ended meanwhile
                 self._entries[session.id] = entry
             if entry.uses == 0:
                 self._rest(entry)
@@ -167,10 +167,10 @@ class Sessions:
 
     @contextlib.asynccontextmanager
     async def using(self, reply: Reply, *, stands: bool = False, watches: bool = True) -> AsyncGenerator[Session]:
-        """Return the session that a client names; it does not expire meanwhile. With `stands` it is only listened to.
-        Unless it `watches`, somebody else sees to it that a client which goes away ends a wait.
+        """Return the client's session, which does not expire meanwhile. With `stands` it is only listened to. Without
+        `watches` the caller itself watches for a client that disconnects.
 
-        Raises `RequestError` (400, 404), and `UpstreamUnavailable` if its child does not begin it.
+        Raises `RequestError` (400, 404), and `UpstreamUnavailable` if its child does not start it.
         """
         entry = self._find(reply)
         entry.proved = entry.proved or reply.proved
@@ -194,7 +194,7 @@ class Sessions:
                 self._rest(entry)
 
     def end(self, reply: Reply) -> None:
-        """End the session that a client names. Raises `RequestError` (400, 404)."""
+        """End the client's session. Raises `RequestError` (400, 404)."""
         session = self._find(reply).session
         session.withdraw()
         self._end(session)

@@ -2,13 +2,13 @@
 
 Its messages are for one client each, and must never reach another:
 
-1. a response is for who asked; so is a notification of progress, by its token, and one of a subscription, by the
+1. a response is for its requester; so is a progress notification, by its token, and one of a subscription, by the
    subscription's id; each gets back the id or token that its client gave;
 2. a log message names no request: it is for the one open request that asked for logging, if exactly one did;
-3. anything else is for nobody.
+3. anything else is dropped.
 
-A client that goes away cancels its request; nothing is resumed in this era. One that does not read what comes for it
-is cut off: the others do not wait for it.
+A client that disconnects cancels its request; nothing is resumed in this era. One that does not read is cut off: the
+others do not wait for it.
 """
 
 import itertools
@@ -66,11 +66,11 @@ _STATUS = {
     **dict.fromkeys((PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS), 400),
     **dict.fromkeys((HEADER_MISMATCH, _MISSING_CAPABILITY, UNSUPPORTED_VERSION), 400),
 }
-"""The HTTP status that goes with an error's code (2026-07-28, basic/transports); 200 with all others."""
+"""The HTTP status for an error's code (2026-07-28, basic/transports); 200 for all others."""
 
 
 class _SharedCall(StreamCall):
-    """A request, under the number that the child knows it by."""
+    """A request, under the child's number for it."""
 
     def __init__(self, request: Request, number: int, held: Held | None = None) -> None:
         self.client_token = progress_token(request)
@@ -93,7 +93,7 @@ class SharedChild(Conversation[_SharedCall]):
         *,
         lost: Callable[["SharedChild"], None],
     ) -> None:
-        # Its clients are bounded before, with room for those who have proved something (`gateway.room`).
+        # Its clients were bounded before, with a reserve for authenticated ones (`gateway.room`).
         super().__init__(child, Era.MODERN, settings, counters, max_open=MAX_CALLS + MAX_STREAMS)
         self.proved = False
         self._guards = settings.guards
@@ -101,7 +101,7 @@ class SharedChild(Conversation[_SharedCall]):
         self._numbers = itertools.count(1)
 
     def go_by(self, settings: GatewaySettings) -> None:
-        """Do so with whose notifications go where, too."""
+        """Also apply the new settings to notification routing."""
         super().go_by(settings)
         self._guards = settings.guards
 
@@ -110,7 +110,7 @@ class SharedChild(Conversation[_SharedCall]):
         call = _SharedCall(request, next(self._numbers), held)
         call.edit = edit
         if not self._guards:
-            call.tasks = ()  # nobody had to show that they are one's own
+            call.tasks = ()  # no caller's ownership was checked
         self._begin(call)
         call.record = reply.calls.take(request.id)
         try:
@@ -122,7 +122,7 @@ class SharedChild(Conversation[_SharedCall]):
             call.stream.leave()
 
     async def ask(self, request: Request, held: Held | None = None) -> bytes | None:
-        """Send a request of the gateway's own; return the response's text, or None if there is none."""
+        """Send one of the gateway's own requests; return the response's text, or None."""
         call = _SharedCall(request, next(self._numbers), held)
         return await self._ask(call, lambda: self._send_call(call))
 
@@ -160,7 +160,7 @@ class SharedChild(Conversation[_SharedCall]):
             )
             restored = await in_turns(steps) if len(answered.text) > SHORT_MESSAGE_BYTES else at_one_go(steps)
         except FrameError as error:
-            problem = AnswerError(error.detail)  # only observed, but it can't be given the client's id
+            problem = AnswerError(error.detail)  # only observed, but the client's id can't be put in
             set_current(call.request)
             self._counters.refused(problem, method=call.request.method)
             self._fail(call, problem)
@@ -170,7 +170,7 @@ class SharedChild(Conversation[_SharedCall]):
         await self._answered(call, answered, partial(call.stream.answer, restored, status=status))
 
     def _tell(self, notification: Notification, call: _SharedCall | None) -> None:
-        """Deliver a notification by rules 1 to 3."""
+        """Route a notification (rules 1 to 3)."""
         try:
             if call is not None and call.client_token is not None:
                 self._send(call, rewriting.with_param(notification, "progressToken", call.client_token))

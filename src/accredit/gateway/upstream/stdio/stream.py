@@ -1,8 +1,8 @@
-"""The messages for one answer to a client, between the child's reader and the answer's writer. No I/O.
+"""The messages of one answer to a client, between the child's reader and the answer's writer. No I/O.
 
-A message waits here until its client has been sent it. In the legacy era the events have ids, and the messages stay
-for a while: a client that lost its connection asks for what came after the last event that it has seen
-(2025-11-25, basic/transports, "Resumability and redelivery").
+A message waits here until it was sent to the client. In the legacy era the events have ids, and the messages stay for a
+while: a client that lost its connection asks for those after the last event that it has seen (2025-11-25,
+basic/transports, "Resumability and redelivery").
 """
 
 import asyncio
@@ -22,19 +22,19 @@ REPLAY_EVENTS = 256
 REPLAY_BYTES = 1_048_576
 """Bytes of these events, not counting the newest until it was sent: it may be the response."""
 RETRY_MILLISECONDS = 1_000
-"""What a client is told to wait before it resumes (2025-11-25, basic/transports, "Sending messages")."""
+"""How long a client is told to wait before it resumes (2025-11-25, basic/transports, "Sending messages")."""
 
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
 
 class Stream:
-    """Messages in their order, numbered from 1. A stream that can't be resumed has no `number` of its own.
+    """Messages in order, numbered from 1. A stream that can't be resumed has no `number` of its own.
 
-    It ends with the last of `due` responses; with none due it stands. `plain` holds as long as nothing else came: the
-    answer can be JSON still, an array if `batch`. `reader` is who writes the answer; None: nobody does at present.
-    `held` is the room of its messages, which is given back once they are not kept any more. One that stands keeps none
-    that is longer than all that it may keep while nobody reads: its client may never come.
+    It ends with the last of `due` responses; with none due it stands. `plain` holds until anything else came: the
+    answer can still be JSON, an array if `batch`. `reader` identifies the answer's writer; None: there is none. `held`
+    is the room of its messages, given back once they are not kept any more. A standing stream without a writer keeps no
+    message longer than all that it may keep: its client may never come.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Stream:
         self.reader: object = None
         self.sent = 0
         self._sent_bytes = 0
-        self._messages: deque[tuple[bytes, int]] = deque()  # each with the number of bytes up to its end
+        self._messages: deque[tuple[bytes, int]] = deque()  # each with the stream's byte count up to its end
         self._last = 0
         self._last_byte = 0
         self._losing = False
@@ -70,7 +70,7 @@ class Stream:
         return self._last_byte - end + len(oldest)
 
     def make_room(self, size: int) -> None:
-        """Have room for a response of so many bytes. Raises `AnswerError`."""
+        """Reserve room for a response of so many bytes. Raises `AnswerError`."""
         self._take_room(size, 1 if self.plain else EVENT_TIMES)
 
     def leave(self) -> None:
@@ -79,8 +79,8 @@ class Stream:
             self.held.leave()
 
     def tell(self, message: bytes) -> None:
-        """Add a message that is not a response: the answer becomes an event stream. Raises `AnswerError` if there is
-        no room for it."""
+        """Add a message that is not a response: the answer becomes an event stream. Raises `AnswerError` if there is no
+        room."""
         self._take_room(len(message), EVENT_TIMES)
         self.plain = False
         self._put(message)
@@ -96,7 +96,7 @@ class Stream:
     def fail(self, id: MessageId, error: AccreditError) -> None:
         """Add the error response for the request `id`."""
         refused = refusal(error)
-        # Where it is the whole answer, with a status of its own, its id is null.
+        # As the whole answer, with a status of its own, its id is null.
         alone = self.plain and not self.batch
         self.answer(refused.frame(None if alone else id), status=refused.status)
 
@@ -113,7 +113,7 @@ class Stream:
         return self.reader
 
     def release(self) -> None:
-        """Leave the answer without a writer; a present writer stops."""
+        """Detach the answer's writer, which then stops."""
         self.reader = None
         self._changed.set()
         self._trim()
@@ -133,7 +133,7 @@ class Stream:
         return self._last - len(self._messages) <= position <= self._last
 
     def events(self, after: int) -> tuple[bytes, int]:
-        """Return the events after that number that have come so far, and the number of the last one."""
+        """Return the events after that number so far, and the number of the last one."""
         first = self._last - len(self._messages) + 1
         start = max(after + 1, first)
         texts = islice(self._messages, start - first, None)
@@ -145,7 +145,7 @@ class Stream:
         return b"id: %s\nretry: %d\ndata: \n\n" % (self._id(self.sent) or b"", RETRY_MILLISECONDS)
 
     def written(self, position: int) -> None:
-        """Record that everything up to that number was sent to the client."""
+        """Note that everything up to that number was sent to the client."""
         if position > self.sent:
             index = position - self._last - 1
             self.sent, self._sent_bytes = position, self._messages[index][1]
@@ -153,7 +153,7 @@ class Stream:
             self._changed.set()
 
     async def changed(self, seconds: float) -> bool:
-        """Wait for a change of the stream; return False if there was none for so long."""
+        """Wait for a change of the stream; return False if there was none within `seconds`."""
         self._changed.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -167,7 +167,7 @@ class Stream:
 
     def _take_room(self, size: int, times: int) -> None:
         size += self._kept
-        if self.held is not None and size > LARGE_ANSWER_BYTES:  # what is kept of less is never let go for its size
+        if self.held is not None and size > LARGE_ANSWER_BYTES:  # shorter messages are never dropped for their size
             self.held.take(times * size)
 
     def _put(self, message: bytes) -> None:
@@ -189,7 +189,7 @@ class Stream:
         if self.number is None:
             return sent
         if not sent and self.reader is not None:
-            return False  # it waits for its client, and the child for both
+            return False  # it waits for its client, and the child waits for both
         if count <= REPLAY_EVENTS and (self._kept <= REPLAY_BYTES or (count == 1 and not sent and not self._stands)):
             return False
         if not sent and not self._losing:
