@@ -1,12 +1,11 @@
-"""The agent's side: proofs with every call, a gateway's challenges answered, and `accredit connect`.
+"""The agent's side: proofs with every call, answers to a gateway's challenges, and `accredit connect`.
 
-`presenter` the key and the delegations · `pins` which gateway is signed for · `proving` what a request carries, and
-`streams` what adds it · `gateways` the whole connection: `http`, the `ways` over it, and `renewing` for sessions that
-end (`legacy_session` is what the next one is told, `server_requests` what the server has asked) · `session` the
-official SDK's client on top · `rounds`, `legs` its calls, while a server asks for input · `messages`, `budgets` what of
-a server is read, and how much · `refusals` what people are
-told · `connect` the same for hosts that know nothing of proofs, with a `bridge` for those that know nothing of rounds
-either · `sdk` the SDK's internals that are used here.
+`presenter` the key and the delegations · `pins` which gateway is signed for · `proving` which proof a request carries,
+and `streams` adding it · `gateways` the whole connection: `http`, the `ways` over it, and `renewing` for sessions that
+end (`legacy_session` restores one, `server_requests` tracks the server's requests) · `session` the official SDK's
+client on top · `rounds`, `legs` its calls, while a server asks for input · `messages`, `budgets` bounds on what a
+server sends · `refusals` messages for people · `connect` the same for hosts that know nothing of proofs, with a
+`bridge` for those that know nothing of rounds either · `sdk` the SDK's internals that are used here.
 """
 
 import typing
@@ -19,5 +18,5 @@ if typing.TYPE_CHECKING:
 
 __all__ = ["AccreditedClient", "ProofPresenter"]
 
-# Imported on first use: `accredit connect` has no use for the SDK's client, which takes longer to load than all else.
+# Imported on first use: `accredit connect` does not need the SDK's client, which takes longer to load than all else.
 __getattr__ = _names_of(__name__, {"AccreditedClient": "session", "ProofPresenter": "presenter"})

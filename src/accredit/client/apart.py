@@ -1,8 +1,8 @@
 """A connection that lives in a task of its own. I/O: what it opens.
 
-A context of anyio's cancels the task that entered it when something fails below: the SDK's client, entered by a host,
-cancelled whatever the host did just then, and came to an end only where the host left. Here that task is ours; a host
-that waits for an answer hears that the connection is closed, and nobody else is told.
+An anyio context cancels the task that entered it when something fails below. Entered by a host, the SDK's client
+cancelled whatever the host was doing, and ended only where the host left. Here that task is ours: a host that waits for
+an answer learns that the connection is closed, and nothing else is disturbed.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Apart:
         self._task: asyncio.Task[None] | None = None
 
     async def enter(self) -> None:
-        """Enter. Raises what `inner` raises, out of its groups."""
+        """Enter. Raises what `inner` raises, taken out of exception groups."""
         entered = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._live(entered))
         try:
@@ -35,7 +35,7 @@ class Apart:
         self._task = task
 
     async def leave(self) -> None:
-        """Leave, and wait for the end. What fails meanwhile is logged."""
+        """Leave, and wait for the end. Errors meanwhile are logged."""
         if (task := self._task) is None:
             return
         self._left.set()
@@ -48,7 +48,7 @@ class Apart:
     async def _live(self, entered: asyncio.Future[None]) -> None:
         try:
             async with self._inner:
-                if not entered.done():  # nobody gave it up
+                if not entered.done():  # the caller still waits
                     entered.set_result(None)
                     await self._left.wait()
         except Exception as error:  # a transport may be the caller's code, and raise anything

@@ -1,19 +1,18 @@
-"""Asking a person for a call that the gateway refused, while the host waits.
+"""Asks a person about a call that the gateway refused, while the host waits.
 
 1. A refusal leads to an ask if a delegation could let the call pass, and the gateway is known. A call that was asked
-   for a short while ago has its ask still, so that the desk tells what became of it. A credential for the gateway
-   among the arguments is no part of the ask, as it is none of the call that the gateway forwards.
-2. The desk must be the same user's. What it says is bounded (`desk_socket`), and quoted only where it could be what it
-   should be.
-3. While a person decides, the host hears every `ASK_PROGRESS_SECONDS` what is waited for, if it sent a token.
-4. An answer that allows the call is used only if it holds (`consent.answers`); a desk that lies wins nothing.
-5. When patience ends the model is told the code, and that the same call may be made again; a desk that wants no more
-   asks, the same without a code. A person's no is told as such.
-6. Where the host shows pages, the ask's page is shown there (`pages`); who declines there has said no.
-7. When the host withdraws its call, or goes, the ask is withdrawn, unless another call still waits for it.
-8. The desk is looked for at each refusal: it may have been started after this program. Without one the refusal stands,
-   and the model is told that nobody could be asked; when it goes, the refusal stands as it is. Where the person wants
-   it (`desk.toml`), a desk is started first (`desk_start`).
+   for recently keeps its ask, so that the desk returns its decision. A gateway's credential among the arguments is not
+   part of the ask, as it is not of the call that the gateway forwards.
+2. The desk must be the same user's. What it sends is bounded (`desk_socket`), and quoted only in the expected form.
+3. While a person decides, the host gets progress every `ASK_PROGRESS_SECONDS`, if it sent a token.
+4. An answer that allows the call is used only if it is valid (`consent.answers`): a lying desk gains nothing.
+5. When patience ends the model is told the code, and that the same call may be made again; if the desk refuses more
+   asks, it is told without a code. A person's no is reported as such.
+6. If the host shows pages, the ask's page is shown there (`pages`); declining there means no.
+7. When the host cancels its call, or disconnects, the ask is withdrawn, unless another call still waits for it.
+8. The desk is looked for at each refusal, as it may have started after this program. Without one the refusal stands,
+   and the model is told that nobody could be asked; if the desk goes away, the refusal stands as it is. If the person
+   wants it (`desk.toml`), a desk is started first (`desk_start`).
 """
 
 import asyncio
@@ -54,16 +53,16 @@ from accredit.ratify import DelegationCert
 from accredit.refusals import BY_WORD, UNTRUSTED_ROOT
 
 ASK_PROGRESS_SECONDS = 5.0
-"""How often a host hears that a person is waited for."""
+"""How often a host is told that a person's answer is awaited."""
 MAX_HOLDS_OF_ASK = 8
 """Calls that wait for the answer to one ask: an agent that makes one call more often at the same time is told at once
 that nobody has answered yet."""
 MAX_REMEMBERED_ASKS = 64
-"""Asks of one connection that are remembered, so that a call that is made again finds its own."""
+"""Asks of one connection that are remembered, so that a repeated call finds its own."""
 DESK_START_SECONDS = 20.0
-"""How long a call waits for a desk that was started for it: it takes one or two, on a busy machine ten."""
+"""How long a call waits for a desk that was started for it: that takes one or two, on a busy machine ten."""
 DESK_LOOK_SECONDS = 0.05
-"""How often it is looked meanwhile whether the desk listens."""
+"""How often a starting desk is polled."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -74,16 +73,16 @@ _NAME_CHARS = 64
 _ID_BYTES = 16
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _EARLIER_SECONDS = 30
-"""An ask that ends sooner is not asked again: a new one is made."""
+"""An ask that ends sooner is not reused: a new one is made."""
 
 NO_DESK = (
     "Nobody could be asked for this call: no desk runs. Once the user has started one (`accredit desk`), the same call"
     " can be made again."
 )
-"""What is told beside the refusal where there is no desk."""
+"""What is added to the refusal if there is no desk."""
 
 Say = Callable[[float, float, str], Awaitable[None]]
-"""Tells the host how far the waiting is: seconds, seconds in all, and a text."""
+"""Reports progress to the host: seconds, seconds in all, and a text."""
 
 
 class Allowed(NamedTuple):
@@ -93,19 +92,19 @@ class Allowed(NamedTuple):
 
 
 class Withheld(NamedTuple):
-    """The call is not made now; the model is told why."""
+    """The call is not made now; the text tells the model why."""
 
     text: str
 
 
 class Waits(NamedTuple):
-    """The ask waits for the person, who may look at it at the desk's page."""
+    """The ask is pending, at this page of the desk."""
 
     url: str
 
 
 class _Waiting(Struct):
-    """An ask on its way, and how many calls wait for it now."""
+    """A pending ask, and how many calls wait for it now."""
 
     ask: Ask
     holds: int = 0
@@ -114,8 +113,8 @@ class _Waiting(Struct):
 
 
 class Asking:
-    """Asks for the calls of one connection. `desk` is where its socket may be, `hold` for how many seconds the host
-    waits; `starter` starts a desk where none runs."""
+    """Asks for the calls of one connection. `desk` are the possible paths of its socket, `hold` is how many seconds the
+    host waits; `starter` starts a desk if none runs."""
 
     def __init__(
         self,
@@ -145,7 +144,7 @@ class Asking:
         return self._presenter.agent_id
 
     def learn(self, method: str, result: Mapping[str, Any]) -> None:
-        """Learn from a list what the server says of its tools."""
+        """Learn from a tool list what the server says about its tools."""
         tools = result.get("tools") if method == "tools/list" else None
         for tool in cast("list[object]", tools) if isinstance(tools, list) else ():
             members = cast("dict[str, object]", tool) if isinstance(tool, dict) else {}
@@ -155,7 +154,7 @@ class Asking:
                 self._words.put(name, _server_words(members))
 
     def ask_for(self, request: JSONRPCRequest, refusal: ProofRefused) -> Ask | str:
-        """Return the ask for a call that was refused (rule 1), or why there is none: "" if that goes without saying."""
+        """Return the ask for a refused call (rule 1), or why there is none: "" if that needs no words."""
         scope = scope_in(refusal.data.get("required_scope"))
         row = BY_WORD.get(refusal.error)
         if request.method not in ASKABLE or scope is None or row is None or not row.grant_helps:
@@ -180,10 +179,10 @@ class Asking:
     async def hold(
         self, ask: Ask, say: Say | None, pages: Pages | None = None, *, wait: bool = True
     ) -> Allowed | Withheld | Waits | str:
-        """Wait for a person's answer; without a desk (rule 8) return why the refusal stands, "" if that goes without
-        saying. Cancelled, it withdraws the ask (rule 7).
+        """Wait for a person's answer; without a desk (rule 8) return why the refusal stands, "" if that needs no words.
 
-        Without `wait` it returns as soon as the ask waits."""
+        Cancelled, it withdraws the ask (rule 7). Without `wait` it returns as soon as the ask is pending.
+        """
         waiting = self._asks.get(ask.same_call) or _Waiting(ask)
         if waiting.holds >= MAX_HOLDS_OF_ASK:
             return Withheld(_not_answered(waiting, ask.code))
@@ -225,7 +224,7 @@ class Asking:
         return self._presenter.sign_ask(ask)
 
     async def deny(self, code: str) -> None:
-        """Tell the desk that the person has declined an ask elsewhere (rule 6)."""
+        """Tell the desk that the person has declined an ask on the host's page (rule 6)."""
         with suppress(DeskGone, OSError):
             async with asyncio.timeout(DESK_ANSWER_SECONDS):
                 desk = await DeskConnection.open(self._desk)
@@ -236,7 +235,7 @@ class Asking:
                     desk.close()
 
     async def _reached(self) -> DeskConnection:
-        """Connect to the desk, which is started if need be (rule 8). Raises `DeskGone` and `TimeoutError`."""
+        """Connect to the desk, started if necessary (rule 8). Raises `DeskGone` and `TimeoutError`."""
         with suppress(DeskGone, TimeoutError):
             async with asyncio.timeout(DESK_ANSWER_SECONDS):
                 return await DeskConnection.open(self._desk)
@@ -245,7 +244,7 @@ class Asking:
             raise DeskGone
         async with asyncio.timeout(min(self._hold, DESK_START_SECONDS)):
             while True:
-                has_ended = started.poll() is not None  # perhaps because another one was quicker
+                has_ended = started.poll() is not None  # perhaps as another one was quicker
                 with suppress(DeskGone):
                     return await DeskConnection.open(self._desk)
                 if has_ended:
@@ -261,7 +260,7 @@ class Asking:
         desk.say({"ping": True})
         desk.say({"ask": ask.to_dict()})
         next_line = asyncio.ensure_future(desk.hear())
-        declined: asyncio.Future[Any] = loop.create_future()  # of no page yet
+        declined: asyncio.Future[Any] = loop.create_future()  # while no page is open
         try:
             while (left := self._hold - (loop.time() - began)) > 0:
                 await asyncio.wait(
@@ -293,7 +292,7 @@ class Asking:
         return Withheld(_not_answered(waiting, ask.code))
 
     def _judged(self, line: DeskLine, waiting: _Waiting) -> tuple[Allowed | Withheld | str] | None:
-        """Return what a line leads to, in a tuple; None if it only says that the ask waits. Raises `DeskGone`."""
+        """Return the result of a line, in a tuple; None if it only says that the ask is pending. Raises `DeskGone`."""
         if line.error == "rate":
             return (Withheld(_not_answered(waiting, "")),)
         if line.error:
@@ -341,7 +340,7 @@ def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
 
 
 def _wants(ask: Ask) -> tuple[object, ...]:
-    """Return what of a refusal is in the delegation that would let the call pass."""
+    """Return the parts of a refusal that determine the needed delegation."""
     return ask.refusal.required_scope, ask.refusal.definition
 
 
@@ -359,7 +358,7 @@ def _server_words(tool: Mapping[str, object]) -> ServerWords:
 
 
 def _sound(text: str) -> str:
-    """Return a text in which half a character, which nobody could sign, is a question mark."""
+    """Return a text with lone surrogates, which can't be signed, replaced by question marks."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -370,7 +369,7 @@ def _progress(waiting: _Waiting, left: float) -> str:
 
 
 def denial_message(person: str, code: str) -> str:
-    """Return what a model is told of a person's no."""
+    """Return the message to a model about a person's no."""
     return f"{person} said no to this call (code {code}). Do not try it again or another way round."
 
 

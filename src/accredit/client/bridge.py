@@ -1,16 +1,16 @@
-"""A legacy-era host in front of a server that speaks the modern era. A transport around another; no further I/O.
+"""Connects a legacy-era host to a modern-era server. A transport around another; no further I/O.
 
-1. A host's `initialize` is passed on as it is. If it is refused, and `server/discover` is not, the bridge answers it;
-   with `modern`, `server/discover` is tried first. Until then everything else passes unchanged, and a modern host never
-   begins with `initialize`: so most connections are never bridged.
-2. A request gets what the modern era puts into each (`_meta`): the revision, and who the host is and what it can be
-   asked for.
+1. A host's `initialize` is forwarded. If it is refused, and `server/discover` is not, the bridge answers it; with
+   `modern`, `server/discover` is tried first. Until then everything else passes unchanged, and a modern host never
+   sends `initialize`: so most connections are never bridged.
+2. A request gets the `_meta` members that the modern era requires: the revision, and the host's identity and
+   capabilities.
 3. A server's request for input (`input_required`) becomes requests to the host, of the kinds that it declared; the
    bridge repeats the call with the answers. Whatever is still open when the host cancels its call is cancelled, too.
-4. `ping` is answered here, and the level of `logging/setLevel` goes with each request. Subscriptions and list changes
+4. `ping` is answered here, and the level of `logging/setLevel` is added to each request. Subscriptions and list changes
    are not bridged, and are not offered. The server's notifications pass; the host's end here.
 
-Not checked: what is in results and answers, except for what `accredit.rounds` checks.
+Not checked: the content of results and answers, except for what `accredit.rounds` checks.
 """
 
 import math
@@ -95,7 +95,7 @@ class Bridge:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it, once everything that was sent is passed on."""
+        """Close it, after everything sent was forwarded."""
         for stream in self._ends:
             stream.close()
         with anyio.move_on_after(STOP_GRACE_SECONDS):
@@ -145,7 +145,7 @@ class Bridge:
             del self._calls[request.id]
 
     async def _initialize(self, request: JSONRPCRequest) -> Params:
-        """Answer `initialize` by rule 1."""
+        """Answer `initialize`, from the server or, for a modern one, in its place (rule 1)."""
         if self._modern:
             return await self._discover(request) or await self._server.ask(request)
         try:
@@ -157,7 +157,7 @@ class Bridge:
             return offered
 
     async def _discover(self, request: JSONRPCRequest) -> Params | None:
-        """Discover a modern server; return the answer to the host's `initialize`. None if the server is not one:
+        """Discover a modern server; return the answer to the host's `initialize`, or None if the server is legacy: then
         nothing is bridged.
 
         Raises `RoundsError`.
@@ -193,7 +193,7 @@ class Bridge:
         return {**answer, **{name: discovered[name] for name in ("instructions",) if name in discovered}}
 
     async def _result(self, request: JSONRPCRequest) -> Params:
-        """Answer a request by rules 2 to 4. Raises `MCPError` and `RoundsError`."""
+        """Answer a request (rules 2 to 4). Raises `MCPError` and `RoundsError`."""
         params = request.params or {}
         if request.method == "ping":
             return {}
@@ -208,7 +208,7 @@ class Bridge:
             return await self._server.ask(sent, self._headers.of(sent))
 
         handlers = {method: self._ask for kind, method in _KINDS.items() if kind in self._declared}
-        # Unbounded: the host is waiting, and its own timeout decides.
+        # No timeout: the host waits, and its own decides.
         result = await run_rounds(
             send_leg, handlers, with_meta(params, self._meta), request.method, RoundsOptions(), timeout=math.inf
         )

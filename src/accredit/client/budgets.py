@@ -1,12 +1,12 @@
-"""What a server may have of a client: counted as it comes, in each message and over each whole call. No I/O.
+"""Bounds on what a server sends a client: per message, and over each whole call. No I/O.
 
-1. A message has so many values and characters at most, and fewer values where the SDK's models look: of each that is
-   not what it should be they make five errors. This holds on every road, also where the caller has brought the
-   transport. What that one takes to read a message is its own.
-2. A call has so many characters of its server in all, in however many answers, rounds and notifications, and so many
-   dialogs. What may wait for the host has fewer: each notification, and all that is asked in a call. Nothing says which
-   call a message is about on every road, so it counts for the one that has most left.
-3. What is too much is not passed on: an answer becomes an error, anything else is dropped.
+1. A message has at most so many values and characters, and fewer values in members that the SDK's models validate: for
+   each invalid one they make five errors. This holds on every transport, also on the caller's own. What that one takes
+   to read a message is its own.
+2. A call gets so many characters from its server in all, over all answers, rounds and notifications, and so many
+   dialogs. What may queue for the host has lower bounds: each notification, and all requests during a call. As not
+   every transport tells a message's call, it counts for the one with most left.
+3. What exceeds a bound is not passed on: an answer becomes an error, anything else is dropped.
 """
 
 import logging
@@ -24,10 +24,10 @@ from accredit.jsonrpc.encode import INVALID_ANSWER, UPSTREAM_ERROR
 from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES, MAX_DIALOGS, MAX_ROUNDS, MAX_TYPED_VALUES
 
 MAX_CALL_CHARS = 67_108_864
-"""Characters of what a server says in all while a call is open: four of the longest answers."""
+"""Characters from a server in all while a call is open: four of the longest answers."""
 MAX_NOTIFICATION_CHARS = 262_144
-"""Characters of a server's notification at a client: those of its progress wait for the host's callback, and with one
-rare character among them these take 1 MiB each. Other clients' hosts show a line of them."""
+"""Characters of a server's notification at a client: progress waits for the host's callback, and with one rare
+character in it takes 1 MiB each. Other clients' hosts show a line of them."""
 MAX_CALL_ASKED_CHARS = 8_388_608
 """Characters of what a server asks for while a call is open: requests that wait for a person or a model are kept. As
 many as some pictures have, for a model to look at; with one rare character in each they take 32 MiB."""
@@ -36,11 +36,11 @@ many as some pictures have, for a model to look at; with one rare character in e
 _log = logging.getLogger("accredit.client")
 
 _UNTYPED = frozenset({"structuredContent", "inputSchema", "outputSchema", "_meta"})
-"""Members that the SDK's models take as they are."""
+"""Members that the SDK's models don't validate."""
 
 
 class CallBudget(Struct, eq=False):
-    """What a call may still have: dialogs, and characters of what its server says, and of what it asks for."""
+    """The rest of a call's budget: dialogs, and characters of its server's messages, and of its requests."""
 
     dialogs: int
     chars: int = MAX_CALL_CHARS
@@ -48,29 +48,29 @@ class CallBudget(Struct, eq=False):
 
 
 class Budgets:
-    """What the calls of one client may still have. `rounds` is how many each may have: it has `MAX_DIALOGS` dialogs for
-    each of them."""
+    """The remaining budgets of one client's calls. `rounds` is how many each may have: it gets `MAX_DIALOGS` dialogs
+    for each of them."""
 
     def __init__(self, rounds: int = MAX_ROUNDS) -> None:
         self._dialogs = MAX_DIALOGS * max(rounds, 1)
         self._calls: list[CallBudget] = []
         self._between = CallBudget(self._dialogs)
-        """What may come while no call is open."""
+        """The budget while no call is open."""
 
     def begin(self) -> CallBudget:
-        """Return what a call may have that is open from now on."""
+        """Return the budget of a call that starts now."""
         left = CallBudget(self._dialogs)
         self._calls.append(left)
         return left
 
     def end(self, left: CallBudget) -> None:
-        """Take away what is left of a call."""
+        """Remove a call's budget."""
         self._calls.remove(left)
         self._between = CallBudget(self._dialogs)
 
     @contextmanager
     def call(self) -> Generator[None]:
-        """Say that a call is open meanwhile."""
+        """Open a call for the time of this context."""
         left = self.begin()
         try:
             yield
@@ -78,13 +78,13 @@ class Budgets:
             self.end(left)
 
     def asked(self) -> bool:
-        """Count a dialog; return whether there may be one more."""
+        """Count a dialog; return whether it is allowed."""
         call = max(self._calls or [self._between], key=lambda left: left.dialogs)
         call.dialogs -= 1
         return call.dialogs >= 0
 
     def heard(self, item: Incoming) -> Incoming | None:
-        """Count what the server says; return what is passed on (rule 3)."""
+        """Count a message of the server; return what is passed on (rule 3)."""
         if not isinstance(item, SessionMessage):
             return item
         try:
@@ -100,7 +100,7 @@ class Budgets:
         return item
 
     def _waits(self, message: JSONRPCMessage, chars: int) -> None:
-        """Count what may wait for the host. Raises `FrameError`."""
+        """Count a message that may queue for the host. Raises `FrameError`."""
         if isinstance(message, JSONRPCNotification) and chars > MAX_NOTIFICATION_CHARS:
             raise FrameError(f"a notification of more than {MAX_NOTIFICATION_CHARS} characters", bound=True)
         if isinstance(message, JSONRPCRequest):
@@ -111,7 +111,7 @@ class Budgets:
 
 
 def characters(message: JSONRPCMessage) -> int:
-    """Return how many characters a message has. Raises `FrameError` for too many of them, or of values."""
+    """Count a message's characters. Raises `FrameError` for too many of them, or of values."""
     chars = values = 0
     typed, untyped = [_content_of(message)], list[object]()
     for waiting, most in ((typed, MAX_TYPED_VALUES), (untyped, MAX_ANSWER_VALUES)):

@@ -1,18 +1,18 @@
 """`accredit connect`: a gateway as a stdio server, for hosts that know nothing of proofs. Speaks HTTP to the gateway.
 
-1. A line of the host is one message; a bad one gets an error line. It goes on as it is, with a proof and the token
-   where it needs them (`streams`); both eras pass, and so does whatever the server asks of its client. A host of the
-   legacy era in front of a server that is none gets a `bridge`.
-2. What comes back goes to the host as it is, but for a result of a kind that the host can't know: that is an error. A
-   refused tool call becomes a result that says what would allow it, which models and people can read; other refusals
-   become errors with that text. Key, proof, challenge and token stay here. Where a person can be asked (`asking`), the
+1. A line of the host is one message; an invalid one gets an error line. It is forwarded as it is, with a proof and the
+   token if needed (`streams`); both eras pass, and so does whatever the server requests of its client. A legacy host in
+   front of a modern server gets a `bridge`.
+2. Answers are passed to the host as they are, except for a result of a kind that the host can't know: that is an error.
+   A refused tool call becomes a result that says what would allow it, readable for models and people; other refusals
+   become errors with that text. Key, proof, challenge and token stay here. If a person can be asked (`asking`), the
    call is held meanwhile, and made once more if it is allowed.
-3. What a host of the legacy era says while its `initialize` is not answered waits for the answer: only then there is a
-   session that a proof can be bound to, and it is known which era the server is of.
-4. When the host closes its side, what is open may finish. When the gateway is gone, each request gets an error; the
-   next one may find it again.
+3. Messages of a legacy host wait while its `initialize` is unanswered: only then there is a session to bind proofs to,
+   and the server's era is known.
+4. When the host closes its side, open calls may finish. When the gateway is gone, each request gets an error; the next
+   one may find it again.
 
-Nothing but messages is ever written to the host.
+Only messages are ever written to the host.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ _log = logging.getLogger("accredit.client")
 
 
 class HostConnection(Protocol):
-    """The host that started us. `gone` is set when nobody reads our output any more."""
+    """The host that started us. `gone` is set when our output has no reader any more."""
 
     @property
     def gone(self) -> asyncio.Event:
@@ -86,17 +86,17 @@ class HostConnection(Protocol):
         ...
 
     async def drained(self, limit: int = ...) -> None:
-        """Wait until no more than `limit` bytes are unwritten, or nobody reads them any more."""
+        """Wait until at most `limit` bytes are unwritten, or the reader is gone."""
         ...
 
 
 class Connecting(Struct, frozen=True, kw_only=True):
     """How to reach the gateway. Without a `presenter` nothing is proved, and the gateway's refusals say so.
 
-    `headers` go with every request; `timeout` bounds the gateway's silence, in seconds, or is None. With `modern` the
-    modern era is used with the gateway if it can be, whichever era the host is of. `desk` is where the socket of
-    the desk may be that is asked for calls (nowhere: nobody is), `starter` starts one where none runs, and `hold` is
-    for how many seconds a call waits.
+    `headers` are sent with every request; `timeout` bounds the gateway's silence, in seconds, or is None. With `modern`
+    the modern era is used towards the gateway if possible, whichever era the host is of. `desk` are the possible paths
+    of the socket of the desk to ask (none: nobody is asked), `starter` starts one if none runs, and `hold` is how many
+    seconds a call waits.
     """
 
     url: str
@@ -135,7 +135,7 @@ async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -
         asking = Asking(presenter, connecting.url, connecting.desk, connecting.hold, starter=connecting.starter)
     host = make_host()
     code = 1
-    with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not keep us
+    with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not delay ours
         async with Bridge(transport, modern=connecting.modern) as (read, write):
             code = await _Connection(read, write, host, Caller(presenter, connecting.url), asking).serve(stopping)
             ending.deadline = anyio.current_time() + STOP_GRACE_SECONDS
@@ -146,8 +146,8 @@ async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -
 
 
 class _Open(Struct):
-    """A request of the host, whether it is of the modern era, and the extensions that it declares. `holding` is what
-    waits for a person's answer to it, once one is asked. `by_page` says that the host is asked to show a page first."""
+    """A request of the host, whether it is of the modern era, and the extensions that it declares. `holding` waits for
+    a person's answer to it, once asked. `by_page` says that the host is first asked to show a page."""
 
     message: JSONRPCRequest
     modern: bool
@@ -162,7 +162,7 @@ class _Open(Struct):
 
 
 class _Connection:
-    """The host's side and the gateway's side, and what is open between them."""
+    """The host's side and the gateway's side, and the open requests between them."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class _Connection:
                 self._host.send(encode_line(error_frame(id, UPSTREAM_ERROR, UNAVAILABLE, "the connection was lost")))
             for task in (from_host, from_gateway, sending):
                 if task.done():
-                    task.result()  # nobody expects an exception here: it must not pass for an end
+                    task.result()  # an unexpected exception must not pass for an end
             return 1 if from_gateway.done() else 0
         finally:
             tasks |= self._holds
@@ -216,7 +216,7 @@ class _Connection:
             await asyncio.wait(tasks)
 
     async def _over(self) -> None:
-        """Wait until everything that the host sent was forwarded, and answered if it was a request."""
+        """Wait until all of the host's messages were forwarded, and its requests answered."""
         await self._waiting.join()
         await self._idle.wait()
 
@@ -231,7 +231,7 @@ class _Connection:
         chunk = b"-"
         while chunk:
             chunk = await self._host.read()
-            for line in splitter.feed(chunk or b"\n"):  # a last line may have no end
+            for line in splitter.feed(chunk or b"\n"):  # the last line may be unterminated
                 try:
                     for frame in self._frames(line):
                         await self._take(frame)
@@ -239,7 +239,7 @@ class _Connection:
                     self._host.send(encode_line(error_frame(error.id, error.code, error.detail)))
 
     def _frames(self, line: bytes | FrameError) -> tuple[Frame, ...]:
-        """Return the messages of a line; those of a batch are passed on and answered one by one. Raises
+        """Return the messages of a line; those of a batch are forwarded and answered one by one. Raises
         `RequestError`."""
         if isinstance(line, FrameError):
             id = line.id if isinstance(line, LineTooLong) and line.kind != "response" else None
@@ -248,7 +248,7 @@ class _Connection:
         return decoded.frames if isinstance(decoded, Batch) else (decoded,)
 
     async def _take(self, frame: Frame) -> None:
-        """Take a line of the host by rule 1. Raises `RequestError`."""
+        """Check and queue a message of the host (rule 1). Raises `RequestError`."""
         try:
             message = jsonrpc_message_adapter.validate_json(frame.text, by_name=False)
         except ValidationError:
@@ -271,8 +271,8 @@ class _Connection:
         await self._waiting.put(message)
 
     async def _to_gateway(self) -> None:
-        """Send messages to the gateway by rule 3."""
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # whoever waits is told by `serve`
+        """Send the queued messages to the gateway, once `initialize` is answered (rule 3)."""
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # `serve` answers the open requests
             while True:
                 message = await self._waiting.get()
                 await self._begun.wait()
@@ -283,7 +283,7 @@ class _Connection:
                 self._waiting.task_done()
 
     async def _from_gateway(self) -> None:
-        """Pass messages of the gateway on by rule 2."""
+        """Pass messages of the gateway to the host (rule 2)."""
         async for item in self._read:
             if isinstance(item, Exception):
                 _log.warning("a message of the gateway can't be read")
@@ -298,7 +298,7 @@ class _Connection:
                 await self._host.drained()
 
     def _for_host(self, message: JSONRPCMessage) -> JSONRPCMessage | None:
-        """Return a message as the host gets it; None for an answer that it does not wait for."""
+        """Return a message in the host's form; None for an answer that it does not await."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return message
         opened = self._open.get(message.id) if message.id is not None else None
@@ -323,8 +323,8 @@ class _Connection:
         return message
 
     def _ask_person(self, message: JSONRPCError, opened: _Open) -> str | None:
-        """Ask a person for a refused call, and return None: the host is answered later. Or return why nobody is asked,
-        "" if that goes without saying."""
+        """Ask a person about a refused call, and return None: the host is answered later. Or return why nobody is
+        asked, "" if that needs no words."""
         refusal = refusal_of(message.error)
         if self._asking is None or opened.holding is not None or refusal is None:
             return ""
@@ -335,8 +335,7 @@ class _Connection:
         return None
 
     def _is_declined(self, asking: Asking, opened: _Open) -> bool:
-        """Look whether a request has to do with a page, and return whether the person has declined there: then it is
-        answered, and not made."""
+        """Check whether a request is about a page; if the person has declined there, answer it and return True."""
         message = opened.message
         if message.method == "initialize":
             self._pages.begin(message)
@@ -394,7 +393,7 @@ class _Connection:
         return say
 
     def _refusal(self, message: JSONRPCError, opened: _Open, *, told: str = "", why_not: str = "") -> JSONRPCMessage:
-        """Return a refusal as the host gets it; `told` is said in place of what would allow the call, `why_not` says
+        """Return a refusal in the host's form; `told` replaces the text about what would allow the call, `why_not` says
         why nobody was asked."""
         refusal = refusal_of(message.error)
         if refusal is None or message.id is None:

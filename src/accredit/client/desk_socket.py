@@ -1,8 +1,7 @@
-"""The line to the person's desk, from whoever asks there: a Unix socket, one JSON object a line. I/O: a socket.
+"""The client's connection to the person's desk: a Unix socket, one JSON object a line. I/O: a socket.
 
 A socket counts only if it is this user's own, and so is the process that listens there, as the system says: nobody else
-is told what an agent asks. What the desk says is bounded, and holds nothing but texts and an answer that is not judged
-yet (`asking`).
+learns what an agent asks. What the desk sends is bounded, and taken only as texts and an answer that `asking` judges.
 """
 
 import asyncio
@@ -25,11 +24,11 @@ DESK_ANSWER_SECONDS = 5.0
 
 
 class DeskGone(Exception):
-    """There is no desk, or it says nothing that could be understood."""
+    """There is no desk, or its answer is unreadable."""
 
 
 class DeskLine(Struct, frozen=True):
-    """What a desk says: who it asks and where, an answer, or why it takes no ask."""
+    """A line of the desk: who is asked and where, an answer, or why it takes no ask."""
 
     state: str = ""
     url: str = ""
@@ -47,7 +46,7 @@ class DeskConnection:
 
     @classmethod
     async def open(cls, paths: Iterable[Path]) -> "DeskConnection":
-        """Connect to the first socket that is this user's, and nobody else's. Raises `DeskGone`."""
+        """Connect to the first socket that is this user's alone. Raises `DeskGone`."""
         for path in filter(_is_own, paths):
             with suppress(OSError):
                 reader, writer = await asyncio.open_unix_connection(str(path), limit=2 * MAX_CONSENT_ANSWER_BYTES)
@@ -57,7 +56,7 @@ class DeskConnection:
         raise DeskGone
 
     def say(self, value: Mapping[str, object]) -> None:
-        """Say something; nobody waits for it to be read."""
+        """Send a line, without waiting for it to be read."""
         self._writer.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
 
     async def hear(self) -> DeskLine:
@@ -69,7 +68,7 @@ class DeskConnection:
             raise DeskGone from None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         with suppress(OSError):
             self._writer.close()
 
@@ -83,7 +82,7 @@ def _read_line(line: bytes) -> DeskLine:
         raise DeskGone
     said = cast("dict[str, object]", members)
     person, answer = said.get("person"), said.get("answer")
-    if isinstance(person, dict):  # of a pong
+    if isinstance(person, dict):  # in a pong
         person = cast("dict[str, object]", person).get("name")
     return DeskLine(
         state=text_or_empty(said.get("state")),
@@ -95,7 +94,7 @@ def _read_line(line: bytes) -> DeskLine:
 
 
 def text_or_empty(value: object) -> str:
-    """Return a text that others wrote; "" if it is none."""
+    """Return a foreign value if it is a string, else ""."""
     return value if isinstance(value, str) else ""
 
 

@@ -1,14 +1,13 @@
-"""Starting the person's desk, for a program that some host has started. I/O: a process, a file.
+"""Starts the person's desk, for a program that some host has started. I/O: a process, a file.
 
-1. It is started only where none answers, at most once in `DESK_RESTART_SECONDS`. Of several that are started at once
-   all but one end by themselves.
-2. It has a session of its own and none of this process's descriptors: it outlives the host, and keeps nobody waiting
-   for the end of this process. When it ends it is reaped.
-3. Of the environment it gets what leads to the person's files, programs and screen, and nothing else: a host's
-   configuration may hold secrets that are for this process.
-4. It has no terminal: what it says there otherwise goes to `desk.log`, beside its journal. It opens a browser and asks
-   for the passphrase by pinentry where the host hands on which screen there is; else `accredit desk open` and `unlock`,
-   or `accredit approve`, take their place.
+1. It is started only if none answers, at most once in `DESK_RESTART_SECONDS`. Of several started at once all but one
+   exit by themselves.
+2. It has a session of its own and none of this process's descriptors: it outlives the host, and delays nobody who waits
+   for this process's end. When it exits it is reaped.
+3. It gets only the environment variables that lead to the person's files, programs and screen: a host's configuration
+   may hold secrets that are meant for this process.
+4. It has no terminal: it logs to `desk.log`, beside its journal. It opens a browser and asks for the passphrase by
+   pinentry if the host passes on the display; else there are `accredit desk open` and `unlock`, and `accredit approve`.
 """
 
 import contextlib
@@ -28,9 +27,9 @@ from accredit.errors import ConfigurationError
 from accredit.keys.places import desk_log, user_runtime_folder
 
 DESK_RESTART_SECONDS = 60.0
-"""How long no other desk is started after one: where it ends at once, each call would start a process."""
+"""How long no other desk is started after one: if it exits at once, each call would start a process."""
 MAX_DESK_LOG_BYTES = 1_048_576
-"""Bytes of `desk.log` before a start begins it anew."""
+"""Bytes of `desk.log` above which a start truncates it."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -44,7 +43,7 @@ _HANDED_ON_PREFIXES = ("LC_", "XDG_")
 
 
 class DeskStarter:
-    """Starts the desk of whoever runs this process. `environ` is this process's environment."""
+    """Starts the desk of this process's user. `environ` is this process's environment."""
 
     def __init__(
         self,
@@ -60,8 +59,8 @@ class DeskStarter:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> subprocess.Popen[bytes] | None:
-        """Start a desk, and return its process: that of the last start, if it is too early for another. None if it
-        can't be started."""
+        """Start a desk, and return its process; within the restart interval, the previous process. None if it can't be
+        started."""
         now = self._clock()
         last = self._process
         if last is not None and (last.poll() is None or now - self._at < DESK_RESTART_SECONDS):
@@ -78,15 +77,15 @@ class DeskStarter:
             _log.warning("the desk can't be started: %s", error)
             return None
         self._at = now
-        with contextlib.suppress(RuntimeError):  # no room for a thread: the next start reaps it
+        with contextlib.suppress(RuntimeError):  # no thread can start: the next start reaps it
             threading.Thread(target=process.wait, daemon=True).start()
         _log.info("the desk is started; what it says is in %s", log)
         return process
 
 
 def desk_environment(environ: Mapping[str, str], user: int) -> dict[str, str]:
-    """Return the environment of a desk that is started (rule 3). Where a host has hidden the folder of the user's
-    sockets, it is named again, so that the desk listens where the person's commands look first."""
+    """Return the environment for a desk (rule 3). If a host has hidden the folder of the user's sockets, it is added
+    again, so that the desk listens where the person's commands look first."""
     kept = {
         name: value for name, value in environ.items() if name in _HANDED_ON or name.startswith(_HANDED_ON_PREFIXES)
     }
@@ -106,7 +105,7 @@ def _is_private(folder: Path, user: int) -> bool:
 
 def _open_log(path: Path) -> io.FileIO:
     make_folder(path.parent)
-    # Non-blocking: opening a pipe in the file's place would wait for whoever reads it.
+    # Non-blocking: opening a pipe in the file's place would wait for its reader.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     output = io.FileIO(os.open(path, flags, 0o600), "ab")
     os.fchmod(output.fileno(), 0o600)  # it holds links that sign in

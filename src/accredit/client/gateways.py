@@ -32,7 +32,7 @@ class Reached(Struct, frozen=True, kw_only=True):
 
 
 class _Latest:
-    """The connection that was opened last: its session is the one that proofs are bound to."""
+    """The latest connection: proofs are bound to its session."""
 
     def __init__(self, reached: Reached) -> None:
         self._reached = reached
@@ -55,10 +55,8 @@ class _Latest:
 
 
 def _ssl_context(url: str) -> ssl.SSLContext | None:
-    """Return whose certificates are trusted, or None for those that the system trusts: reading them takes 20 ms.
-
-    Without TLS there are none, and so nobody's are; unless there is a proxy, which may have one.
-    """
+    """Return no trusted certificates for plain HTTP without a proxy, as loading the system's takes 20 ms; else None for
+    these."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http://") and not getproxies() else None
 
 

@@ -1,7 +1,7 @@
-"""The HTTP headers that go with a message (2025-11-25 and 2026-07-28, basic/transports). No I/O.
+"""The HTTP headers of a message (2025-11-25 and 2026-07-28, basic/transports). No I/O.
 
-The legacy era names its revision, once it is agreed on. The modern era mirrors what routes a request: its revision,
-method and target, and the arguments that a tool's schema declares (`x-mcp-header`), if its list was seen.
+The legacy era names its revision, once agreed on. The modern era mirrors what routes a request: its revision, method
+and target, and the arguments that a tool's schema declares (`x-mcp-header`), if its list was seen.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _Declared = dict[tuple[str, ...], str]
 
 
 class RoutingHeaders:
-    """What a connection's headers depend on."""
+    """Makes a connection's headers from its state."""
 
     def __init__(self) -> None:
         self._agreed = ""

@@ -1,17 +1,17 @@
 """The HTTP connection to a gateway, for transports on top of it. Opens sockets; logs nothing itself.
 
-The SDK's transport ends with everything in it when a connection breaks. So what goes wrong becomes an answer here:
+The SDK's transport ends, with everything in it, when a connection breaks. So failures become answers here:
 
-1. A gateway that can't be reached, or says nothing in time, is a JSON-RPC error for the one request, whose data says
-   where it was looked for, and what about its certificate is wrong.
+1. A gateway that can't be reached, or does not answer in time, is a JSON-RPC error for the one request, whose data
+   names the address, and what is wrong with its certificate.
 2. A body that breaks off ends its own request only.
 3. A 401 or 403 that asks for a token says so in the words of a refusal (docs/reference/refusals.md).
 4. A session that the gateway does not know (404; 400 from older servers, in words) is `SESSION_LOST`.
 5. An answer that is too long is an error as well, and so is a refusal with too many values. A stream may be long, but
    none of its events. None may be compressed: we ask for `identity`.
-6. What the server has chosen goes back to it in headers (a session, a place in a stream, a revision), in any letters.
+6. Headers return what the server has chosen (a session, a place in a stream, a revision), even beyond ASCII.
 
-The session id of the legacy era is noted: proofs are bound to it. In the stateless era none is sent, and none is heard.
+The session id of the legacy era is noted: proofs are bound to it. In the stateless era none is sent, and none is read.
 """
 
 import json
@@ -45,13 +45,13 @@ _OF_A_SESSION = re.compile(r"session|not initialized", re.IGNORECASE)
 
 
 class GatewayHttp(httpx2.AsyncClient):
-    """A client for one gateway. `token` is sent as `Authorization: Bearer` and shown nowhere else; `headers` go with
-    every request.
+    """A client for one gateway. `token` is sent as `Authorization: Bearer` and shown nowhere else; `headers` are sent
+    with every request.
 
     `timeout` bounds a request's silence, in seconds. `on_trouble` is called with a line for the log for each message
     that did not reach the gateway; `on_lost` when the session is gone. `has_no_endpoint` says that the last message was
-    refused in the way of a server without streamable HTTP. `trusted` has whose certificates are trusted, if it is not
-    those that the system trusts. With `is_session` every request belongs to a session, whatever its headers say.
+    refused as by a server without streamable HTTP. `trusted` holds trusted certificates, instead of the system's. With
+    `is_session` every request belongs to a session, whatever its headers say.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class GatewayHttp(httpx2.AsyncClient):
     def build_request(
         self, method: str, url: httpx2.URL | str, *, headers: Any = None, **options: Any
     ) -> httpx2.Request:
-        """Build a request (rule 6): without an encoding, headers with other letters than ASCII's raise."""
+        """Build a request (rule 6): without an encoding, non-ASCII headers raise."""
         return super().build_request(method, url, headers=httpx2.Headers(headers, encoding="utf-8"), **options)
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        """Send a request. Never raises for the network."""
+        """Send a request. Never raises for network errors."""
         response = await self._answer(request, **options)
         if not stream:
             try:
@@ -100,10 +100,10 @@ class GatewayHttp(httpx2.AsyncClient):
         return response
 
     async def _answer(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request; what is returned has bounds, and is not read yet."""
+        """Send a request; return a bounded, unread response."""
         request.headers["accept-encoding"] = "identity"
         in_stateless_era = is_modern(request.headers.get(_VERSION_HEADER, ""))
-        if in_stateless_era:  # where nothing names a session
+        if in_stateless_era:  # this era has no sessions
             for name in (_SESSION_HEADER, "last-event-id"):
                 request.headers.pop(name, None)
         if request.method == "GET":  # a long-lived stream may be silent for a long time
@@ -123,13 +123,13 @@ class GatewayHttp(httpx2.AsyncClient):
         if _is_coded(response):
             await response.aclose()
             return self._unavailable(request, 502, "answers in a compressed form that it was not asked for")
-        response.encoding = "utf-8"  # which JSON and event streams are, whatever charset the answer names
+        response.encoding = "utf-8"  # as JSON and event streams are, whatever charset the answer names
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         response.stream = _Fenced(response.stream, None if is_stream else MAX_ANSWER_BYTES)
         return response
 
     async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Apply rules 3 and 4; any other refusal stays as it is, or gets our words if it has none."""
+        """Translate a refusal (rules 3 and 4); any other stays as it is, or gets our text if it has none."""
         status, body = response.status_code, await _body(response)
         if "www-authenticate" in response.headers and status in (401, 403):
             return self._unauthorized(request, status)
@@ -144,7 +144,7 @@ class GatewayHttp(httpx2.AsyncClient):
         if error:
             return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)
         text = f"the gateway at {_place(request)} answers with HTTP status {status}"
-        # A probe of another era takes this for "no such method".
+        # A probe of another era reads this as "no such method".
         code, message = (METHOD_NOT_FOUND, "Not Found") if status in (404, 405) else (UPSTREAM_ERROR, UNAVAILABLE)
         return _error(request, status, code, message, text)
 
@@ -172,14 +172,14 @@ class GatewayHttp(httpx2.AsyncClient):
 
 
 class _Fenced(httpx2.AsyncByteStream):
-    """A body that, if it breaks off or is too long, raises the one error that the SDK's transport expects."""
+    """A body that raises the one error that the SDK's transport expects if it breaks off or is too long."""
 
     def __init__(self, inner: Any, max_bytes: int | None) -> None:
         self._inner = inner
         self._max_bytes = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        whole = bytearray()  # pieces of a byte would each take fifty
+        whole = bytearray()  # pieces of one byte would take fifty each
         try:
             async for piece in self._inner:
                 if self._max_bytes is None:
@@ -216,7 +216,7 @@ async def _body(response: httpx2.Response) -> bytes:
 
 
 def _is_coded(response: httpx2.Response) -> bool:
-    """Return whether a body has to be decoded: 700 bytes can become 400 MiB at one go."""
+    """Return whether a body is compressed: 700 bytes can become 400 MiB in one step."""
     return response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
 
 

@@ -1,9 +1,9 @@
-"""What a session of the legacy era was told, so that the session that follows it can be told the same.
+"""The state of a legacy session, to restore in the session that replaces it.
 
-1. A new session gets the host's own `initialize`, `notifications/initialized`, the level of logging, and the
-   subscriptions that are made and not ended.
-2. That the roots have changed is said again if it was said before, as the new session has never asked for them.
-3. Of lists that may change (the server offered `listChanged`), the host is told that they have.
+1. A new session gets the host's own `initialize`, `notifications/initialized`, the log level, and the current
+   subscriptions.
+2. A change of roots is announced again if it was before, as the new session has never asked for them.
+3. If lists may change (the server offered `listChanged`), the host is told that they have.
 
 I/O only through the `Peer` that is passed in.
 """
@@ -25,7 +25,7 @@ from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.limits import RENEW_SECONDS
 
 MAX_RENEWED_SUBSCRIPTIONS = 1_000
-"""Subscriptions of a session that are made again in the next one; beyond that the oldest are dropped."""
+"""Subscriptions of a session that are renewed in the next one; beyond that the oldest are dropped."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -33,7 +33,7 @@ _ROOTS_CHANGED = "notifications/roots/list_changed"
 
 
 class LegacySession(Struct):
-    """A session from the answer to its `initialize` on. `revision` and `capabilities` are the server's."""
+    """A session after the answer to its `initialize`. `revision` and `capabilities` are the server's."""
 
     initialize: JSONRPCRequest
     revision: object
@@ -45,7 +45,7 @@ class LegacySession(Struct):
 
     @classmethod
     def begun(cls, initialize: JSONRPCRequest, result: dict[str, Any]) -> "LegacySession":
-        """Return the session that the result of an `initialize` begins."""
+        """Return the session that an `initialize` result begins."""
         offered = result.get("capabilities")
         capabilities = cast("dict[str, Any]", offered) if isinstance(offered, dict) else {}
         subscriptions = RecentlyUsed[object, JSONRPCRequest](MAX_RENEWED_SUBSCRIPTIONS)
@@ -58,7 +58,7 @@ class LegacySession(Struct):
         return ClientMessageMetadata(headers={MCP_PROTOCOL_VERSION_HEADER: version} if version else {})
 
     def remember_request(self, request: JSONRPCRequest) -> None:
-        """Remember a request that succeeded, if the next session needs it."""
+        """Remember a successful request that the next session needs."""
         uri = (request.params or {}).get("uri")
         match request.method:
             case "logging/setLevel":
@@ -71,7 +71,7 @@ class LegacySession(Struct):
                 pass
 
     def remember_notification(self, notification: JSONRPCNotification) -> None:
-        """Remember a notification of the host, if the next session needs it."""
+        """Remember a host's notification that the next session needs."""
         if notification.method == "notifications/initialized":
             self.initialized = notification
         if notification.method == _ROOTS_CHANGED:
@@ -79,18 +79,18 @@ class LegacySession(Struct):
 
     @property
     def notifications(self) -> list[JSONRPCNotification]:
-        """What the next session is told first."""
+        """The first messages to the next session."""
         initialized = self.initialized or JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")
         return [initialized] if self.roots_changed is None else [initialized, self.roots_changed]
 
     @property
     def requests(self) -> list[JSONRPCRequest]:
-        """What the next session is asked after that."""
+        """The requests to the next session after these."""
         level = [] if self.level is None else [self.level]
         return [*level, *self.subscriptions.values()]
 
     async def begin_again(self, peer: Peer) -> ErrorData | None:
-        """Begin a session with the host's own `initialize`; return why there is none, or None."""
+        """Start a session with the host's own `initialize`; return why there is none, or None."""
         asking = peer.request("initialize", self.initialize.params or {})
         try:
             with anyio.fail_after(RENEW_SECONDS):
@@ -106,7 +106,7 @@ class LegacySession(Struct):
         return None
 
     async def restore(self, peer: Peer) -> None:
-        """Tell a session that was begun again what the last one knew."""
+        """Restore the last session's state in a new one."""
         for notification in self.notifications:
             await peer.send(SessionMessage(notification, self.metadata))
         for request in self.requests:
@@ -119,7 +119,7 @@ class LegacySession(Struct):
 
     @property
     def list_changes(self) -> list[JSONRPCNotification]:
-        """What the host is told once the next session is ready."""
+        """The notifications to the host once the next session is ready."""
         return [
             JSONRPCNotification(jsonrpc="2.0", method=f"notifications/{kind}/list_changed")
             for kind in ("tools", "resources", "prompts")

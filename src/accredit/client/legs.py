@@ -1,19 +1,18 @@
 """One leg of a call over the official SDK's session, and handlers in the SDK's form. I/O: the session's own.
 
-1. A server's answer is read as it came on the wire, before the SDK's models judge it: an `input_required` that the
-   protocol does not allow, and a result of an unknown kind, are typed errors; a result of a modern server without a
-   `resultType` is complete. No extension is negotiated that could add kinds.
+1. A server's answer is read from the wire before the SDK's models validate it: an invalid `input_required`, and a
+   result of an unknown kind, are typed errors; a modern server's result without a `resultType` is complete. No
+   extension is negotiated that could add kinds.
 2. If a modern server reports a missing header of a tool's arguments, the call is repeated once, after listing the
    tools.
 3. In the legacy era the same handlers answer the server's own requests. A server is never told why one failed.
-4. Of its progress a call is told one thing at a time, in order. While that takes so many more wait; then the oldest of
-   them are left out. The SDK calls for each at once, and keeps as many as a server likes. A callback that fails is
-   logged, and told the next thing.
-5. A result that is not what MCP says is one error, in few words: the SDK's has a part for each of its faults, and was
-   of 177 MiB.
+4. A call's progress is reported one event at a time, in order. Meanwhile a bounded number waits; beyond that the oldest
+   are dropped. The SDK calls for each at once, and keeps as many as a server sends. A callback that fails is logged,
+   and gets the next event.
+5. A malformed result is one error, in few words: the SDK's has a part for each fault, and once had 177 MiB.
 
-Not checked: what else a result holds; that is the SDK's part. Nor is structured content held against the tool's
-`outputSchema`: the server writes both, and one pattern of its own (`^(a+)+$`) would hold this process up for ever.
+Not checked: what else a result holds; that is the SDK's part. Nor is structured content validated against the tool's
+`outputSchema`: the server writes both, and one pattern of its own (`^(a+)+$`) would block this process for ever.
 """
 
 import logging
@@ -54,8 +53,8 @@ from accredit.rounds import InputContext, is_input_required_result, read_input_r
 from accredit.rounds.results import Responses, check_result_type
 
 MAX_WAITING_PROGRESS = 16
-"""Notifications of a call's progress that wait for a host's callback, which is called for one at a time. Of more the
-oldest are left out: a server may tell them as fast as it likes."""
+"""Progress notifications of a call that wait for a host's callback, which gets one at a time. Of more the oldest are
+dropped: a server may send them as fast as it likes."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -129,7 +128,7 @@ class Legs:
         )
 
     async def _list_up_to(self, name: str) -> None:
-        """List tools up to this one: its schema says which headers it wants (2026-07-28, basic/transports, "Custom
+        """List tools until this one: its schema names the headers it requires (2026-07-28, basic/transports, "Custom
         Headers")."""
         cursor = None
         for _ in range(MAX_LIST_PAGES):
@@ -140,7 +139,7 @@ class Legs:
 
 
 class _Reading:
-    """A dispatcher whose results are read first (rule 1); everything else is passed to the inner one."""
+    """A dispatcher that reads results first (rule 1); everything else is passed to the inner one."""
 
     def __init__(self, inner: Dispatcher[Any], is_modern: bool) -> None:
         self._inner = inner
@@ -173,16 +172,16 @@ class _Reading:
 
 
 async def read_result(asking: Awaitable[_Result]) -> _Result:
-    """Return what a request is answered with, or raise `MCPError` for what can't be read (rule 5)."""
+    """Return a request's result, or raise `MCPError` if it can't be read (rule 5)."""
     try:
         return await asking
     except ValidationError:
-        pass  # and let go: it holds the answer
+        pass  # released, as it holds the answer
     raise MCPError(UPSTREAM_ERROR, INVALID_ANSWER, "a result that is not what MCP says")
 
 
 def one_at_a_time(show: ProgressFnT) -> ProgressFnT:
-    """Return a callback that may be called for many at once (rule 4)."""
+    """Return a callback that may be called many times at once (rule 4)."""
     waiting = deque[tuple[float, float | None, str | None]](maxlen=MAX_WAITING_PROGRESS)
     is_telling = False
 
@@ -196,7 +195,7 @@ def one_at_a_time(show: ProgressFnT) -> ProgressFnT:
             while waiting:
                 try:
                     await show(*waiting.popleft())
-                except Exception:  # it is the caller's code, and may raise anything
+                except Exception:  # the caller's code may raise anything
                     _log.exception("the callback for a call's progress failed")
         finally:
             is_telling = False
@@ -205,7 +204,7 @@ def one_at_a_time(show: ProgressFnT) -> ProgressFnT:
 
 
 class Dialogs:
-    """The server's own requests that are answered: how many at once, and of `budgets` in all."""
+    """Bounds the server's own requests: how many at once, and of `budgets` in all."""
 
     def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets
@@ -213,7 +212,7 @@ class Dialogs:
 
     @contextmanager
     def one(self) -> Generator[None]:
-        """Count one that is open meanwhile. Raises `MCPError` for one too many."""
+        """Count one as open in this context. Raises `MCPError` if there are too many."""
         if self._open >= MAX_DIALOGS or not self._budgets.asked():
             raise MCPError(INTERNAL_ERROR, "Too many requests for input")
         self._open += 1

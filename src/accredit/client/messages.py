@@ -1,11 +1,11 @@
-"""Messages of a server, read from its bytes, and messages written. I/O: the body of a response.
+"""Reads a server's messages from bytes, and writes messages. I/O: the body of a response.
 
-1. A message is counted before anything is made of it: its bytes, its values at any depth, and digits of long numbers,
-   which cost as their square. What is too much is a `FrameError` with `bound`.
-2. It is read in one go only after that, and others have their turn before: no step is longer than a tenth of a second.
-3. A stream of events is split by its bytes. An event has as many bytes as a message, and as many lines as at a gateway.
+1. A message is measured before it is decoded: its bytes, its values at any depth, and the digits of long numbers, whose
+   cost is quadratic. What exceeds a bound is a `FrameError` with `bound`.
+2. Only then it is decoded, in one step, after others had their turn: no step is longer than a tenth of a second.
+3. A stream of events is split as bytes. An event has as many bytes as a message, and as many lines as at a gateway.
 
-The SDK reads with its models, through text: an event of 16 MiB took 340 MiB, and a second at one go.
+The SDK reads with its models, through text: an event of 16 MiB took 340 MiB, and a second in one step.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -33,14 +33,14 @@ most that is read as an integer, so many take 30 ms, and 80 to be written again.
 
 
 RAW_BYTES = 1_024
-"""Of an event so many of its bytes are kept, besides what it says: a server writes there when it is to be resumed."""
+"""Raw bytes of an event that are kept besides its data: its `retry` is in them."""
 
 _LONG_DIGITS = b"0" * 100
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
 
 
 async def read_message(text: bytes) -> SessionMessage | FrameError:
-    """Return a message, or why the text is none. Raises `FrameError` for what is too much."""
+    """Decode a message, or return why it is invalid. Raises `FrameError` if it exceeds a bound."""
     try:
         for _ in _check(text):
             await anyio.lowlevel.checkpoint()  # others have their turn
@@ -54,8 +54,8 @@ async def read_message(text: bytes) -> SessionMessage | FrameError:
 
 
 async def events_of(response: httpx2.Response) -> AsyncIterator[Event]:
-    """Yield what a stream says, with the first `RAW_BYTES` of its bytes. Raises `FrameError` for an event that is too
-    much, and what `httpx2` raises for a stream that breaks off, or is none."""
+    """Yield a stream's events, with the first `RAW_BYTES` of their bytes. Raises `FrameError` for an event beyond a
+    bound, and `httpx2`'s errors for a stream that breaks off, or is none."""
     if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
         raise httpx2.SSEError("not a stream of events")
     parser = SseParser(MAX_ANSWER_BYTES)
@@ -67,12 +67,12 @@ async def events_of(response: httpx2.Response) -> AsyncIterator[Event]:
 
 
 def is_message(event: Event) -> bool:
-    """Return whether an event brings a message."""
+    """Return whether an event carries a message."""
     return bool(event.data) and event.name in (None, b"", b"message")
 
 
 def encode_message(message: JSONRPCMessage) -> bytes:
-    """Return a message as it is written."""
+    """Encode a message."""
     return _encode(message)
 
 
@@ -91,7 +91,7 @@ def _check(text: bytes) -> Steps[None]:
         check_text(text)
         return
     yield from check_in_steps(text)
-    # There are more of them than there may be in few texts, and mostly in strings.
+    # Few texts have too many digits, and then mostly in strings.
     if (yield from _long_digits(parts_of(text))) and (yield from _long_digits(outside_strings(text))):
         raise FrameError("a message with too many long numbers", bound=True)
 

@@ -1,13 +1,13 @@
-"""Showing the page of an ask to a person whose host opens pages (URL elicitation). No I/O of its own.
+"""Shows the page of an ask in a host that opens pages (URL elicitation). No I/O of its own.
 
-1. A host is asked only if it declares that it shows pages (`elicitation.url`): one of the legacy era when it begins its
-   session, one of the modern era with each request. The address is the loopback's, and holds no secret.
-2. *Decline* means no. Whatever else it says means nothing: only the person's key allows a call.
-3. In the legacy era the request stands beside the held call, and ends with it.
+1. A host is asked only if it declares that it shows pages (`elicitation.url`): a legacy one in `initialize`, a modern
+   one in each request. The address is the loopback's, and holds no secret.
+2. *Decline* means no. Any other answer means nothing: only the person's key allows a call.
+3. In the legacy era the request is open while the call is held, and ends with it.
 4. In the modern era the call is answered with the request (`input_required`), and not held; the state that comes back
-   with it is sealed for this very call, and goes no further. A call that is in the midst of a server's rounds is held.
+   is sealed for this very call, and not forwarded. A call in the midst of a server's rounds is held.
 
-The page only shows the ask. Whoever opens it is not thereby anybody.
+The page only shows the ask. Opening it gives no rights.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _ENTRY = "accredit"
 
 
 class Page(Struct):
-    """A page that the host was asked to show. `declined` is set when the person declines there."""
+    """A page that the host was asked to show. `declined` is set if the person declines there."""
 
     id: str
     elicitation: str
@@ -41,7 +41,7 @@ class Page(Struct):
 
 
 class Resumed(NamedTuple):
-    """A modern request that comes back: without what we added, and whether the person declined the ask of this code."""
+    """A modern request that came back: without our additions, and whether the person declined this ask."""
 
     request: JSONRPCRequest
     code: str
@@ -72,7 +72,7 @@ class Pages:
         return page
 
     def close(self, page: Page) -> None:
-        """Tell the host that the page is of no use any more (rule 3)."""
+        """Tell the host that the page is not needed any more (rule 3)."""
         self._open.pop(page.id, None)
         params: dict[str, Any] = {"elicitationId": page.elicitation}
         method = "notifications/elicitation/complete"
@@ -81,7 +81,7 @@ class Pages:
         self._send(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
 
     def settles(self, answer: JSONRPCResponse | JSONRPCError) -> bool:
-        """Take the host's answer about a page (rule 2); return False if it is about nothing of ours."""
+        """Handle the host's answer about a page (rule 2); return False if it is about something else."""
         page = self._open.get(answer.id) if answer.id is not None else None
         if page is None:
             return isinstance(answer.id, str) and answer.id.startswith("accredit-page-")
@@ -91,7 +91,7 @@ class Pages:
         return True
 
     def asks_by_page(self, request: JSONRPCRequest) -> bool:
-        """Return whether a modern request is answered with the request for input (rules 1 and 4)."""
+        """Return whether a modern request is answered with the request to show a page (rules 1 and 4)."""
         params = request.params or {}
         meta = params.get("_meta")
         declared = cast("dict[str, object]", meta).get(META_CAPABILITIES) if isinstance(meta, dict) else None
@@ -127,8 +127,8 @@ class Pages:
 
 
 def _binding(agent_id: str, method: str, target: str, params: dict[str, Any]) -> bytes:
-    """Return what a state is sealed for. An argument that may be a credential is no part of it, as it may be none of
-    the ask. Raises `ConsentError`."""
+    """Return the data that a state is bound to. An argument that may be a credential is left out, as it may be missing
+    from the ask. Raises `ConsentError`."""
     arguments = params.get("arguments")
     if isinstance(arguments, dict):
         named = cast("dict[str, Any]", arguments)

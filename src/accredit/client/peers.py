@@ -1,5 +1,5 @@
-"""One side of a connection, as the one that gets requests: its answers are separated from its other messages; and what
-is sent to it, changed on its way. No I/O."""
+"""One side of a connection, to which requests are sent: separates its answers from its other messages, and can change
+what is sent to it. No I/O."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ Answer = JSONRPCResponse | JSONRPCError
 
 
 class Peer:
-    """One side of a connection: requests to it, and their answers."""
+    """Sends requests to one side, and awaits their answers."""
 
     def __init__(self, name: str, stream: WriteStream[Any]) -> None:
         self._name = name
@@ -38,15 +38,15 @@ class Peer:
         self._last_number = 0
 
     def request(self, method: str, params: Params) -> JSONRPCRequest:
-        """Return a request with an id that was not used before."""
+        """Return a request with a new id."""
         self._last_number += 1
         return JSONRPCRequest(
             jsonrpc="2.0", id=f"accredit-{self._name}-{self._last_number}", method=method, params=params
         )
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message, if the other side is still there."""
-        # If the stream has closed, `lost` answers those who wait.
+        """Send a message, unless the other side is gone."""
+        # If the stream has closed, `lost` answers the waiting requests.
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._stream.send(item)
 
@@ -69,7 +69,7 @@ class Peer:
         return answer.result
 
     def settles(self, message: JSONRPCMessage | None) -> bool:
-        """Hand over a message that is an awaited answer; return whether it was one."""
+        """Deliver a message that is an awaited answer; return whether it was one."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return False
         waiting = self._waiting.get(message.id)
@@ -85,7 +85,7 @@ class Peer:
 
 
 class Changed:
-    """A stream to which each message is written as `change` returns it; for None nothing is."""
+    """A stream that writes each message as changed by `change`, or not at all if that returns None."""
 
     def __init__(
         self, inner: WriteStream[SessionMessage], change: Callable[[SessionMessage], SessionMessage | None]
@@ -94,7 +94,7 @@ class Changed:
         self._change = change
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write what `change` makes of a message."""
+        """Change and write a message."""
         changed = self._change(item)
         if changed is not None:
             await self._write(changed)

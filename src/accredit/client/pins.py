@@ -1,24 +1,24 @@
-"""Which gateway a proof may be made for: the pin of its id. Reads and writes the file of known gateways.
+"""Pins the gateway's id for which proofs may be made. Reads and writes the file of known gateways.
 
-A proof is bound to one gateway's id, so an agent that signed whatever id it is told could be made to sign for another
-gateway: whoever got the proof would carry it there. In order:
+A proof is bound to one gateway's id, so an agent that signed any claimed id could be made to sign for another gateway:
+whoever got the proof would use it there. In order:
 
 1. An id that the caller names is the pin.
 2. Else the id that this URL had before is (`known_gateways.json` beside the agent's key). A server without a URL (a
-   command, one in this process, a transport) has the name in its place that the caller gave it.
-3. Else the first id that the URL names becomes the pin, and is remembered: trust on first use. But an id that is known
-   under another URL is refused (`gateway_mismatch`): that both lead to one gateway is a person's to say, by rule 1.
-   Until then nothing more is for that server (`refused`), calls without a proof neither: it poses as a gateway.
+   command, one in this process, a transport) is known by the name that the caller gave it.
+3. Else the first id that the URL claims becomes the pin, and is remembered: trust on first use. But an id that is known
+   under another URL is refused (`gateway_mismatch`): only a person can say, by rule 1, that both lead to one gateway.
+   Until then nothing more is sent to that server (`refused`), not even calls without a proof: it poses as a gateway.
 
-From then on another id is refused (`gateway_changed`). Two URLs are one if they differ only by the case of their scheme
-or host, by the port that goes without saying, by a slash at the end, or by a name of this machine's loopback. Rule 3
-asks the file anew, one process at a time: of two that meet one id under two URLs at once, one is refused.
+From then on another id is refused (`gateway_changed`). Two URLs are equal if they differ only by the case of their
+scheme or host, by the default port, by a slash at the end, or by a name of this machine's loopback. Rule 3 reads the
+file again, one process at a time: if two find one id under two URLs at once, one is refused.
 
-4. With neither URL nor name, no id that is claimed counts: a transport may lead anywhere, a command be a bridge to
-   somewhere. Nothing is signed there, unless the caller asked for proofs that are bound to nothing (`unbound`): then
-   the first id that is claimed holds for the connection.
+4. With neither URL nor name, no claimed id counts: a transport may lead anywhere, a command may be a bridge. Nothing is
+   signed there, unless the caller allowed proofs that are bound to nothing (`unbound`): then the first id that is
+   claimed is the pin for the connection.
 
-What is not checked: who was met first. Name the id from the start where that matters (`accredit connect --gateway-id`).
+Not checked: who was met first. Name the id from the start if that matters (`accredit connect --gateway-id`).
 """
 
 import fcntl
@@ -53,7 +53,7 @@ _log = logging.getLogger("accredit.client")
 
 
 class PinsInUse(Exception):
-    """Another process has the file of known gateways. `refusal` says so; `request` is the id of the one that waits."""
+    """Another process has locked the file of known gateways. `request` is the waiting one's id."""
 
     def __init__(self, refusal: ProofRefused) -> None:
         super().__init__(refusal.message)
@@ -88,8 +88,8 @@ class GatewayPin:
         """Why nothing is sent there, if the server has claimed an id that is known elsewhere."""
 
     def meet(self, claimed: str) -> None:
-        """Compare the id that the gateway claims. Raises `ProofRefused` if another one is pinned, or if it is known
-        elsewhere, and `PinsInUse` while another process has the file: it can be tried again then."""
+        """Check the id that the gateway claims. Raises `ProofRefused` if another one is pinned, or if it is known
+        elsewhere, and `PinsInUse` while another process has the file: then it can be tried again."""
         if not (self.id or self.url or self.unbound):
             return
         if not self.id and claimed.isprintable() and 0 < len(claimed.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
@@ -112,7 +112,7 @@ class GatewayPin:
         return ProofRefused({"error": "gateway_unknown"}, text, GATEWAY_CHANGED)
 
     def _meet_first(self, claimed: str) -> None:
-        """Apply rules 2 and 3, with what other processes have met meanwhile. Raises `ProofRefused`."""
+        """Look up or pin a first id (rules 2 and 3), with those of other processes. Raises `ProofRefused`."""
         try:
             known = self._known()
         except ConfigurationError as error:
@@ -130,7 +130,7 @@ class GatewayPin:
         self._remember(known, claimed)
 
     def _elsewhere(self, known: Mapping[str, str], claimed: str) -> str | None:
-        """Return the URL under which an id is known, for one that has another."""
+        """Return another URL under which an id is known, or None."""
         return next((url for url, id in known.items() if self.url and id == claimed), None)
 
     def _known(self) -> dict[str, str]:
@@ -165,7 +165,7 @@ def shown_url(url: str) -> str:
     except ValueError:
         return excerpt(url, MAX_TOLD_URL_CHARS)
     if not parts.scheme:
-        return excerpt(url, MAX_TOLD_URL_CHARS)  # a name in the place of one
+        return excerpt(url, MAX_TOLD_URL_CHARS)  # a name instead of a URL
     return excerpt(f"{parts.scheme}://{host}{parts.path}{'?***' if parts.query else ''}", MAX_TOLD_URL_CHARS)
 
 
@@ -177,7 +177,7 @@ def _mismatch(claimed: str, here: str, elsewhere: str) -> ProofRefused:
 
 
 def _place(url: str) -> tuple[object, ...]:
-    """Return what all spellings of a URL have in common."""
+    """Return a form that is the same for all spellings of a URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -188,7 +188,7 @@ def _place(url: str) -> tuple[object, ...]:
 
 
 def check_name(name: str) -> None:
-    """Raise `ConfigurationError` for what can't stand in the place of a URL."""
+    """Raise `ConfigurationError` for a name that can't stand for a URL."""
     fits = name.isprintable() and 0 < len(name.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES
     if not fits or any(char in name for char in ":/?#\\"):
         raise ConfigurationError(
@@ -198,7 +198,7 @@ def check_name(name: str) -> None:
 
 @contextmanager
 def _alone(file: Path | None) -> Generator[bool]:
-    """Let one process at a time read and change the file, if there is a folder for it. False: another one has it."""
+    """Take the lock for reading and changing the file, if it has a folder; False if another process has it."""
     try:
         lock = None if file is None else os.open(_lock_of(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -216,13 +216,13 @@ def _alone(file: Path | None) -> Generator[bool]:
 
 
 def _lock_of(file: Path) -> str:
-    """Return the file to lock: the file itself is replaced by each change, and others must not be able to lock it."""
+    """Return the lock's file: the file itself is replaced by each change, and others must not be able to lock it."""
     folder, name = os.path.split(os.path.realpath(file))
     return os.path.join(folder, f".{name}.lock")
 
 
 def _read(file: Path) -> dict[str, str]:
-    with suppress(PermissionError):  # reading says so
+    with suppress(PermissionError):  # reading reports it
         if not file.exists():
             return {}
     remedy = f"repair {file} or delete it; it then fills anew, with the gateways that are met first"

@@ -1,21 +1,21 @@
-"""An agent's key and delegations, and the proofs that are made with them. Reads files, delegations when they change.
+"""An agent's key and delegations, and the proofs made with them. Reads files, delegations when they change.
 
-1. A delegation is taken only if it is for this key, is signed soundly and holds now. A file that changes is read again
-   before it is next used; one that can't be taken leaves the old one in force, with a warning.
+1. A delegation is used only if it is for this key, is validly signed and in its time. A changed file is read again
+   before its next use; if the new content is unusable the old one stays in force, with a warning.
 2. For a scope, the delegations that cover it are presented in their order, those last of which a constraint refuses
-   this call at this time; if none covers it, the one that covers most. Expired ones count only if there are no others.
-   No delegation is ever presented for another agent's key, and none that names another gateway: it is nobody else's to
-   see. To a gateway that was only met, nobody having named its id, are shown those that name it, and of the others the
-   first: it may be anybody, and would see all that the agent holds by naming scopes. Where a person can be asked, one
-   for certain calls alone is presented for no other call. Where there is no other nothing is presented.
-3. A proof is bound to the exact call and to the gateway that is named. Without a gateway none is made, unless whoever
-   made the presenter wrote `binding="none"`: such a proof is good for any call at any gateway that takes unbound ones.
+   this call now; if none covers it, the one that covers most. Expired ones count only if there are no others. No
+   delegation is ever presented for another agent's key, and none that names another gateway, which alone may see it. A
+   gateway that was only met, its id named by nobody, gets those that name it, and the first of the others: it may be
+   anybody, and would see all delegations by naming scopes. Where a person can be asked, one for certain calls alone is
+   presented for no other call. If there is no other nothing is presented.
+3. A proof is bound to the exact call and to the named gateway. Without a gateway none is made, unless the presenter was
+   made with `binding="none"`: such a proof is valid for any call at any gateway that takes unbound ones.
 4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
-5. What a person allowed when asked comes after the delegations that were named. A grant for one very call is kept in
-   memory, others in the folder `grants` beside the key, which is read at the start.
+5. What a person allowed when asked comes after the named delegations. A grant for one very call is kept in memory,
+   others in the folder `grants` beside the key, which is read at the start.
 
-Not checked here: revocation, what only the gateway knows of a call (amounts, places, uses), whether it trusts the
-principal. The gateway says so, and then the next delegation is tried (`proving`).
+Not checked here: revocation, facts that only the gateway knows (amounts, places, uses), and whether it trusts the
+principal. The gateway's refusal tells, and then the next delegation is tried (`proving`).
 """
 
 import hashlib
@@ -60,10 +60,10 @@ MAX_GRANTS = 64
 _log = logging.getLogger("accredit.client")
 
 GRANTS = "grants"
-"""The folder beside an agent's key of what a person allowed for longer than one call."""
+"""The folder beside an agent's key for what a person allowed beyond one call."""
 
 Chain = Sequence[DelegationCert]
-"""A delegation and those that it rests on, leaf first."""
+"""A delegation and its parents, leaf first."""
 
 
 class _Held(NamedTuple):
@@ -73,7 +73,7 @@ class _Held(NamedTuple):
 
 
 class _Source:
-    """A delegation and where it comes from. `stamp` tells one content of its file from another."""
+    """A delegation and its source. `stamp` tells one content of its file from another."""
 
     def __init__(self, held: _Held, file: Path | None, stamp: object) -> None:
         self.held = held
@@ -82,7 +82,7 @@ class _Source:
 
 
 class Challenge(Struct, frozen=True):
-    """What a gateway wants signed. `expires_at` is in unix seconds."""
+    """A gateway's challenge, to be signed. `expires_at` is in unix seconds."""
 
     challenge: bytes
     expires_at: int
@@ -94,14 +94,14 @@ class _Meta(Struct, frozen=True):
 
 
 class ProofPresenter:
-    """What an agent proves itself with. `agent_id` is the agent's; `key_path` is None for a key that is no file's.
+    """An agent's means of proof. `agent_id` is the agent's; `key_path` is None for a key without a file.
 
     `gateway_id` pins the gateway from the start; otherwise `known_gateways` remembers the first one met at each URL
     (default: `known_gateways.json` beside the key file), and one that is known under another URL is refused. A server
-    without a URL is not believed who it is: it needs `gateway_id`, or `known_as` of the client. `binding="none"` lets
-    go of that: such a server gets proofs that are bound to nothing until it claims an id, and then to what it claims.
-    With `may_ask` there may be no delegation at all, and what a person allowed when asked is presented (rules 2 and 5).
-    `clock` gives unix seconds, `draw` unpredictable bytes.
+    without a URL needs `gateway_id`, or the client's `known_as`, to be trusted. `binding="none"` waives that: such a
+    server gets proofs that are bound to nothing until it claims an id, and then to what it claims. With `may_ask` there
+    may be no delegation at all, and what a person allowed when asked is presented (rules 2 and 5). `clock` gives unix
+    seconds, `draw` unpredictable bytes.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class ProofPresenter:
         clock: Callable[[], int] = unix_seconds,
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """Raise `ConfigurationError` for a file that can't be used, or a delegation that proves nothing."""
+        """Raise `ConfigurationError` for an unusable file, or a delegation that proves nothing."""
         if isinstance(delegations, str | Path):
             raise ConfigurationError(
                 "delegations is one path, and a list is asked for", f"write delegations=[{str(delegations)!r}]"
@@ -155,7 +155,7 @@ class ProofPresenter:
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """The ids of the people whose delegations these are, without those that were asked."""
+        """The ids of the people who issued the delegations, without those granted when asked."""
         return tuple(dict.fromkeys(source.held.chain[-1].issuer_id for source in self._sources))
 
     def sign_ask(self, ask: Ask) -> Ask:
@@ -169,12 +169,12 @@ class ProofPresenter:
 
     @property
     def granted(self) -> frozenset[str]:
-        """Every scope that a delegation covers now; wildcards as what they stand for."""
+        """Every scope that a delegation covers now; wildcards expanded."""
         return frozenset[str]().union(*(held.granted for held in self._alive()))
 
     @property
     def has_one_chain(self) -> bool:
-        """Whether a proof with one delegation says everything that the agent may do."""
+        """Whether a proof with one delegation shows everything that the agent may do."""
         return len(self._sources) == 1
 
     def pin(self, url: str = "") -> GatewayPin:
@@ -184,7 +184,7 @@ class ProofPresenter:
         return GatewayPin(self._gateway_id, url=url, file=known, met=self._met, unbound=self._unbound)
 
     def granted_at(self, pin: GatewayPin) -> frozenset[str]:
-        """Every scope that a delegation covers which is shown to this gateway."""
+        """Every scope covered by the delegations that this gateway may see."""
         return frozenset[str]().union(
             *(held.granted for held in _select_for_gateway(self._alive(), pin.id, met=not pin.named))
         )
@@ -193,8 +193,8 @@ class ProofPresenter:
         self, scope: str, call: GuardedCall | None = None, verifier_id: str = "", *, met: bool = False
     ) -> tuple[Chain, ...]:
         """Return the delegations to present, best first (rule 2); for "" the one that covers most. There may be none:
-        all may be for other gateways or, where a person can be asked, for other calls. `met` says that nobody named the
-        gateway."""
+        all may be for other gateways or, if a person can be asked, for other calls. `met` says that the gateway's id
+        was named by nobody."""
         candidates = _select_for_gateway(self._alive() or self._current(), verifier_id, met=met)
         if self._may_ask and call is not None:
             candidates = tuple(held for held in candidates if not self._is_for_others(held.chain, call, verifier_id))
@@ -205,7 +205,7 @@ class ProofPresenter:
         if call is not None and len(covering) > 1:
             refused = [self._is_refused(held.chain, call, verifier_id) for held in covering]
             good = [held for held, is_refused in zip(covering, refused, strict=True) if not is_refused]
-            # What was allowed last, perhaps for this very call, is tried in any case.
+            # The latest grant, perhaps for this very call, is tried in any case.
             good = good if len(good) <= MAX_PRESENTED else [*good[: MAX_PRESENTED - 1], good[-1]]
             covering = [*good, *(held for held, is_refused in zip(covering, refused, strict=True) if is_refused)]
         return tuple(held.chain for held in covering[:MAX_PRESENTED])
@@ -219,14 +219,14 @@ class ProofPresenter:
 
     def allow(self, chain: Sequence[DelegationCert]) -> None:
         """Present from now on what a person allowed when asked (rule 5). Raises `ConfigurationError` for a chain that
-        proves nothing; where it can't be written it is kept in memory, with a warning."""
+        proves nothing; if it can't be written it is kept in memory, with a warning."""
         held = self._take(tuple(chain))
         self._allowed = [*(each for each in self._allowed if each.expires_at >= self._clock()), held][-MAX_GRANTS:]
         if self._grants is None or this_call_only(held.chain[0].constraints):
             return
         file = self._grants / f"{hashlib.sha256(held.chain[0].cert_id.encode()).hexdigest()[:32]}.json"
         try:
-            with suppress(OSError):  # then it can't be written, and that error says why
+            with suppress(OSError):  # the write then fails as well, and says why
                 self._grants.mkdir(mode=0o700, exist_ok=True)
             write_file(file, DelegationFile(held.chain).encode() + b"\n", private=True, replace=True)
         except ConfigurationError as error:
@@ -257,7 +257,7 @@ class ProofPresenter:
 
         It is bound to `call`, its `scope` ("" for a list) and the gateway `verifier_id`; to nothing if that is "".
         Without a gateway's `challenge` it signs one of its own (Option A). It presents `chain`, by default that of
-        `chain_for`. Raises `ConfigurationError` for want of a delegation, or of a `verifier_id` (rule 3).
+        `chain_for`. Raises `ConfigurationError` for lack of a delegation, or of a `verifier_id` (rule 3).
         """
         if not verifier_id and not self._unbound:
             raise ConfigurationError(
@@ -265,7 +265,7 @@ class ProofPresenter:
             )
         context = call.session_context(verifier_id, self.agent_id, scope) if verifier_id else b""
         nonce = challenge.challenge if challenge is not None else self._draw(CHALLENGE_BYTES)
-        # The gateway compares a challenge of ours with its clock, which may be behind; its own it takes at any time.
+        # The gateway compares our challenge with its clock, which may be behind; its own it accepts at any time.
         signed_at = self._clock() - (CLOCK_LEAD_SECONDS if challenge is None else 0)
         bundle = present(chain or self.chain_for(scope), self._signer, nonce, signed_at, session_context=context)
         return bundle.to_dict()
@@ -290,12 +290,12 @@ class ProofPresenter:
         return tuple(held for held in self._current() if held.expires_at >= now)
 
     def _current(self) -> tuple[_Held, ...]:
-        """Return every delegation that is held, after a look at the files (rule 1)."""
+        """Return all current delegations, after checking the files (rule 1)."""
         for source in self._sources:
             stamp = _stamp(source.file)
             if source.file is None or stamp == source.stamp:
                 continue
-            source.stamp = stamp  # before reading: a file that can't be taken is not read again until it changes
+            source.stamp = stamp  # before reading: an unusable file is not read again until it changes
             try:
                 source.held = self._take(source.file)
             except ConfigurationError as error:
@@ -323,13 +323,12 @@ class ProofPresenter:
         return _Source(self._take(given), file, stamp)
 
     def _is_refused(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
-        """Return whether a constraint certainly refuses the call, by what is known here: the clock, and the call
-        itself."""
+        """Return whether a constraint certainly refuses the call, by the clock and the call itself."""
         context = VerifierContext(call=_facts(call, verifier_id))
         return certain_refusal(chain, context, self._clock()) is not None
 
     def _is_for_others(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
-        """Return whether a chain is for certain calls, and this is none of them."""
+        """Return whether a chain is for certain calls, but not for this one."""
         facts = _facts(call, verifier_id)
         return any(
             isinstance(each, Extension) and each.name == CALL and not is_for_call(each, facts)
@@ -348,7 +347,7 @@ class ProofPresenter:
                 f"{name} is not for {key} (agent {self.agent_id})",
                 "name the agent's own key, or ask for a delegation to this one: `accredit grant --agent`",
             )
-        # Any scope is accepted here: which ones exist besides the canonical ones, each gateway's catalog says.
+        # Any scope is accepted here: those beyond the canonical ones are in each gateway's catalog.
         vocabulary = frozenset(scope for cert in chain for scope in cert.scope)
         result = verify_chain(chain, now=self._clock(), vocabulary=vocabulary)
         if result.identity_status is IdentityStatus.EXPIRED:
@@ -359,7 +358,7 @@ class ProofPresenter:
 
 
 def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
-    """Return what a gateway may see (rule 2); "" is one that has not said who it is."""
+    """Return the delegations that a gateway may see (rule 2); "" is one that has not said its id."""
     if gateway or met:
         held = tuple(each for each in held if not _is_elsewhere(each.chain, gateway))
     if not met:
@@ -369,7 +368,7 @@ def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> 
 
 
 def _is_elsewhere(chain: Chain, gateway: str) -> bool:
-    """Return whether a chain is for another gateway alone; for "" whether it is for any one alone."""
+    """Return whether a chain is for another gateway alone; for "", whether it names any gateway."""
     return any(names_other_gateway(cert.constraints, gateway) for cert in chain)
 
 
@@ -388,7 +387,7 @@ def _nothing_to_present() -> ConfigurationError:
 
 
 def _stamp(file: Path | None) -> object:
-    """Return what tells one content of a file from another; None if there is no file."""
+    """Return a value that tells one content of a file from another; None if there is no file."""
     if file is None:
         return None
     try:

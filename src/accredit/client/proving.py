@@ -1,31 +1,31 @@
-"""Which proof goes with a request, and what a refusal leads to. One object per connection; no I/O but the pin's file.
+"""Decides which proof a request carries, and how a refusal is answered. One per connection; no I/O but the pin's file.
 
 A request, in order:
 
-1. One that carries a proof already, or that needs none, stays as it is.
+1. One that carries a proof already, or needs none, stays as it is.
 2. A guarded call gets a proof that is bound to it, if its scope and the gateway's id are known and the target is not
-   sensitive. Otherwise it goes without: the refusal says what is needed, and nothing was signed for a stranger. A
+   sensitive. Otherwise it is sent without: the refusal says what is needed, and nothing was signed for a stranger. A
    gateway that only observes refuses nothing, so there a sensitive target gets one too, and a target without a scope
    one for none: else nobody would know who calls.
-3. A request about a task gets one for the tool whose call became the task: bound to the tool's scope if the request
-   changes the task, else to no scope.
-4. A list request gets one if one delegation says everything that the agent may do, so that the gateway filters.
+3. A request about a task gets one for the tool that made the task: bound to the tool's scope if the request changes the
+   task, else to no scope.
+4. A list request gets one if one delegation covers everything that the agent may do, so that the gateway filters.
 
 A refusal is answered by sending again, once for each of these reasons:
 
-1. A list: it goes without a proof. What may be seen is not what may be called, and calls then say what is wrong.
-2. -31001, or -31003 with another scope than was assumed: the proof is made for the scope that the gateway names, if it
-   is known who it is (`pins`). It may name one for a call: who names another one later picks among the delegations.
-   An unbound proof, good at any gateway, is made only where the caller wrote `binding="none"`, and for no URL.
+1. A list: it is sent without a proof. What may be listed is not what may be called, and calls then tell what is wrong.
+2. -31001, or -31003 with another scope than assumed: the proof is made for the scope that the gateway names, if its id
+   is known (`pins`). It may name one for a call: by naming more it could explore the delegations. An unbound proof,
+   valid at any gateway, is made only if the caller wrote `binding="none"`, and for no URL.
 3. -31002: the gateway's challenge is checked and signed (Option B).
-4. A delegation that the gateway refuses for itself (a constraint, its end, its principal): the next one that covers the
-   scope is presented, of `MAX_PRESENTED` in all, each after a challenge of its own where there was one.
-5. A proof of a call with an argument `_token`, which a gateway takes off if it is a credential: what is forwarded is
-   what is signed, so the proof covers it only if the tool is known to declare it. If that was wrong, the other way.
+4. A refusal of the delegation itself (a constraint, its end, its principal): the next one that covers the scope is
+   presented, of `MAX_PRESENTED` in all, each with a new challenge if one was needed.
+5. A call with an argument `_token`, which a gateway removes if it is a credential. The signature covers what is
+   forwarded, so the argument only if the tool is known to declare it. If that was wrong, the other way is tried.
 
-Whatever the server answers, one request gets `MAX_PROOFS_OF_REQUEST` proofs in all; then the refusal stands.
+One request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever is answered; then the refusal stands.
 
-Not here: who sends it (`streams`), and what people are told (`refusals`).
+Not here: sending it (`streams`), and the messages for people (`refusals`).
 """
 
 from collections.abc import Callable, Mapping
@@ -54,14 +54,14 @@ from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, DENIED, MISSING, REPL
 from accredit.tokens.carried import ARGUMENT
 
 MAX_PROOFS_OF_REQUEST = MAX_PRESENTED + 2
-"""Proofs that a client makes for one request, whatever is answered: one for a scope that was assumed wrongly, one for a
-call that was read the other way, and one with each delegation that is tried. A hostile server had 199 of a call."""
+"""Proofs that a client makes for one request, whatever is answered: one for a scope assumed wrongly, one for the other
+reading of a call, and one with each delegation that is tried. A hostile server got 199 for a call."""
 
 
 Params = dict[str, object]
 
 _LIST_REFUSALS = frozenset({DENIED, UNTRUSTED_ROOT, REPLAYED})
-"""Codes with which a gateway refuses the proof that came with a list."""
+"""Codes with which a gateway refuses the proof of a list request."""
 
 _ANOTHER_MAY_PASS = frozenset(word for word, row in BY_WORD.items() if row.other_may_pass)
 """Refusals of a delegation where another one for the same scope may pass."""
@@ -76,11 +76,11 @@ class _Target(Struct, frozen=True):
 
 
 class Attempt(Struct):
-    """A request on its way: its `params` without a proof, and what was tried.
+    """A request in progress: its `params` without a proof, and what was tried.
 
-    `scope` is what was signed for, if anything; `named` is what the gateway said that the call needs; `chains` are the
-    delegations for it that were not refused yet, `proofs` how many were made. `other` is the call as a gateway may have
-    read it as well (5 of what a refusal leads to).
+    `scope` is what was signed for, if anything; `named` is the scope that the gateway asked for; `chains` are the
+    delegations for it that were not refused yet, `proofs` how many were made. `other` is the call in a gateway's other
+    possible reading (5 in the list of refusals).
     """
 
     method: str
@@ -107,8 +107,8 @@ class Prover:
     """Decides on the proofs of one connection. Raises `ConfigurationError` for a file of known gateways that can't be
     read.
 
-    `session_id` returns the MCP session's id, or ""; `url` is where the gateway is, or the name that stands for that,
-    or "" for neither. With `whole_lists` the gateway is not asked to filter lists.
+    `session_id` returns the MCP session's id, or ""; `url` is the gateway's, or the name that stands for it, or "" for
+    neither. With `whole_lists` the gateway is not asked to filter lists.
     """
 
     def __init__(
@@ -128,11 +128,11 @@ class Prover:
 
     @property
     def refused(self) -> ProofRefused | None:
-        """Why nothing may be sent any more: whoever answers there poses as a gateway that is known elsewhere."""
+        """Why nothing may be sent any more: the server poses as a gateway that is known elsewhere."""
         return self._pin.refused
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
-        """Return the request as an attempt to be proved, or None if it is sent as it is."""
+        """Return the request as an attempt to prove, or None if it is sent as it is."""
         if method not in GUARDED | LISTS | {LISTEN}:
             return None
         if any(name in PROOFS for name in _object(params.get("_meta"))):
@@ -143,9 +143,9 @@ class Prover:
                 for each in self._token_takers.readings(method, params)
             ]
             for call in calls:
-                call.request_hash("")  # what has no digest can't be signed
+                call.request_hash("")  # without a digest nothing can be signed
         except FrameError:
-            return None  # nothing that could be signed: the gateway says what is wrong
+            return None  # it can't be signed: the gateway reports what is wrong
         other = calls[1] if len(calls) > 1 else None
         return Attempt(method, params, calls[0], other=other) if method != LISTEN or calls[0].subscribed else None
 
@@ -168,8 +168,8 @@ class Prover:
     def again(self, attempt: Attempt, code: int, data: object) -> Params | None:
         """Return the params to send in answer to a refusal, or None if the refusal stands.
 
-        Raises `ProofRefused` if the gateway asks for something that is not signed, does not say who it is, or is not
-        the pinned one.
+        Raises `ProofRefused` if the gateway asks for something that is not signed, does not tell its id, or is not the
+        pinned one.
         """
         had_scope = attempt.scope
         if attempt.method in LISTS:
@@ -191,7 +191,7 @@ class Prover:
         if scope is None and attempt.call.about_tasks:
             target = self._target(attempt)
             scope = target.scope if target is not None else None
-        error = refusal.get("error")  # whoever answers may say anything
+        error = refusal.get("error")  # a server may send anything
         another = isinstance(error, str) and error in _ANOTHER_MAY_PASS
         if another and len(attempt.chains) > 1 and attempt.scope is not None:
             return self._with_the_next(attempt, attempt.scope)
@@ -205,7 +205,7 @@ class Prover:
             self._meet(_object(refusal.get("_meta")))
         elif code != DENIED or attempt.scope in (None, scope):
             return None
-        attempt.corrected = scope != ""  # for a task that was made elsewhere the gateway will name the scope
+        attempt.corrected = scope != ""  # the gateway will name the scope of a task that was made elsewhere
         return self._signed(attempt, self._learned(attempt, scope, sensitive=False))
 
     def listed(self, attempt: Attempt, result: Params) -> Listed:
@@ -272,7 +272,7 @@ class Prover:
     def _signed_anew(self, attempt: Attempt, scope: str) -> Params:
         if not attempt.challenged:
             return self._signed(attempt, scope)
-        attempt.challenged = False  # a challenge is good once
+        attempt.challenged = False  # a challenge is valid once
         return attempt.params
 
     def _signed(self, attempt: Attempt, scope: str, challenge: Challenge | None = None) -> Params:
@@ -284,7 +284,7 @@ class Prover:
             attempt.scope = None
             return attempt.params
         attempt.scope = scope
-        # To see a task needs no scope, but the delegation that it was made on.
+        # Reading a task needs no scope, but the delegation that it was made with.
         bound_to = scope if not attempt.call.about_tasks or attempt.method in TASK_CHANGES else ""
         chain = attempt.chains[0]
         attempt.proofs += 1
@@ -293,7 +293,7 @@ class Prover:
 
 
 class TokenTakers:
-    """Which tools are known to declare an argument `_token`: it is theirs then, and no credential for the gateway."""
+    """The tools known to declare an argument `_token`, which then is theirs, and not a credential for the gateway."""
 
     def __init__(self) -> None:
         self._names = RecentlyUsed[str, bool](MAX_KNOWN_TARGETS)
@@ -305,7 +305,7 @@ class TokenTakers:
             self._names.put(name, True)
 
     def readings(self, method: str, params: Params) -> tuple[Params, ...]:
-        """Return the params as a gateway will read them, and, for a call with such an argument, as it may instead."""
+        """Return the params as a gateway will read them, and for a call with such an argument the other reading."""
         arguments = params.get("arguments")
         if method != "tools/call" or not isinstance(arguments, dict) or ARGUMENT not in arguments:
             return (params,)
@@ -325,7 +325,7 @@ def scope_in(value: object) -> str | None:
 
 
 def _is_observed(item: Mapping[str, object]) -> bool:
-    """Return whether a gateway says that it refuses no use of an item: hiding it would only hide it."""
+    """Return whether a gateway says that it refuses no use of an item: hiding it would be useless."""
     return _object(item.get("_meta")).get(OBSERVED) is True
 
 

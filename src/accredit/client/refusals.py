@@ -1,9 +1,9 @@
-"""Which errors are refusals, and what a person reads of one. Looks which files exist; no other I/O.
+"""Recognizes refusals among errors, and explains them to people. Checks which files exist; no other I/O.
 
 A person gets three things: what was refused, what the delegation covers, and the command that would change that. The
 scope in it is the server's word, and the person is told so. The command grants what a desk proposes at most: calls of
 this target at this gateway, a few within an hour. There is none for a scope that lets an agent delegate or speak for
-somebody, for one that is sensitive, for a gateway that is not known, and for a name that can't be signed.
+somebody, for a sensitive one, for an unknown gateway, and for a name that can't be signed.
 
 No text here holds a key, a proof, a challenge or a token.
 """
@@ -67,24 +67,24 @@ def refusal_of(error: ErrorData) -> ProofRefused | None:
 
 
 class Caller(Struct, frozen=True):
-    """Who called, at which URL ("" for none), and with which of our commands."""
+    """The caller, its URL ("" for none), and our command in use."""
 
     presenter: ProofPresenter | None
     url: str = ""
     command: str = "accredit connect"
 
     def gateway_at(self, refusal: ProofRefused) -> str:
-        """Return the id of the gateway that refused: the pinned one; for a caller without a key the one that it
-        claims. "" if it is not known, or can't be signed."""
+        """Return the id of the refusing gateway: the pinned one; for a caller without a key the one that it claims. ""
+        if it is unknown, or can't be signed."""
         meta = _object(refusal.data.get("_meta"))
         id = meta.get(VERIFIER) or _object(meta.get("ratify_challenge")).get("verifier_id")
         if self.presenter is not None:
-            with suppress(ConfigurationError):  # of a file that can't be read nothing is known
+            with suppress(ConfigurationError):  # an unreadable file pins nothing
                 id = self.presenter.pin(self.url).id
         return id if isinstance(id, str) and _is_portable(id) else ""
 
     def shown(self) -> frozenset[str]:
-        """Return what the delegations cover that are shown there."""
+        """Return the scopes covered by the delegations that the gateway may see."""
         with suppress(ConfigurationError):
             return (
                 self.presenter.granted_at(self.presenter.pin(self.url)) if self.presenter is not None else frozenset()
@@ -93,7 +93,7 @@ class Caller(Struct, frozen=True):
 
 
 def explain_refusal(refusal: ProofRefused, caller: Caller, method: str, target: object) -> str:
-    """Return a few lines that explain to a person why a call of this `method` and `target` was refused."""
+    """Explain to a person, in a few lines, why a call of this `method` and `target` was refused."""
     presenter = caller.presenter
     scope = scope_in(refusal.data.get("required_scope"))
     lines = [f"Not allowed: {_reason(refusal, scope, presenter)} ({excerpt(refusal.error)})."]
@@ -132,7 +132,7 @@ def _reason(refusal: ProofRefused, scope: str | None, presenter: ProofPresenter 
 
 
 def _constraints(refusal: ProofRefused, scope: str, presenter: ProofPresenter | None) -> list[str]:
-    """Return the options of a grant that repeats the delegation's constraints, apart from the one that refused the
+    """Return the options of a grant that repeats the delegation's constraints, except for the one that refused the
     call."""
     reason = refusal.data.get("reason")
     if presenter is None or not isinstance(reason, str):
@@ -167,7 +167,7 @@ def _object(value: object) -> dict[str, object]:
 
 
 def is_for_a_person(scope: str) -> bool:
-    """Return whether no command is suggested that would grant a scope: it would be the server that chose it."""
+    """Return whether no command is suggested that would grant a scope, as the server chose it."""
     return scope.startswith(_IDENTITY) or scope in WILDCARDS or "*" in scope or is_sensitive(scope)
 
 
@@ -208,13 +208,13 @@ def _grant(scope: str, caller: Caller, constraints: Sequence[str]) -> list[str]:
 
 
 def _free(path: Path) -> Path:
-    """Return a path at which there is neither a file nor its public half, so that nothing is replaced."""
+    """Return a path where neither a key nor its public half exists, so that nothing is replaced."""
     names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
     return next(each for each in chain((path,), names) if not any(map(os.path.lexists, (each, public_path(each)))))
 
 
 def mark_uncovered(item: dict[str, object]) -> dict[str, object]:
-    """Return a list's item that no delegation covers, marked as such (`--show-uncovered`)."""
+    """Return a list's item, marked as covered by no delegation (`--show-uncovered`)."""
     meta = cast("dict[str, object]", item["_meta"]) if isinstance(item.get("_meta"), dict) else {}
     mark = f"{_MARK}{excerpt(str(meta.get(SCOPE)))}]"
     return {**item, "description": f"{mark} {item.get('description') or ''}".rstrip()}
@@ -226,5 +226,5 @@ def strip_mark(description: str) -> str:
 
 
 def public_data(data: Mapping[str, object]) -> dict[str, object]:
-    """Return what the host's programs may see of a refusal: never the challenge, which is for the client alone."""
+    """Return what the host may see of a refusal: never the challenge, which is for the client alone."""
     return {name: value for name, value in data.items() if name != "_meta"}

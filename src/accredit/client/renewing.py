@@ -1,19 +1,19 @@
 """A connection that outlives its server's sessions. A transport around others; no I/O besides.
 
-1. A session of the legacy era that the server no longer knows is replaced by a new one, which is told what the last one
-   knew (`legacy_session`), in the same revision: the host can't agree to another one any more.
+1. A legacy session that the server no longer knows is replaced by a new one with the same state (`legacy_session`), in
+   the same revision, as the host can't agree to another one any more.
 2. A request that found its session gone was not taken: it is sent again, once. One that was open when the connection
    broke ends with an error that says so, as nobody knows whether it was done.
 3. The server's own requests of a session that is gone end with it (`server_requests`).
-4. A stream of the modern era (`subscriptions/listen`) that breaks after it was acknowledged is asked for again.
-5. A server that has no endpoint of streamable HTTP at the URL is tried with HTTP+SSE (2024-11-05), whose session is its
+4. A stream of the modern era (`subscriptions/listen`) that breaks after it was acknowledged is requested again.
+5. A server without an endpoint of streamable HTTP at the URL is tried with HTTP+SSE (2024-11-05), whose session is its
    stream.
-6. A request is given up, and cancelled at the server, when the server has sent no message for `patience` seconds.
+6. A request is abandoned, and cancelled at the server, when the server has sent no message for `patience` seconds.
    Comments that keep a stream open are no messages. Time in which the server waits for the host does not count.
-7. Nobody waits until a cancellation is written: what is sent before it may wait for a server that reads nothing.
+7. Nothing waits until a cancellation is written: messages before it may wait for a server that does not read.
 
 While the server is away each request gets an error, and the next one tries again. A new session is also tried for
-without a request, less and less often.
+without a request, with back-off.
 """
 
 import logging
@@ -50,7 +50,7 @@ from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, STOP_GRA
 from accredit.refusals import SESSION_LOST
 
 MAX_TRIES = 2
-"""Sessions that may end under one request: one that meets the end of another new session as well fails."""
+"""Sessions that may end under one request: it fails when it finds a second one lost."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -59,27 +59,27 @@ _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _CUT_OFF = "the connection broke off before the answer came: whether this was done is not known"
 _TOO_LATE = "the gateway did not answer in time: whether this was done is not known"
 _CHECK_INTERVAL = 0.1
-"""The time between two looks for requests that have waited too long, as a part of the patience. HTTP's own timeout is
+"""The interval between checks for requests that have waited too long, as a part of the patience. HTTP's own timeout is
 short enough to come first, with its own error."""
 _NO_SESSION = "the session was lost, and the one that followed it, too: this was not done"
 
 
 class Opened(NamedTuple):
-    """An opened way to the server: its HTTP connection, and the transport over it."""
+    """An opened connection to the server: its HTTP client, and the transport over it."""
 
     http: GatewayHttp
     transport: Transport
 
 
 class Transports(NamedTuple):
-    """How to open either way. What each gets is to be called when the session is lost."""
+    """How to open either transport. Each gets a function to call when the session is lost."""
 
     streamable: Callable[[Callable[[], None]], Opened]
     sse: Callable[[Callable[[], None]], Opened]
 
 
 class _Connection:
-    """One opened way to the server, and with it one session (none in the modern era, and none before `initialize`)."""
+    """One opened connection, and with it one session (none in the modern era, and none before `initialize`)."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -89,7 +89,7 @@ class _Connection:
 
 
 class _Request(Struct, eq=False):
-    """An open request of the host. `to` is the connection that it was last sent to, None while it waits for one."""
+    """An open request of the host. `to` is the connection it was last sent to, None while it waits for one."""
 
     sent: SessionMessage
     message: JSONRPCRequest
@@ -104,7 +104,7 @@ class RenewingTransport:
     """An async context manager that returns a read and a write stream, as every transport does."""
 
     def __init__(self, ways: Transports, patience: float = SILENCE_SECONDS) -> None:
-        """`patience` is for how long the server may send nothing while it owes an answer, in seconds (rule 6)."""
+        """`patience` is how long the server may send nothing while it owes an answer, in seconds (rule 6)."""
         self._ways = ways
         self._patience = patience
         self._heard_at = 0.0
@@ -143,7 +143,7 @@ class RenewingTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close every connection, once what the host sent is passed on: each ends its own session."""
+        """Close every connection, after the host's messages were forwarded: each ends its own session."""
         self._closing = True
         for stream in self._ends:
             stream.close()
@@ -170,7 +170,7 @@ class RenewingTransport:
     async def _hold(
         self, connection: _Connection, *, task_status: TaskStatus[NoEventStream | None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Open a connection, start with None (or with why there is none), and pass on what comes, to its end."""
+        """Open a connection, report None (or why there is none), and pass on its messages, to its end."""
         opened = self._open_way(lambda: self._lost(connection))
         connection.http = opened.http
         fault: NoEventStream | None = None
@@ -192,19 +192,19 @@ class RenewingTransport:
             await self._ended(connection)
 
     async def _ended(self, connection: _Connection) -> None:
-        """Answer for a connection whose stream is over: its open requests fail, and its session is lost with it."""
+        """Handle the end of a connection's stream: its open requests fail, and its session is lost."""
         for request in [each for each in self._open.values() if each.to is connection]:
             await self._fail(request, ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_CUT_OFF))
         self._lost(connection)
 
     def _lost(self, connection: _Connection) -> None:
-        """Begin a new session in place of this connection's, unless one is being begun."""
+        """Start a new session in place of this connection's, unless that is in progress."""
         if connection is self._current and self._session is not None and not (self._renewing or self._closing):
             self._renewing = True
             self._tasks.start_soon(self._renew, connection)
 
     async def _watch(self) -> None:
-        """Give up requests that have waited too long (rule 6)."""
+        """Abandon requests that have waited too long (rule 6)."""
         while True:
             await anyio.sleep(self._patience * _CHECK_INTERVAL)
             now = anyio.current_time()
@@ -259,7 +259,7 @@ class RenewingTransport:
     async def _send(self, request: _Request) -> None:
         self._wanted.set()
         if self._renewing or self._current is None:
-            return  # it goes out, or fails, when that is over
+            return  # it is sent, or fails, when that is over
         request.to, request.tries, request.since = self._current, request.tries + 1, anyio.current_time()
         await self._current.peer.send(request.sent)
 
@@ -349,7 +349,7 @@ class RenewingTransport:
             await self._fail(request, _plainly(error))
 
     def _learn(self, request: JSONRPCRequest, result: dict[str, Any]) -> None:
-        """Remember what a new session would have to be told."""
+        """Remember the state that a new session would need."""
         if request.method == "initialize":
             self._session = LegacySession.begun(request, result)
         elif self._session is not None:
@@ -371,7 +371,7 @@ class RenewingTransport:
         _log.warning("the gateway does not know this session any more; a new one is begun")
         delay = BACKOFF_FIRST_SECONDS
         while True:
-            # What comes while a session is tried for may come after the server is back: it gets another try.
+            # A request that comes meanwhile may come after the server is back: it triggers another attempt.
             self._wanted = anyio.Event()
             waiting = [each for each in self._open.values() if each.to is None]
             fault = await self._begin_anew(lost)
@@ -413,7 +413,7 @@ class RenewingTransport:
             connection.scope.cancel()
 
     async def _listen_again(self, request: _Request) -> None:
-        """Ask for a stream that broke again, after a while (rule 4)."""
+        """Request a broken stream again, after a while (rule 4)."""
         await anyio.sleep(request.delay)
         request.delay = min(2 * request.delay, BACKOFF_MAX_SECONDS)
         if self._open.get(request.message.id) is request:
@@ -438,9 +438,9 @@ class RenewingTransport:
 
 
 def _plainly(error: ErrorData) -> ErrorData:
-    """Return an error in words for whoever made the call."""
+    """Return an error in words for the caller."""
     if is_broken_connection(error):
         return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_CUT_OFF)
-    if error.code == SESSION_LOST:  # before any session was begun: the server's own words
+    if error.code == SESSION_LOST:  # before any session: the server's own words
         return ErrorData.model_validate(error.data or {"code": UPSTREAM_ERROR, "message": error.message})
     return error

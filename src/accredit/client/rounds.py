@@ -1,5 +1,4 @@
-"""Running a call with its rounds, to its result. I/O: timers. What sends a request, asks a person or shows progress is
-passed in.
+"""Runs a call with its rounds, to its result. I/O: timers. Sending, asking a person and showing progress are passed in.
 
 Source: 2026-07-28, basic/patterns/mrtr, "Client Requirements". A round, in this order:
 
@@ -11,15 +10,15 @@ Source: 2026-07-28, basic/patterns/mrtr, "Client Requirements". A round, in this
 5. every entry must have a handler here, or the call ends with `InputHandlerMissing` before any of them runs;
 6. the round is announced, and rule 4 is checked again;
 7. with requests: their handlers run concurrently, for the time that is left; the first that fails ends the call, and
-   cancels the others; one that has not begun yet does not begin;
-   without: a pause, which grows from round to round until a round with requests resets it;
+   cancels the others; one that has not started yet does not start; without: a pause, which grows from round to round
+   until a round with requests resets it;
 8. rule 4 is checked again; then the retry is sent, with the original params and only this round's answers and state,
    for its own time or the time that is left, whichever is less.
 
-9. A leg, an announcement and all handlers of a round each run under a deadline; whatever they began is cancelled and
+9. A leg, an announcement and all handlers of a round each run under a deadline; whatever they started is cancelled and
    awaited when that is over, and when the caller cancels the call.
 10. A handler's result is checked while the others still run.
-11. Whatever fails after its time is over has timed out, whatever it made of its cancellation.
+11. Whatever fails after its time is over has timed out, however it handled its cancellation.
 
 Not checked: the content of a state or an answer, whether the answers reach the server that asked, and that a sender can
 be cancelled. One that shields itself delays the end of its call; its result is judged by the time at which it came.
@@ -63,8 +62,8 @@ STATE_ONLY_MAX_SECONDS = 0.25
 _Result = TypeVar("_Result")
 
 _Sender = Callable[[Params, LegOptions], Awaitable[_Result | InputRequiredResult]]
-"""Sends one leg, with an id that was not used before. It adds what all legs have in common (headers, the progress
-callback) by itself. The params are its own copy, so that a proof may be written into them."""
+"""Sends one leg, with a new id. It adds what all legs share (headers, the progress callback) by itself. The params are
+its own copy, so that a proof may be written into them."""
 
 InputHandler = Callable[..., Awaitable[Any]]
 """`async def handler(context, params)`, which returns its kind's result; one for roots may omit `params`."""
@@ -96,7 +95,7 @@ async def run_rounds(
     """
     leg_time = _positive(LEG_SECONDS if timeout is None else timeout)
     budget = _Budget(_positive(math.inf if max_total_timeout is None else max_total_timeout), clock)
-    retry, legs, delay = params, 0, STATE_ONLY_FIRST_SECONDS  # the first leg may go on with rounds made by hand
+    retry, legs, delay = params, 0, STATE_ONLY_FIRST_SECONDS  # the first leg may continue rounds made by hand
     while True:
         left = budget.left()
         allowed = min(leg_time, left)
@@ -202,7 +201,7 @@ def _entries(requested: InputRequiredResult, handlers: Mapping[str, InputHandler
 
 
 async def within(seconds: float, work: Awaitable[_Result], over: Callable[[], Exception]) -> _Result:
-    """Return what `work` returns; raise what it raises, or `over()` once its time is over."""
+    """Await `work`; raise what it raises, or `over()` once its time is over."""
     with anyio.move_on_after(seconds) as deadline:
         try:
             return await work

@@ -1,7 +1,7 @@
 """The official SDK's internals that are used here: no other file imports or reads them. I/O: streams.
 
 The SDK has no public name for the types of its streams, for an in-memory transport, or for the parts of its HTTP
-transport; and no public place between the wire and its models. Each of these is named here once, so that a release of
+transport; and no public hook between the wire and its models. Each of these is named here once, so that a release of
 the SDK that changes one affects only this file, and its test, which says what is missing.
 """
 
@@ -56,8 +56,8 @@ else:
     _stdio = Deferred("mcp.client.stdio")
 
 MIN_RESUME_SECONDS = 0.1
-"""The shortest wait before a client resumes a stream of events, whatever `retry` the server names: for 0 it made
-thirty requests a second, as long as the call was open. Servers that mean to be asked again name a second or so."""
+"""The shortest wait before a client resumes a stream of events, whatever `retry` the server names: for 0 it made thirty
+requests a second, as long as the call was open. Servers that want to be polled name a second or so."""
 
 
 __all__ = [
@@ -86,13 +86,13 @@ Incoming = SessionMessage | Exception
 """What a transport yields."""
 
 BROKEN = (httpx2.HTTPError, httpx2.StreamError, httpx2.SSEError)
-"""What is raised by a stream that can't be opened, or breaks off."""
+"""The errors of a stream that can't be opened, or breaks off."""
 
 EVENTS = {"accept": "text/event-stream", "cache-control": "no-store"}
 """The headers of a request for a stream."""
 
 _NO_REVISION = ("Unsupported protocol version ", "No mutually supported modern protocol version ")
-"""How the texts of the `RuntimeError`s begin that the SDK raises for a server whose revisions it does not speak."""
+"""The prefixes of the SDK's `RuntimeError`s for a server whose revisions it does not speak."""
 
 _RETRY = re.compile(rb"^retry: ?([0-9]{1,6})$", re.MULTILINE)
 
@@ -105,7 +105,7 @@ class _Place:
         self.wait = DEFAULT_RECONNECTION_DELAY_MS / 1000
 
     def note(self, event: Event) -> None:
-        """Note what an event says of that."""
+        """Note an event's id and `retry`."""
         if event.id:
             self.last = event.id.decode("utf-8", "replace")
         found = _RETRY.search(event.raw)
@@ -116,14 +116,14 @@ class _Place:
 class Streamable(StreamableHTTPTransport):
     """The SDK's transport, except that messages are read by `messages`, that its long-lived stream is reopened for as
     long as the session lives (the SDK gives up after two failures), and that a request's own stream is resumed only
-    while somebody waits for its answer."""
+    while its answer is awaited."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._resuming: set[RequestId] = set()
 
     def _consume_modern_cancellation(self, session_message: SessionMessage) -> bool:
-        """Do what the SDK does; in the older era, where a stream outlives its request, nothing is resumed any more."""
+        """Do as the SDK; in the older era, where a stream outlives its request, stop resuming."""
         if super()._consume_modern_cancellation(session_message):
             return True
         message = session_message.message
@@ -157,7 +157,7 @@ class Streamable(StreamableHTTPTransport):
         try:
             while not answered and place.last and failures < MAX_RECONNECTION_ATTEMPTS:
                 if asked not in self._in_flight_posts:
-                    return  # it was given up
+                    return  # it was cancelled
                 await anyio.sleep(place.wait)
                 failures += 1
                 with suppress(*BROKEN):
@@ -173,13 +173,13 @@ class Streamable(StreamableHTTPTransport):
     async def handle_get_stream(
         self, client: httpx2.AsyncClient, read_stream_writer: ContextSendStream[Incoming]
     ) -> None:
-        """Keep the long-lived stream open, until there is none to be had."""
+        """Keep the long-lived stream open, until the server offers none."""
         delay, place = BACKOFF_FIRST_SECONDS, _Place()
         while self.session_id:
             with suppress(*BROKEN):
                 async with self._get(client, place) as response:
                     if 400 <= response.status_code < 500:
-                        return  # it offers none, or the session is gone, which `GatewayHttp` has noticed
+                        return  # it offers none, or the session is gone, as `GatewayHttp` has noticed
                     if response.status_code == 200:
                         delay = BACKOFF_FIRST_SECONDS
                         await self._pass_on(response, read_stream_writer, place)
@@ -197,7 +197,7 @@ class Streamable(StreamableHTTPTransport):
         place: _Place,
         asked: RequestId | None = None,
     ) -> bool:
-        """Pass on what a stream says, until it ends or has the answer to the request `asked`; return whether it had."""
+        """Pass on a stream's messages, to its end or to the answer to `asked`; return whether that came."""
         try:
             async for event in events_of(response):
                 place.note(event)
@@ -217,17 +217,17 @@ class Streamable(StreamableHTTPTransport):
 
 class _OpenToTheEnd(ContextSendStream[Incoming]):
     async def aclose(self) -> None:
-        """Do nothing: `post_writer` closes this after the last message is sent, while answers are still to come."""
+        """Do nothing: `post_writer` calls this after the last message is sent, while answers are still to come."""
 
 
 def open_to_the_end() -> tuple[ContextSendStream[Incoming], ContextReceiveStream[Incoming]]:
-    """Return streams as from `create_context_streams`, except that the sending one is ended only by `close`."""
+    """Return streams as from `create_context_streams`, except that only `close` ends the sending one."""
     sending, receiving = anyio.create_memory_object_stream[Any](0)
     return _OpenToTheEnd(sending), ContextReceiveStream(receiving)
 
 
 def in_memory(server: "Server[Any] | MCPServer") -> Transport:
-    """Return a transport to a server of this process."""
+    """Return a transport to a server in this process."""
     return _memory.InMemoryTransport(server)
 
 
@@ -242,7 +242,7 @@ async def replace_revision_error(connecting: Awaitable[None]) -> None:
         told = excerpt(told)
     else:
         return
-    raise UnsupportedRevision(told)  # here nothing holds the other
+    raise UnsupportedRevision(told)  # raised here, it does not keep the other alive
 
 
 async def open_child(server: "StdioServerParameters") -> "Process | FallbackProcess":
@@ -253,17 +253,17 @@ async def open_child(server: "StdioServerParameters") -> "Process | FallbackProc
 
 
 async def drain_child(child: "Process | FallbackProcess") -> None:
-    """Read what a stdio server writes, and drop it, until it ends."""
+    """Read and drop a stdio server's output, until it ends."""
     await _stdio._drain_stdout(child)  # pyright: ignore[reportPrivateUsage]
 
 
 async def stop_child(child: "Process | FallbackProcess") -> None:
-    """End a stdio server, as the specification has it."""
+    """End a stdio server, as the specification requires."""
     await _stdio._stop_server_process(child)  # pyright: ignore[reportPrivateUsage]
 
 
 def read_results_with(session: "ClientSession", reading: Callable[[Dispatcher[Any]], Dispatcher[Any]]) -> None:
-    """Put a dispatcher around a session's own, to read what came on the wire before the SDK's models judge it."""
+    """Wrap a session's dispatcher, to read messages before the SDK's models validate them."""
     inner = session._dispatcher  # pyright: ignore[reportPrivateUsage]
     session._dispatcher = reading(inner)  # pyright: ignore[reportPrivateUsage]
 
@@ -273,8 +273,8 @@ def _error_message(id: RequestId, message: str, code: int = PARSE_ERROR) -> Sess
 
 
 def _answers(item: Incoming, asked: RequestId) -> bool:
-    """Return whether a message is the answer to the request whose stream it came on; then it has its id. Raises
-    `FrameError` for what is no message: it might be that one."""
+    """Return whether a message answers the request whose stream it came on, by its id. Raises `FrameError` for an
+    invalid message, as it might be that answer."""
     if isinstance(item, FrameError):
         raise item
     message = item.message if isinstance(item, SessionMessage) else None
@@ -285,5 +285,5 @@ def _answers(item: Incoming, asked: RequestId) -> bool:
 
 
 async def _tell(writer: ContextSendStream[Incoming], item: Incoming) -> None:
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # nobody reads any more
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader is gone
         await writer.send(item)

@@ -1,11 +1,11 @@
-"""The requests of a server to the host (sampling, elicitation, roots), across the sessions that it makes them in.
+"""The requests of a server to the host (sampling, elicitation, roots), across the server's sessions.
 
-1. Two sessions never share an id at the host: servers count from the beginning in each, and an answer to the last
-   session's first request must not answer the new one's. The first session keeps its ids.
-2. What a session asked that is gone is cancelled at the host, and the host's answer to it goes to nobody.
-3. At most `MAX_DIALOGS` may be open; what comes beyond is refused here.
+1. Two sessions never share an id at the host: servers count from the start in each, and an answer to the last session's
+   first request must not answer the new one's. The first session keeps its ids.
+2. A request of a lost session is cancelled at the host, and the host's answer to it is dropped.
+3. At most `MAX_DIALOGS` may be open; more are refused here.
 
-No I/O: whoever holds this sends what it returns.
+No I/O: the owner sends what it returns.
 """
 
 from typing import Generic, Protocol, TypeVar
@@ -17,7 +17,7 @@ from accredit.limits import MAX_DIALOGS
 
 
 class _Numbered(Protocol):
-    """A session, as far as this needs to know it: they are numbered from 0."""
+    """A session, as far as needed here: they are numbered from 0."""
 
     number: int
 
@@ -26,7 +26,7 @@ _Session = TypeVar("_Session", bound=_Numbered)
 
 
 class ServerRequests(Generic[_Session]):
-    """The requests that the host has not answered yet, of all sessions."""
+    """The open requests to the host, of all sessions."""
 
     def __init__(self, limit: int = MAX_DIALOGS) -> None:
         self._limit = limit
@@ -37,7 +37,7 @@ class ServerRequests(Generic[_Session]):
         return len(self._open)
 
     def add(self, session: _Session, request: JSONRPCRequest) -> JSONRPCRequest | JSONRPCError:
-        """Return the request as the host is to get it; or the error for the server, if too many are open."""
+        """Return the request in the host's form; or the error for the server, if too many are open."""
         if len(self._open) >= self._limit:
             error = ErrorData(code=INTERNAL_ERROR, message="The client owes too many answers")
             return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
@@ -57,7 +57,7 @@ class ServerRequests(Generic[_Session]):
         return session, answer.model_copy(update={"id": id})
 
     def withdraw(self, session: _Session, cancelled: JSONRPCNotification) -> JSONRPCNotification:
-        """Remove the request that the server cancels; return the cancellation for the host, which answers no more."""
+        """Remove the request that the server cancels; return the cancellation for the host, which then is silent."""
         params = cancelled.params or {}
         id = params.get("requestId")
         if not isinstance(id, str | int):
@@ -67,7 +67,7 @@ class ServerRequests(Generic[_Session]):
         return cancelled.model_copy(update={"params": {**params, "requestId": at_host}})
 
     def drop(self, session: _Session) -> list[JSONRPCNotification]:
-        """Remove every request of a session that is gone; return the cancellations for the host."""
+        """Remove every request of a lost session; return the cancellations for the host."""
         dropped = [id for id, (made_by, _) in self._open.items() if made_by is session]
         for id in dropped:
             del self._open[id]

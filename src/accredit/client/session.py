@@ -56,14 +56,14 @@ Target = str | _Local
 class AccreditedClient:
     """An async context manager. `target` is a URL, a stdio server's command, a server in this process, or a transport.
 
-    What is no URL may lead anywhere, so nothing is signed there unless the presenter names the `gateway_id`, or the
-    server has a name in the place of a URL, `known_as`: the first id that is claimed under that name is remembered.
+    A target without a URL may lead anywhere, so nothing is signed there unless the presenter names the `gateway_id`, or
+    the server has a name in place of a URL, `known_as`: the first id that is claimed under that name is remembered.
 
-    Over HTTP `token` travels in `Authorization`, otherwise in `_meta.token`; `headers` go with every HTTP request, and
-    `timeout` bounds its silence, in seconds. So long (else a minute) it may take to connect on any road, and to list a
-    page where no other time is named, whatever is said meanwhile. Each handler is `async def handler(context, params)`,
-    where `context` is an `InputContext`, and returns its kind's result. Handlers answer in both eras, and a server is
-    told which kinds there are. `mode` is the SDK's: "auto", "legacy", or a modern revision.
+    Over HTTP `token` is sent in `Authorization`, otherwise in `_meta.token`; `headers` are sent with every HTTP
+    request, and `timeout` bounds its silence, in seconds. It (else a minute) also bounds connecting on any transport,
+    and listing a page without a time of its own, in all. Each handler is `async def handler(context, params)`, where
+    `context` is an `InputContext`, and returns its kind's result. Handlers answer in both eras, and a server is told
+    which kinds there are. `mode` is the SDK's: "auto", "legacy", or a modern revision.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class AccreditedClient:
         mode: str = "auto",
         known_as: str = "",
     ) -> None:
-        """Raise `ConfigurationError` if the file of known gateways can't be read, or for a name that can't be one."""
+        """Raise `ConfigurationError` if the file of known gateways can't be read, or for an invalid name."""
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._seconds = LEG_SECONDS if timeout is None else timeout
@@ -106,8 +106,8 @@ class AccreditedClient:
         self._connection = Apart(self._client)
 
     async def __aenter__(self) -> Self:
-        """Connect. Raises `MCPError` if no server answers, `ProofRefused` for want of a token, `RequestTimeout` for a
-        late one, `UnsupportedRevision` for one that speaks no revision of MCP that is spoken here, and
+        """Connect. Raises `MCPError` if no server answers, `ProofRefused` for lack of a token, `RequestTimeout` for a
+        late one, `UnsupportedRevision` for one without a revision of MCP that is spoken here, and
         `UnsupportedResultType` for a server whose own description is of an unknown kind."""
         late = partial(RequestTimeout, self._seconds)
         with _refusals():
@@ -122,7 +122,7 @@ class AccreditedClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Disconnect. Errors raised inside stay as they are."""
+        """Disconnect. Errors raised inside pass unchanged."""
         await self._connection.leave()
 
     async def _list_page(self, listing: Awaitable[_Result], timeout: float | None) -> _Result:
@@ -136,7 +136,7 @@ class AccreditedClient:
         return self._client.protocol_version
 
     async def list_tools(self, *, cursor: str | None = None, timeout: float | None = None) -> ListToolsResult:
-        """Return one page of the tools that the delegations cover. `timeout` is for all that this takes, in seconds.
+        """Return one page of the tools that the delegations cover. `timeout` is for the whole operation, in seconds.
         Raises `MCPError` and `RequestTimeout`, as the other lists do."""
         return await self._list_page(self._client.list_tools(cursor=cursor), timeout)
 

@@ -1,7 +1,7 @@
-"""A stdio server of ours, as a transport: the official SDK's, with bounds on what the server says. Starts a process.
+"""A stdio server as a transport: the official SDK's, with bounds on the server's output. Starts a process.
 
 The SDK keeps a line for as long as it grows, and reads it whatever it holds. Here a line is counted first. One that is
-too long, or has too many values, is the answer to nothing: then the connection ends, and whoever waits is told so.
+too long, or has too many values, answers no request: then the connection ends, and waiting calls get an error.
 """
 
 import logging
@@ -37,7 +37,7 @@ async def over_stdio(server: StdioServerParameters) -> AsyncGenerator[TransportS
     child = await open_child(server)
     assert child.stdin is not None  # noqa: S101 - the SDK opens pipes
     assert child.stdout is not None  # noqa: S101
-    # Between the start and the group nothing is awaited: who is cancelled there would leave a process.
+    # Nothing is awaited between the start and the group: a cancellation there would leave a process.
     to_reader, read = anyio.create_memory_object_stream[Incoming]()
     write, to_write = anyio.create_memory_object_stream[SessionMessage]()
     written = anyio.Event()
@@ -45,7 +45,7 @@ async def over_stdio(server: StdioServerParameters) -> AsyncGenerator[TransportS
     async def hear(output: ByteReceiveStream) -> None:
         async with to_reader:
             await _hear(output, server, to_reader)
-        await drain_child(child)  # else it might wait for us to read, and never end
+        await drain_child(child)  # else it might block on its output, and never end
 
     async def say(input: ByteSendStream) -> None:
         try:

@@ -1,11 +1,11 @@
 """A transport of the official SDK that adds proofs to its messages. Awaits the streams it wraps; no I/O of its own.
 
-This is the only place where proofs join messages, below the SDK's session: what is signed is what is written.
+This is the only place where proofs are added to messages, below the SDK's session: what is signed is what is written.
 
-1. A request that needs a proof gets one (`proving`), and the token if that travels in messages.
+1. A request that needs a proof gets one (`proving`), and the token if that is sent in messages.
 2. Its answer is examined: a refusal that a new proof can answer is not passed on. The request is sent again under an id
    of our own, which is translated back in its answer and in a subscription's notifications.
-3. A list keeps only what the delegations cover.
+3. Of a list only what the delegations cover is passed on.
 4. Once the server has claimed the id of a gateway that is known elsewhere, nothing is sent to it: each request is
    answered here, and everything else is dropped.
 5. While `MAX_DIALOGS` answers to the server wait to be written, no request of it is passed on: the host would keep an
@@ -45,17 +45,17 @@ from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS
 
 KNOWN_GATEWAYS_SECONDS = 0.5
-"""How long a client waits for another process that reads and changes this file: it takes a millisecond or two, and one
-that is stopped would stop all others."""
+"""How long a client waits for another process that reads and changes this file: it takes a millisecond or two, and a
+stopped one would block all others."""
 KNOWN_GATEWAYS_LOOK_SECONDS = 0.002
-"""How often it looks meanwhile."""
+"""The polling interval meanwhile."""
 
 
 Uncovered = Callable[[dict[str, object]], dict[str, object]]
-"""Makes an entry for a list's item that no delegation covers, in place of omitting it."""
+"""Returns the replacement of a list's item that no delegation covers, which is otherwise left out."""
 
 Heard = Callable[[Incoming], Incoming | None]
-"""Returns what is passed on of what the server says: see `budgets`."""
+"""Returns what is passed on of a server's message: see `budgets`."""
 
 
 class _Open(Struct):
@@ -114,7 +114,7 @@ class ProvingTransport:
         await self._stack.__aexit__(kind, error, trace)
 
     async def _pass_on(self, read: ReadStream[Incoming], to_host: MemoryObjectSendStream[Incoming]) -> None:
-        """Pass on what the server says, until it ends."""
+        """Pass on the server's messages, until it ends."""
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             async with to_host, self._to_host:
                 async for item in read:
@@ -142,7 +142,7 @@ class ProvingTransport:
             case JSONRPCRequest():
                 return self._request(item, item.message)
             case JSONRPCNotification(method="notifications/cancelled") as cancelled:
-                # A server that reads nothing must not keep waiting whoever gives a call up.
+                # A server that does not read must not delay the caller of a cancelled call.
                 self._tasks.start_soon(self._write_again, self._cancelled(item, cancelled))
                 return None
             case _:
@@ -172,7 +172,7 @@ class ProvingTransport:
         return SessionMessage(renamed, item.metadata)
 
     async def _answered(self, item: Incoming) -> Incoming | None:
-        """Do what `_received` does. While another process has the file of known gateways it is tried again."""
+        """Do as `_received`, again while another process has the file of known gateways."""
         until = anyio.current_time() + KNOWN_GATEWAYS_SECONDS
         while True:
             try:
@@ -183,8 +183,8 @@ class ProvingTransport:
                 await anyio.sleep(KNOWN_GATEWAYS_LOOK_SECONDS)
 
     def _received(self, item: Incoming) -> Incoming | None:
-        """Return the message to pass on in place of what came; None if the request was sent again instead. Raises
-        `PinsInUse`: then it is as if nothing had come."""
+        """Return the message to pass on for a received one; None if the request was sent again instead. Raises
+        `PinsInUse`, with nothing changed."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
             return self._notification(item, message)
@@ -246,7 +246,7 @@ class ProvingTransport:
         self._tasks.start_soon(self._write_again, _with_params(opened.sent, wire_id, params))
 
     async def _write_again(self, item: SessionMessage) -> None:
-        # If the stream has closed, those who wait were told.
+        # If the stream has closed, the waiting calls were answered.
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._write.send(item)
 
@@ -261,14 +261,14 @@ def _refusal(id: RequestId, refused: ProofRefused) -> SessionMessage:
 
 
 class _Writing:
-    """The answers to the server that wait to be written (rule 5)."""
+    """Counts the answers to the server that wait to be written (rule 5)."""
 
     def __init__(self) -> None:
         self._waiting = 0
         self._fewer = anyio.Event()
 
     async def few(self) -> None:
-        """Wait until there are less than may be."""
+        """Wait until fewer than the bound wait."""
         while self._waiting >= MAX_DIALOGS:
             await self._fewer.wait()
 
@@ -286,7 +286,7 @@ class _Writing:
 
 
 class _Write(Changed):
-    """What is sent, changed on its way, and counted while it waits."""
+    """Changes messages on their way out, and counts them while they wait."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The two ways over HTTP to a gateway, as transports: streamable HTTP, and HTTP+SSE of 2024-11-05. Opens sockets.
+"""The two HTTP transports to a gateway: streamable HTTP, and HTTP+SSE of 2024-11-05. Opens sockets.
 
 Streamable HTTP is the official SDK's transport, as changed in `sdk`.
 
@@ -41,7 +41,7 @@ class NoEventStream(Exception):
 
 @asynccontextmanager
 async def over_http(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStreams]:
-    """Open streamable HTTP over this connection, which is closed at the end."""
+    """Open streamable HTTP over this client, which is closed at the end."""
     transport = Streamable(url)
     to_reader, read = open_to_the_end()
     write, to_write = create_context_streams[SessionMessage](0)
@@ -66,14 +66,14 @@ async def over_http(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStre
                 await _send_the_last(write, posted)
                 if transport.session_id and not http.lost:
                     await transport.terminate_session(http)
-            finally:  # whoever is cancelled meanwhile says no goodbye
+            finally:  # a cancelled task ends no session
                 tasks.cancel_scope.cancel()
                 to_reader.close()
 
 
 @asynccontextmanager
 async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStreams]:
-    """Open HTTP+SSE over this connection, which is closed at the end. Raises `NoEventStream`."""
+    """Open HTTP+SSE over this client, which is closed at the end. Raises `NoEventStream`."""
     to_reader, read = create_context_streams[Incoming](0)
     write, to_write = create_context_streams[SessionMessage](0)
     posted = anyio.Event()
@@ -84,7 +84,7 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
 
         async def hear() -> None:
             async with to_reader:
-                # What is too much ends the stream: nobody would learn otherwise that his answer does not come.
+                # An event beyond a bound ends the stream: otherwise nobody would learn that an answer is lost.
                 with suppress(*BROKEN, FrameError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                     async for event in events:
                         if is_message(event):
@@ -99,7 +99,7 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
                     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                         await to_reader.send(SessionMessage(await _read_refusal(item.message, response)))
             finally:
-                await response.aclose()  # what a good one says is owed to nobody, and may never end
+                await response.aclose()  # the body of a success is not needed, and may never end
 
         async def say_all() -> None:
             async for item in to_write:
@@ -123,14 +123,14 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
 
 
 async def _send_the_last(write: WriteStream[SessionMessage], posted: anyio.Event) -> None:
-    """Accept no more messages, and wait until those handed over are sent."""
+    """Accept no more messages, and wait until the accepted ones are sent."""
     await write.aclose()
     with anyio.move_on_after(STOP_GRACE_SECONDS):
         await posted.wait()
 
 
 async def _endpoint(url: str, response: httpx2.Response, events: AsyncIterator[Event]) -> str:
-    """Return where messages go, from the stream's first event."""
+    """Return the URL for messages, from the stream's first event."""
     try:
         with anyio.fail_after(CONNECT_SECONDS):
             if response.status_code != 200:
@@ -159,5 +159,5 @@ async def _read_refusal(request: JSONRPCRequest, response: httpx2.Response) -> J
 
 
 def is_broken_connection(error: ErrorData) -> bool:
-    """Return whether an error is what the SDK's transport reports for a connection that broke before an answer came."""
+    """Return whether an error is the SDK transport's for a connection that broke before an answer came."""
     return error.message.startswith("SSE stream") or error.message.endswith(BROKEN_OFF)
