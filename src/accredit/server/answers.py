@@ -1,8 +1,8 @@
-"""Answers to a server's input requests that came in no readable form. No I/O.
+"""Drops unreadable answers to a server's input requests. No I/O.
 
 If one entry of `inputResponses` is wrapped in `{method, result}`, or is not an object, the SDK refuses the whole
 request (-32602), and its handler never runs. Here such entries are dropped first (`rounds.partition_input_responses`),
-and the handler learns which, so that it can ask again.
+and the handler gets their keys, so that it can ask again.
 
 Not checked: whether the others are valid answers. The SDK refuses a bare entry that is not a result of any kind.
 """
@@ -31,7 +31,7 @@ async def drop_unreadable_answers(ctx: ServerRequestContext[Any, Any], call_next
     accepted, dropped = partition_input_responses(params.get(_RESPONSES) if asks else None)
     if dropped:
         ctx = replace(ctx, params={**params, _RESPONSES: accepted})
-    # Set it even if nothing was dropped: a request that a handler makes must not see its caller's keys.
+    # Set even if nothing was dropped: a request that a handler makes must not see its caller's keys.
     before = _dropped.set(tuple(dropped))
     try:
         return await call_next(ctx)
@@ -40,5 +40,5 @@ async def drop_unreadable_answers(ctx: ServerRequestContext[Any, Any], call_next
 
 
 def current_dropped_keys() -> tuple[str, ...]:
-    """Return the keys under which the running tool, resource or prompt got unreadable answers, to ask again for."""
+    """Return the keys of unreadable answers for the running tool, resource or prompt, so that it can ask again."""
     return _dropped.get()

@@ -1,13 +1,13 @@
 """Arguments as a tool gets them. No I/O, but what the validators of the tool's own types do.
 
-Constraints are held against what a client wrote. A tool's types may take an argument by another name (aliases), or make
-something else of it: a second name of `amount` paid 5,000 on a delegation of 10. So what is constrained is read here by
-the same types, and named as the tool lists it:
+Constraints are evaluated for what a client wrote. A tool's types may take an argument by another name (aliases), or
+convert it: a second name of `amount` paid 5,000 on a delegation of 10. So constrained arguments are read here by the
+same types, and named as the tool lists them:
 
-1. What is written is what the tool gets if each member stands under a listed name, and reaches the tool with its value,
-   be it of another type (`"5"` for 5).
-2. If anything does not, the arguments as the tool gets them are judged as well.
-3. What can't be written as JSON is left out: no constraint on it can be verified.
+1. The written arguments are what the tool gets if each member has a listed name, and reaches the tool with its value,
+   perhaps of another type (`"5"` for 5).
+2. Otherwise the arguments as the tool gets them are judged as well.
+3. A value without a JSON form is left out: no constraint on it can be verified.
 4. What the types refuse never reaches the tool.
 
 Not checked: defaults, which no client has written; types that read the same arguments in two ways; what the tool itself
@@ -29,19 +29,19 @@ from pydantic import AliasChoices, AliasPath, BaseModel, RootModel, TypeAdapter,
 from pydantic.fields import FieldInfo
 
 MAX_REMEMBERED_SIGNATURES = 1_024
-"""Functions of a guarded server whose parameters are remembered with what reads them, some 10 KiB each: more tools than
-a model is offered."""
+"""Functions of a guarded server whose parameters are cached with their readers, some 10 KiB each: more tools than a
+model is offered."""
 
 
 Read = Callable[[Mapping[str, object]], Mapping[str, object] | None]
-"""Returns written arguments as the tool gets them, in JSON's types; None if they are as they were written, or get
-nowhere. What validators raise else is raised."""
+"""Returns written arguments as the tool gets them, in JSON's types; None if they are unchanged, or refused. Other
+errors of validators are raised."""
 
 _PLAIN = (bool, int, float, Decimal, str, bytes, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 _READERS: dict[type, TypeAdapter[Any]] = {
     each: TypeAdapter[Any](each) for each in (*_PLAIN, uuid.UUID, PurePosixPath, PosixPath)
 }
-"""The types that read a text or a number as anybody would. Types of the author's own could change it."""
+"""The types that read a text or a number in the usual way. An author's own types could change it."""
 
 
 class _Parameters(NamedTuple):
@@ -50,14 +50,14 @@ class _Parameters(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """What a function is called with."""
+    """The arguments of a function's call."""
 
     fields: Mapping[str, FieldInfo]
     values: Mapping[str, object]
 
 
 def read_arguments(written: Mapping[str, object], read: Callable[[], object]) -> Mapping[str, object] | None:
-    """Return what `read` gives, which reads the written arguments, as `Read` does."""
+    """Return the result of `read`, which reads the written arguments, in the form of `Read`."""
     try:
         value = read()
     except ValidationError:
@@ -66,8 +66,8 @@ def read_arguments(written: Mapping[str, object], read: Callable[[], object]) ->
 
 
 def reading_of(function: Callable[..., Any], bared: Callable[..., Callable[..., Any]]) -> Read:
-    """Return how arguments reach a function, whose parameters pydantic reads once `bared` has taken those away that
-    come from the server."""
+    """Return how a function gets its arguments; `bared` removes the parameters that the server supplies, and pydantic
+    reads the rest."""
     return lambda written: read_arguments(written, lambda: _build_call(_parameters(function, bared), written))
 
 
@@ -100,7 +100,7 @@ def _field(annotation: Any, default: Any) -> FieldInfo:
 
 
 def _is_as_written(written: object, value: object) -> bool:
-    """Check rule 1."""
+    """Return whether a value is as written (rule 1)."""
     if isinstance(value, RootModel):
         return _is_as_written(written, cast("RootModel[object]", value).root)
     members = _members(value)
@@ -130,10 +130,10 @@ def _is_read_as(written: object, value: object) -> bool:
 
 
 def _members(value: object) -> Mapping[str, object] | None:
-    """Return what an object holds, by the names that are listed; None for what is no object."""
+    """Return an object's members, by the listed names; None if it is no object."""
     match value:
         case _Call(fields, values):
-            # Of a function's parameters the schema lists one with several aliases by its own name.
+            # A function's schema lists a parameter with several aliases by its own name.
             return {_alias(fields[name].validation_alias) or name: inner for name, inner in values.items()}
         case BaseModel():
             values = {**value.__dict__, **(value.model_extra or {})}
@@ -152,7 +152,7 @@ def _by_listed_names(fields: Mapping[str, FieldInfo], values: Mapping[str, objec
 
 
 def _listed_name(name: str, field: FieldInfo) -> str:
-    """Return the name under which a schema lists a field: of its aliases the first that is one name."""
+    """Return the name under which a schema lists a field: its first alias that is a single name."""
     alias = field.validation_alias
     choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
     return next((found for each in choices if (found := _alias(each))), name)
@@ -169,7 +169,7 @@ _NOTHING = object()
 
 
 def _json(value: object) -> object:
-    """Return a value in JSON's types; `_NOTHING` for one that has no such form (rule 3)."""
+    """Return a value in JSON's types; `_NOTHING` for one without such a form (rule 3)."""
     if isinstance(value, RootModel):
         return _json(cast("RootModel[object]", value).root)
     members = _members(value)

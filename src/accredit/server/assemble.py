@@ -1,7 +1,7 @@
-"""From the arguments of a server's author to a `Judge`. Reads key files and revocation lists.
+"""Builds a `Judge` from a server author's arguments. Reads key files and revocation lists.
 
-This is the only module of `server` that chooses adapters (`keys`, `net`, `stores`): a guard is made in one line by a
-server's author, with no `app` above it to pass them in.
+This is the only module of `server` that chooses adapters (`keys`, `net`, `stores`): a server's author makes a guard in
+one line, with no `app` above it to pass them in.
 """
 
 import logging
@@ -59,7 +59,7 @@ class Guard:
         The arguments are the settings of the same names in `[proofs]` and `[gateway]`; paths are relative to the
         working directory. With `roots` None proofs are not judged, only `tokens`. `store` is a URL, or a store that its
         owner closes. `methods` are the server's own methods that pass without a decision. `constraint_evaluators`
-        evaluate constraints of extensions, by their type. `clock` returns unix seconds.
+        evaluate constraints of extensions, by type. `clock` returns unix seconds.
         """
         _check(gateway_id, default_tool_scope, binding)
         _check_seconds(freshness_seconds=freshness_seconds, challenge_seconds=challenge_seconds)
@@ -89,7 +89,7 @@ class Guard:
             cert_cache=CertificateCache(),
             constraint_evaluators=with_own(constraint_evaluators or {}),
         )
-        # in a store that its owner made no lists are looked for
+        # a store passed in by its owner is not searched for lists
         url = parse_store_url(store, Path()) if isinstance(store, str) else InMemory()
         keys = {derive_id(key): key for key in pinned}
         check_store(url)
@@ -99,7 +99,7 @@ class Guard:
         self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _check_methods(methods))
 
     def found(self, name: str, function: object, input_schema: Mapping[str, Any], read: Read | None) -> TargetInfo:
-        """Return what a tool is and requires that is made of this function (None: of something else)."""
+        """Return a tool and its requirement by its function (None: it is made of something else)."""
         entry = written = None
         if function is not None and not hides_requirement(function):
             written = entry_of(function)
@@ -108,15 +108,14 @@ class Guard:
         return TargetInfo(name, entry, declares, read, written is not None)
 
     def found_other(self, method: str, name: str, function: object) -> TargetInfo:
-        """Return what a resource or a prompt is and requires that is made of this function (None: of something
-        else)."""
+        """Return a resource or prompt and its requirement by its function (None: it is made of something else)."""
         if function is None or hides_requirement(function):
             return TargetInfo(name)
         entry = entry_of(function)
         return TargetInfo(name, entry, written=True) if entry is not None else find_plain(method, name)
 
     def gate_in(self, middleware: Iterable[object]) -> Gate | None:
-        """Return this guard's gate."""
+        """Return this guard's gate among a middleware, or None."""
         return next((each for each in middleware if isinstance(each, Gate) and each.judge is self._judge), None)
 
     async def aclose(self) -> None:
@@ -164,7 +163,7 @@ def _keys(issuer: TrustedIssuer) -> KeySet | str:
 
 
 def _load_roots(roots: Iterable[_Root]) -> dict[HybridPublicKey, str]:
-    """Return the public keys of the principals whose delegations count, with their names."""
+    """Return the public keys of the trusted principals, with their names."""
     _check_list("roots", roots)
     pinned: dict[HybridPublicKey, str] = {}
     for root in roots:
@@ -205,7 +204,7 @@ def _check_list(name: str, given: object) -> None:
 
 
 def _check_said(**named: bool) -> None:
-    # None, which a lookup gives that finds nothing, would ask for nothing.
+    # None, the result of a failed lookup, would require nothing.
     for name, said in named.items():
         if not isinstance(said, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"{name} is {said!r}", f"write {name}=True or {name}=False")
@@ -218,14 +217,14 @@ def _check_seconds(**named: int) -> None:
 
 
 def check_scoped(missing: Collection[str]) -> None:
-    """Check that no tool is missing that `tool_scopes` names. Raises `ConfigurationError`."""
+    """Check that `tool_scopes` names no tool that is `missing`. Raises `ConfigurationError`."""
     if missing:
         raise ConfigurationError(f"tool_scopes names {min(missing)!a}, and there is no such tool", "name a tool")
 
 
 def check_requirements(functions: Iterable[tuple[str, object, Mapping[str, Any] | None]]) -> None:
-    """Check that none of these functions, each under a name, hides a requirement, and that a tool lists the arguments
-    that its facts are in; each comes with a tool's schema. Raises `ConfigurationError`."""
+    """Check that none of these functions, each under a name, hides a requirement, and that a tool's schema has the
+    arguments of its facts; each comes with a tool's schema. Raises `ConfigurationError`."""
     for name, function, schema in functions:
         entry = entry_of(function)
         missing = (

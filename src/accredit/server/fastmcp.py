@@ -1,21 +1,21 @@
 """`ProofGuard` for FastMCP: `guard.protect(mcp)`. Awaits decisions; reads key files when it is made.
 
-FastMCP's middleware runs inside of what opens sealed request states, where messages are no longer what the client sent.
-So the guard puts a gate (`gate`) in front of the server that it protects, and itself before all other middleware: what
-answers before it, such as a cache, answers everybody. FastMCP tells a middleware nothing of the server until a message
-reaches it, and that can be too late: a guard that is only in the list of middleware lets nothing through. The guard
-ensures that nothing runs undecided. In this order, for a request that reaches a tool, a resource, a prompt or a list:
+FastMCP's middleware runs after sealed request states are opened, where messages are no longer what the client sent. So
+the guard puts a gate (`gate`) in front of the protected server, and itself before all other middleware: a middleware
+that answers before it, such as a cache, answers everybody. A FastMCP middleware learns its server only when a message
+comes, which can be too late: a guard that is only in the list of middleware lets nothing through. The guard ensures
+that nothing runs undecided. In this order, for a request to a tool, a resource, a prompt or a list:
 
 1. What was decided at the gate passes.
-2. What a running call requests itself, be it by the same name, is judged anew on the same authority, with its own
-   arguments (`policy.within`). A tool that calls others by name must bypass neither their requirements nor constraints.
-3. What came here without a decision is refused: the gate is gone, or is another server's.
+2. A request made by a running call, even by the same name, is judged anew on the same authority, with its own arguments
+   (`policy.within`). A tool that calls others by name must bypass neither their requirements nor constraints.
+3. Anything else here is undecided and refused: the gate is gone, or is another server's.
 
 A tool is found as FastMCP finds it: by version, and by the names `<hash>_<name>` that tools of an app have as well. It
-is judged by what was found, as resources and prompts are. Only tools that are made of a function can be called. What
-stands for another (of a mounted or remote server, or transformed) could hide what that one requires, so it is refused
-where proofs are judged, even with `default_tool_scope`. Not checked: what the server's own code does outside of any
-request, and what middleware behind the guard makes of a message.
+is judged by what was found, as resources and prompts are. Only tools made of a function can be called. A proxy (of a
+mounted or remote server, or transformed) could hide what its target requires, so it is refused where proofs are judged,
+even with `default_tool_scope`. Not checked: what the server's own code does outside of any request, and what middleware
+behind the guard does to a message.
 """
 
 import logging
@@ -64,7 +64,7 @@ __all__ = [
 
 
 class ProofGuard(Guard, Middleware):
-    """Lets only calls through that carry what is required, to a server that it protects."""
+    """Guards a server: lets only calls through that carry what is required."""
 
     def protect(self, server: FastMCP[Any]) -> None:
         """Put the gate in front of a server, and this guard before its other middleware."""
@@ -76,7 +76,7 @@ class ProofGuard(Guard, Middleware):
 
         async def find(ctx: Context, method: str, target: str) -> TargetInfo:
             check_first(self, server.middleware)
-            # Which tools there are may depend on the session and on the user.
+            # The tools may depend on the session and on the user.
             async with FastMCPContext(fastmcp=server, session=ctx.session):
                 with bind_request_context(ctx) as request:
                     return await self._find(server, method, target, request.meta)
@@ -93,7 +93,7 @@ class ProofGuard(Guard, Middleware):
         look_at_start(server._mcp_server, check)  # pyright: ignore[reportPrivateUsage]
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Pass one message on. Raises `MCPError` for a refusal."""
+        """Check and pass on one message. Raises `MCPError` for a refusal."""
         here = context.fastmcp_context
         request = here.request_context if here is not None else None
         if here is None or request is None:
@@ -112,7 +112,7 @@ class ProofGuard(Guard, Middleware):
     async def _within(
         self, allowed: Allowed, server: FastMCP[Any], context: MiddlewareContext[Any]
     ) -> AbstractContextManager[None]:
-        """Check rules 1 and 2, and return what the message runs in."""
+        """Check a message (rules 1 to 3), and return the context to run it in."""
         method, message = context.method, context.message
         if method not in GUARDED:
             return nullcontext()
@@ -154,7 +154,7 @@ class ProofGuard(Guard, Middleware):
 
 
 def _function(item: Tool | Resource | ResourceTemplate | Prompt) -> object:
-    """Return the function that something is made of, or that reads it; None for what stands for something else."""
+    """Return the function of an item, or that reads it; None for a proxy."""
     match item:
         case FunctionTool() | FunctionResource() | FunctionResourceTemplate() | FunctionPrompt():
             return item.fn
@@ -165,7 +165,7 @@ def _function(item: Tool | Resource | ResourceTemplate | Prompt) -> object:
 
 
 async def _functions(server: FastMCP[Any]) -> list[tuple[str, object, dict[str, Any] | None]]:
-    """Return the function of everything that is registered at a server itself, with its name and a tool's schema."""
+    """Return the functions registered at a server itself, with their names and tools' schemas."""
     own = server.local_provider
     tools = [(each.name, _function(each), each.parameters) for each in await own.list_tools()]
     others: list[tuple[str, Any]] = [(each.name, each) for each in await own.list_prompts()]

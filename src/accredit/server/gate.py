@@ -2,9 +2,9 @@
 
 It is a middleware of the official SDK, on which FastMCP is built as well, and the outermost one: `params` are as the
 client sent them, and the result is as the client gets it. (The SDK's own hook for extensions sees only `tools/call`.)
-Where other middleware was put before it, whatever is guarded is refused, and the server does not start. In this order:
+If other middleware is before it, all guarded messages are refused, and the server does not start. In this order:
 
-1. `_meta["dev.accredit/authorization"]` of a client is removed from any message, however it is spelled.
+1. A client's `_meta["dev.accredit/authorization"]` is removed from any message, however it is spelled.
 2. `tools/call`, `resources/read`, `prompts/get` and the lists are decided: first the token (`tokens`), then the proof
    (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. Other methods of the revision pass; a
    method that neither it nor the guard names (an extension's, tasks) is -32601, and such a notification is dropped.
@@ -15,7 +15,7 @@ Where other middleware was put before it, whatever is guarded is refused, and th
 The SDK has parsed the message by then. So a proof is judged in the compact form of what was parsed: of repeated members
 the last counts, and numbers have lost their spelling. Neither changes what was signed: the signatures are over the
 values. The digest that binds a proof to its call is over the parsed `params` without `_meta`, and without a `_token`
-that is taken off: otherwise exactly the members that the client sent, `"arguments": null` among them.
+that is removed: otherwise exactly the members that the client sent, `"arguments": null` among them.
 
 Not checked here: messages that the server's own code sends.
 """
@@ -45,14 +45,14 @@ from accredit.tokens import VerifiedToken
 
 
 class _Admitted(NamedTuple):
-    """An admitted request: what is allowed, and the message as the server gets it."""
+    """An admitted request: what is allowed, and the message for the server."""
 
     allowed: Allowed
     ctx: Context
 
 
 Find = Callable[[Context, str, str], Awaitable[TargetInfo]]
-"""Returns what a server has for a guarded method and a target; for the list of templates, and one's text."""
+"""Returns a server's target for a guarded method; for the list of templates, by a template's text."""
 
 _NO_PROOF = Raw(b"")
 _log = logging.getLogger("accredit.server")
@@ -71,7 +71,7 @@ class Gate:
         check_first(self, self._among())
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Apply rules 1 to 4 to one message. Raises `MCPError`."""
+        """Check, decide and pass on one message (rules 1 to 4). Raises `MCPError`."""
         try:
             check_meta(_meta(ctx))
         except FrameError as error:
@@ -88,7 +88,7 @@ class Gate:
         return result if kind is None else await self._shown(ctx, result, self.judge.view(admitted.allowed), kind)
 
     async def admit(self, ctx: Context) -> _Admitted:
-        """Apply rules 2 and 3. Raises `MCPError` for a refusal."""
+        """Decide a message, and prepare it for the server (rules 2 and 3). Raises `MCPError` for a refusal."""
         call = _guarded_call(ctx)
         try:
             found = await self._found(ctx, call)
@@ -105,7 +105,7 @@ class Gate:
         try:
             self.check_place()
             return await self._find(ctx, call.method, call.target)
-        except Exception as error:  # a provider of tools that fails: fail closed
+        except Exception as error:  # fail closed if a provider of tools fails
             raise refusals.no_decision(call, None) from error
 
     async def _token(self, ctx: Context, tool: TargetInfo) -> VerifiedToken | None:
@@ -136,12 +136,12 @@ class Gate:
 
 
 def put_first(one: Any, among: list[Any]) -> None:
-    """Put one before all others."""
+    """Move one to the front of a list."""
     among[:] = [one, *(each for each in among if each is not one)]
 
 
 def check_first(one: object, among: Iterable[object]) -> None:
-    """Check that nothing but others of its kind stands before this one. Raises `ConfigurationError`."""
+    """Check that only others of its kind stand before this one. Raises `ConfigurationError`."""
     for each in among:
         if each is one:
             return
@@ -155,7 +155,7 @@ def check_first(one: object, among: Iterable[object]) -> None:
 
 
 def annotate_meta(meta: Mapping[str, Any] | None, entry: Entry | None, view: ListView) -> dict[str, Any]:
-    """Return a listed item's `_meta` with what it says about proofs replaced by the guard's own."""
+    """Return a listed item's `_meta` with the members about proofs replaced by the guard's own."""
     kept = {name: value for name, value in (meta or {}).items() if name not in OWN_MEMBERS}
     return {**kept, **view.annotations(entry)}
 
@@ -166,13 +166,13 @@ def is_judged(ctx: Context) -> bool:
 
 
 def drop_unnamed(ctx: Context) -> None:
-    """Drop a notification of a method that nobody has named. Raises `MCPError` for a request."""
+    """Drop a notification of an unknown method. Raises `MCPError` for a request."""
     if ctx.request_id is not None:
         raise MCPError(METHOD_NOT_FOUND, "Method not found")
 
 
 def _context_for_server(ctx: Context, allowed: Allowed | None) -> Context:
-    """Return the message as the server gets it, apart from tokens (rules 1 and 3)."""
+    """Return the message in the server's form, except for tokens (rules 1 and 3)."""
     params = ctx.params or {}
     meta = _meta(ctx)
     kept = {name: value for name, value in meta.items() if not _is_ours(name)}
@@ -209,7 +209,7 @@ def undecided_error() -> MCPError:
 
 
 def _authorization_meta(method: str, allowed: Allowed | None) -> dict[str, object]:
-    """Return who authorized a call, as a member of `_meta`; nothing for a list on nobody's authority."""
+    """Return the authorization of a call, as a member of `_meta`; nothing for a list without authority."""
     if allowed is None or (allowed.authority is None and (allowed.token is None or method not in GUARDED)):
         return {}
     text = msgspec.json.encode(authorization(allowed.authority, allowed.token))
@@ -235,11 +235,11 @@ def _text(proof: object) -> Raw:
     try:
         return Raw(msgspec.json.encode(proof))
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-        return _NO_PROOF  # such as a lone surrogate: no proof holds one
+        return _NO_PROOF  # such as a lone surrogate, which no proof holds
 
 
 def _session_id(ctx: Context) -> str:
-    # If there are sessions, the transport has checked that the header names one; a modern request has none.
+    # If there are sessions, the transport has checked the header's; a modern request has none.
     headers = getattr(ctx.request, "headers", None)
     if headers is None or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return ""

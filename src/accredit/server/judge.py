@@ -1,4 +1,4 @@
-"""One server's decisions (`policy.decide`), and the authority on which the running call is allowed.
+"""One server's decisions (`policy.decide`), and the authority of the running call.
 
 Awaits the store and the revocation lists; no I/O of its own. Where proofs are not judged, a token decides alone, and
 was verified before (`tokens`).
@@ -52,9 +52,9 @@ class Proofs(NamedTuple):
 
 
 class TargetInfo(NamedTuple):
-    """What a server has under a name: the name by which it lists it ("": it has nothing), what that requires (None if
-    no proof could allow it), whether it declares `_token` itself, how arguments reach it (None: as they are), and
-    whether somebody wrote beside it what it requires."""
+    """A server's target: its listed name ("": it does not exist), its requirement (None if no proof could allow it),
+    whether it declares `_token` itself, how arguments reach it (None: unchanged), and whether its author wrote the
+    requirement beside it."""
 
     name: str = ""
     entry: Entry | None = None
@@ -64,12 +64,12 @@ class TargetInfo(NamedTuple):
 
 
 def find_plain(method: str, target: str) -> TargetInfo:
-    """Return a resource or prompt without a requirement of its own, be it there or not."""
+    """Return a resource or prompt without a requirement of its own, whether it exists or not."""
     return TargetInfo(target, _PLAIN.find(method, target))
 
 
 class Allowed(NamedTuple):
-    """An allowed call: its authority (None for a list without a proof), its token, and what it is a call of."""
+    """An allowed call: its authority (None for a list without a proof), its token, and its target."""
 
     call: GuardedCall
     authority: Authority | None = None
@@ -77,13 +77,13 @@ class Allowed(NamedTuple):
     found: TargetInfo = TargetInfo()
 
     def is_for(self, method: str, target: str, arguments: object) -> bool:
-        """Return whether this very call was allowed. To servers no arguments are empty ones."""
+        """Return whether this very call was allowed. Missing arguments equal empty ones."""
         call = self.call
         return (call.method, call.target, call.arguments or {}) == (method, target, arguments or {})
 
 
 class Judge:
-    """The parts of a guard that decide. What is None is not judged. `clock` returns unix seconds.
+    """The deciding parts of a guard; a part that is None is not judged. `clock` returns unix seconds.
 
     `methods` are those beyond MCP's that pass where proofs or tokens are required.
     """
@@ -101,14 +101,14 @@ class Judge:
         self._methods = methods
 
     def names(self, method: str, revision: str) -> bool:
-        """Return whether a method of a revision of MCP is known here, and so may pass or be decided."""
+        """Return whether a method is known in this revision of MCP, and so may pass or be decided."""
         required = self._proofs is not None or (self.tokens is not None and self.tokens.required)
         if method in TASKS:
-            return not required  # only the gateway remembers who owns a task
+            return not required  # only the gateway stores the owners of tasks
         return not required or is_known(method, revision) or method in self._methods
 
     async def decide(self, call: GuardedCall, found: TargetInfo, token: VerifiedToken | None) -> Allowed:
-        """Decide one call of what was found under its target's name. Raises the refusal.
+        """Decide one call of the found target. Raises the refusal.
 
         Raises `FrameError` for params that no proof can be bound to.
         """
@@ -129,8 +129,8 @@ class Judge:
         return Allowed(call, decision.authority, token, found)
 
     def enters(self, method: str, target: str, arguments: object) -> bool:
-        """Return whether this is the very call that was allowed, which comes once. What else reaches the server's
-        functions while that runs is a call within it."""
+        """Return whether this is the allowed call itself, which arrives once. Whatever else reaches the server's
+        functions during it is a call within it."""
         standing = _standing.get()
         allowed = self.decided()
         if standing is None or standing.entered or allowed is None or not allowed.is_for(method, target, arguments):
@@ -152,7 +152,7 @@ class Judge:
         _check_given(call, found, allowed.authority, policy, now)
 
     def view(self, allowed: Allowed) -> ListView:
-        """Return how the sender of a list request sees it."""
+        """Return the view of lists for the sender of a list request."""
         if self._proofs is None:
             return ListView(catalog=Catalog(own_tools={}), token=allowed.token)
         authority, policy = allowed.authority, self._proofs.policy
@@ -165,8 +165,8 @@ class Judge:
         )
 
     def _check_found(self, call: GuardedCall, found: TargetInfo, token: VerifiedToken | None) -> None:
-        """Check that there is such a thing, that a proof could allow it, and that the token may use it: what was found,
-        under whatever name."""
+        """Check that the target exists, that a proof could allow it, and that the token may use it, whatever name found
+        it."""
         tool = call.method == "tools/call"
         if tool and self.tokens is not None:
             self.tokens.check_tool(token, found.name or call.target)
@@ -174,12 +174,12 @@ class Judge:
             raise refusals.unknown_target(call)
 
     def standing(self, allowed: Allowed | None) -> AbstractContextManager[None]:
-        """Let `decided` and `current_authority` return `allowed` while a request runs; None is for one that is not
-        decided."""
+        """Make `decided` and `current_authority` return `allowed` while a request runs; None is for an undecided
+        one."""
         return self._runs(_Standing(self, allowed), allowed.found if allowed is not None else TargetInfo())
 
     def standing_within(self, allowed: Allowed, found: TargetInfo) -> AbstractContextManager[None]:
-        """The same while a call runs that an allowed one makes by itself, of what was found."""
+        """Do so while a call runs that an allowed one makes by itself."""
         return self._runs(_Standing(self, allowed, entered=True), found)
 
     @contextlib.contextmanager
@@ -192,20 +192,20 @@ class Judge:
             _standing.reset(before)
 
     def decided(self) -> Allowed | None:
-        """Return what this judge has allowed the running call, or None."""
+        """Return the running call if this judge has allowed it, or None."""
         standing = _standing.get()
         return standing.allowed if standing is not None and standing.judge is self else None
 
     def asked(self) -> bool:
-        """Return whether a request that came by this judge is running, decided or not: what else calls the server's
-        functions is code of its own."""
+        """Return whether a request that passed this judge is running, decided or not: otherwise the server's own code
+        calls its functions."""
         standing = _standing.get()
         return standing is not None and standing.judge is self
 
 
 @dataclass(slots=True)
 class _Standing:
-    """A running request; `entered` once what was allowed has come to the server's functions."""
+    """A running request; `entered` once the allowed call has reached the server's functions."""
 
     judge: Judge
     allowed: Allowed | None
@@ -216,7 +216,7 @@ _standing: ContextVar[_Standing | None] = ContextVar("accredit_standing", defaul
 
 
 def current_authority() -> Authority | None:
-    """Return on whose authority the running tool, resource or prompt was called; None outside of a call."""
+    """Return the authority of the running call of a tool, resource or prompt; None outside of a call."""
     standing = _standing.get()
     return standing.allowed.authority if standing is not None and standing.allowed is not None else None
 
@@ -237,7 +237,7 @@ def _policy(proofs: Proofs, call: GuardedCall, found: TargetInfo) -> Policy:
 
 
 def _check_given(call: GuardedCall, found: TargetInfo, authority: Authority | None, policy: Policy, now: int) -> None:
-    """Check the constraints on an allowed call for the arguments as what was found gets them (`arguments`)."""
+    """Check the constraints on an allowed call for the arguments as the target gets them (`arguments`)."""
     if found.read is None or authority is None or not any(cert.constraints for cert in authority.chain):
         return
     given = found.read(cast("Mapping[str, object]", call.arguments or {}))
@@ -261,7 +261,7 @@ def _call_within(method: str, target: str, arguments: object) -> GuardedCall:
     params = {TARGET_MEMBER[method]: target} | ({"arguments": arguments} if method != "resources/read" else {})
     try:
         return guarded_call_from_values(method, params, "", None)
-    except FrameError:  # what is not JSON has no facts, so no constraint on them can be verified
+    except FrameError:  # a value that is not JSON has no facts, so no constraint on them can be verified
         return GuardedCall(method, target, "", b"", None, None)
 
 

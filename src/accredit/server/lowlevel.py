@@ -1,9 +1,9 @@
-"""A low-level server of the official SDK, whose tools are names that one handler knows. No I/O.
+"""A low-level server of the official SDK, whose one handler knows the tools' names. No I/O.
 
 A gate (`gate`) stands in front of its other middleware. Behind it, where the SDK looks up a message's handler, is a
 final check: the handlers of tools, resources and prompts run only what the gate has allowed, with the arguments that it
-has judged, whenever they were registered, whatever other middleware has made of the message, and whoever else asks the
-server for them.
+has judged, whenever they were registered, whatever other middleware did to the message, and whoever else requests them
+from the server.
 
 Not checked here: what else a handler does, and for whom.
 """
@@ -29,7 +29,7 @@ from accredit.tokens import declares_token
 
 
 def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Entry | None) -> Find:
-    """Return how a gate finds out what a tool requires; `otherwise` is for tools that `tools` does not name.
+    """Return how a gate finds a tool's requirement; `otherwise` is for tools that `tools` does not name.
 
     Raises `ConfigurationError`.
     """
@@ -44,15 +44,15 @@ def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Ent
         named = tools.get(name)
         schema = server.get_tool_input_schema(name) if server.get_tool_input_schema is not None else None
         declares = schema is not None and declares_token(msgspec.json.encode(schema))
-        # Which tools there are, the server's handler alone knows.
+        # Only the server's handler knows which tools exist.
         return TargetInfo(name, named.entry if named is not None else otherwise, declares, written=named is not None)
 
     return find
 
 
 def look_at_start(server: Server[Any], check: Callable[[], Awaitable[None]]) -> None:
-    """From now on, start a server only after this check, which raises `ConfigurationError`. Every transport enters the
-    lifespan first."""
+    """Start a server only after this check, which raises `ConfigurationError`. Every transport enters the lifespan
+    first."""
     lifespan = server.lifespan
 
     @asynccontextmanager
@@ -65,7 +65,7 @@ def look_at_start(server: Server[Any], check: Callable[[], Awaitable[None]]) -> 
 
 
 def look_last(server: Server[Any], judge: Judge) -> None:
-    """From now on, let the handlers of guarded methods run only what this judge has allowed."""
+    """Let the handlers of guarded methods run only what this judge has allowed, from now on."""
     lookup = server.get_request_handler
 
     def get_request_handler(method: str) -> HandlerEntry[Any] | None:

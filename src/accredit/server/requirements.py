@@ -1,24 +1,24 @@
 """`require`: a tool's requirement, written beside the tool. No I/O but the log.
 
-The requirement is an attribute of the function, and of the one that `require` returns, which does the same and has the
-same signature: so `require` may stand under or over `@mcp.tool()`, `@mcp.resource()` and `@mcp.prompt()`, and is found
-under any name that the function is registered by. In a low-level server tools have no functions: there requirements are
-given by the tools' names (`ProofGuard.protect`). Every scope named in a requirement is valid in the certificates that
-this process reads: a delegation may grant it.
+The requirement is an attribute of the function, and of the wrapper that `require` returns, which does the same and has
+the same signature: so `require` may stand under or over `@mcp.tool()`, `@mcp.resource()` and `@mcp.prompt()`, and is
+found under any name that the function is registered by. In a low-level server tools have no functions: there
+requirements are given by the tools' names (`ProofGuard.protect`). Every scope named in a requirement is valid in the
+certificates that this process reads: a delegation may grant it.
 
-1. `require` goes on a function, a static or class method, a partial or a cache of one. Anything else is refused: an
-   object that is called has it on its `__call__`.
-2. It is found through all that says what it wraps (`entry_of`), and through FastMCP's own wrappers, which do not.
-3. A callable that holds one with a requirement (in its closure, its defaults, its object), or a method that overrides
-   one, and that has none itself, could hide it, and so could a single dispatch whose functions have another one
-   (`hides_requirement`): the start fails, and what is registered later is refused.
-4. What nobody sees at the start (in a list, a global name, another object) is refused when it is called: while the
-   server of a guard answers a request, the function that `require` returned runs only if that was judged by a
-   requirement that somebody wrote, not by a default scope, and not if nobody has judged it.
+1. `require` applies to a function, a static or class method, a partial or a cache of one. Anything else is refused: a
+   callable object has it on its `__call__`.
+2. It is found through standard wrappers (`entry_of`), and through FastMCP's own, which lack the standard attribute.
+3. A callable without a requirement that holds one with it (in its closure, its defaults, its object), or a method that
+   overrides one, could hide it, and so could a single dispatch whose functions have another one (`hides_requirement`):
+   the start fails, and later registrations are refused.
+4. A function hidden from that search (in a list, a global name, another object) is refused when it is called: while the
+   server of a guard answers a request, the function that `require` returned runs only if that was judged by a written
+   requirement: not by a default scope, and not if it was not judged at all.
 
 Not checked here: whether a tool has a requirement at all (one without is refused when it is called); a server without a
-guard, and what runs outside of any request: there the function is the plain one; and functions with a requirement that
-are called by one that has another.
+guard, and calls outside of any request: there the function is the plain one; and functions with a requirement that are
+called by one that has another.
 """
 
 import contextlib
@@ -55,8 +55,8 @@ class Requirement:
         self.entry = entry
 
     def __call__(self, tool: _F) -> _F:
-        """Attach this requirement to a function, and return one that holds it (rule 4). Raises `ConfigurationError`."""
-        # Only the function inside is left of a static or class method once it is read from its class.
+        """Attach this requirement to a function, and return a wrapper with it (rule 4). Raises `ConfigurationError`."""
+        # Read from its class, a static or class method is only the function inside.
         is_method = isinstance(tool, staticmethod | classmethod)
         inner: Any = cast("Any", tool).__func__ if is_method else tool
         if not isinstance(inner, _FUNCTIONS):
@@ -68,7 +68,7 @@ class Requirement:
             raise ConfigurationError(
                 f"require: {tool!r} has a requirement already", "name all scopes that satisfy it in accepts"
             )
-        setattr(inner, _ENTRY, self.entry)  # of what was registered before
+        setattr(inner, _ENTRY, self.entry)  # for earlier registrations
         self.name_scopes()
         held = self._held(inner)
         return type(cast("Any", tool))(held) if is_method else held
@@ -115,7 +115,7 @@ def require(
     if not isinstance(sensitive, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"require: sensitive is {sensitive!r}", "write sensitive=True, or leave it out")
     for each in (scope, *accepts):
-        # What a lookup gives that finds nothing, or the function of a bare @require.
+        # The result of a failed lookup, or the function of a bare @require.
         is_text = isinstance(each, str)  # pyright: ignore[reportUnnecessaryIsInstance]
         fault = scope_fault(each) if is_text else "is no text"
         if fault:
@@ -129,13 +129,13 @@ def require(
 
 
 def entry_of(tool: object) -> Entry | None:
-    """Return what the function of a tool requires, the outermost requirement of what it wraps, or None (rule 2)."""
+    """Return the requirement of a tool's function: the outermost one among what it wraps, or None (rule 2)."""
     return next(_entries(tool, _wrapped_callables), None)
 
 
 def hides_requirement(tool: object) -> bool:
-    """Return whether a function without a requirement holds or overrides one that has, or one with a requirement
-    chooses among functions of which one has another (rule 3)."""
+    """Return whether a function without a requirement holds or overrides one with it, or one with a requirement
+    dispatches to a function with another (rule 3)."""
     entry = entry_of(tool)
     if entry is None:
         return next(_entries(tool, _held_callables), None) is not None
@@ -144,7 +144,7 @@ def hides_requirement(tool: object) -> bool:
 
 @contextlib.contextmanager
 def mark_judged(by_requirement: bool) -> Generator[None]:
-    """Say of the request that runs whether it was judged by a requirement that somebody wrote (rule 4)."""
+    """Mark whether the running request was judged by a written requirement (rule 4)."""
     before = _unjudged.set(not by_requirement)
     try:
         yield
@@ -174,17 +174,17 @@ def _entries(tool: object, inside: Callable[[Any], Iterator[object]]) -> Iterato
 
 
 def _wrapped_callables(tool: Any) -> Iterator[object]:
-    """Yield what a callable says that it wraps."""
+    """Yield the callables that a callable declares to wrap."""
     if isinstance(tool, MethodType):
         yield tool.__func__
-        if tool.__name__ == _CALL:  # FastMCP keeps this of an object that is called
+        if tool.__name__ == _CALL:  # FastMCP keeps this for a callable object
             yield tool.__self__
         return
     if not isinstance(tool, FunctionType | type):
         yield getattr(tool.__class__, _CALL, None)
     for name in ("__wrapped__", "__func__", "func"):  # the last is a partial's
         yield getattr(tool, name, None) if name != "func" or _is_partial(tool) else None
-    for inner in _closure_values(tool):  # FastMCP's wrappers have the name of what they wrap
+    for inner in _closure_values(tool):  # FastMCP's wrappers have the name of the wrapped function
         if getattr(inner, "__qualname__", "") == tool.__qualname__:
             yield inner
 
@@ -194,7 +194,7 @@ def _is_partial(tool: object) -> bool:
 
 
 def _held_callables(tool: Any) -> Iterator[object]:
-    """Yield the callables that a callable holds, wrapped or not, and what it overrides."""
+    """Yield the callables that a callable holds, wrapped or not, and those it overrides."""
     yield from _wrapped_callables(tool)
     yield from _dispatch_targets(tool)
     held: list[Iterable[object]] = [_closure_values(tool)]
@@ -213,7 +213,7 @@ def _held_callables(tool: Any) -> Iterator[object]:
 
 
 def _dispatch_targets(tool: Any) -> Iterator[object]:
-    """Yield the functions that a single dispatch chooses from."""
+    """Yield the functions of a single dispatch."""
     registry = getattr(tool, "registry", None) if isinstance(tool, FunctionType) and hasattr(tool, "dispatch") else None
     yield from registry.values() if isinstance(registry, Mapping) else ()
 

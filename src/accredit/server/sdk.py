@@ -2,13 +2,13 @@
 
 It reads key files when it is made.
 
-The SDK gives an extension no server, and asks it only about `tools/call`: not about resources, prompts and lists, nor
-which function is behind a name. So the guard finds out who applies it (`settings` is called while that happens), and
-puts a gate (`gate`) in front of that server's other middleware. A tool call that has not passed the gate, for whatever
-reason, is refused by the extension; in a low-level server, which has no extensions, where its handler is looked up
-(`lowlevel`). What a running call makes the server do by itself (`mcp.call_tool`, `ctx.read_resource`) is judged anew on
-the same authority, with its own arguments (`policy.within`). Not checked: what the server's own code does outside of
-any request, and functions that call each other as functions.
+The SDK gives an extension no server, and calls it only for `tools/call`: not for resources, prompts and lists, nor with
+the function behind a name. So the guard finds out who applies it (`settings` is called at that moment), and puts a gate
+(`gate`) in front of that server's other middleware. A tool call that has not passed the gate, for whatever reason, is
+refused by the extension; in a low-level server, which has no extensions, at the handler's lookup (`lowlevel`). What a
+running call makes the server do by itself (`mcp.call_tool`, `ctx.read_resource`) is judged anew on the same authority,
+with its own arguments (`policy.within`). Not checked: what the server's own code does outside of any request, and
+functions that call each other as functions.
 """
 
 import inspect
@@ -38,13 +38,13 @@ from accredit.server.tokens import Context
 
 
 class ProofGuard(Guard, Extension):
-    """Lets only calls through that carry what is required: `MCPServer("mail", extensions=[guard])` or, for a low-level
-    server, `guard.protect(server, tools={"send_email": require("email:send")})`."""
+    """Guards a server: `MCPServer("mail", extensions=[guard])` or, for a low-level server, `guard.protect(server,
+    tools={"send_email": require("email:send")})`."""
 
     identifier = "dev.accredit/proofs"
 
     def settings(self) -> dict[str, Any]:
-        """Put the gate in front of the server that takes the extension, and calls this. Raises `ConfigurationError`."""
+        """Put the gate in front of the server that applies this extension. Raises `ConfigurationError`."""
         self.protect(_applying(inspect.currentframe()))
         return {}
 
@@ -108,7 +108,7 @@ class ProofGuard(Guard, Extension):
         return self.found_other("resources/read", target, _function(resource))
 
     def _look_inside(self, server: MCPServer[Any]) -> None:
-        """From now on, judge what runs by the server's own methods while a request runs.
+        """From now on, judge calls of the server's own methods while a request runs.
 
         A tool calls others by these, and the SDK offers no hook there: its handlers call them as well.
         """
@@ -131,15 +131,15 @@ class ProofGuard(Guard, Extension):
     def _within(
         self, server: MCPServer[Any], method: str, target: str, arguments: object
     ) -> AbstractContextManager[None]:
-        """Judge a call by the server's own methods, and return what it runs in. Raises `ToolError`: the call that makes
-        it goes on, if it can."""
+        """Judge a call by the server's own methods, and return its context. Raises `ToolError`, which the calling tool
+        may handle."""
         judge, allowed = self._judge, self._judge.decided()
         if not judge.asked():
             return nullcontext()
         if allowed is None:
             raise undecided_error()
         found = self._find(server, method, target)
-        # What was decided may have been taken away since, and another put in its place.
+        # The target may have been replaced since the decision.
         if judge.enters(method, target, arguments) and found.entry == allowed.found.entry:
             return nullcontext()
         try:
@@ -159,7 +159,7 @@ class ProofGuard(Guard, Extension):
 
 
 def _resource(server: MCPServer[Any], uri: str, *, by_text: bool) -> Resource | ResourceTemplate | None:
-    """Return what the SDK would read for a URI, or the template of this text."""
+    """Return what the SDK would read for a URI, or the template with this text."""
     manager = server._resource_manager  # pyright: ignore[reportPrivateUsage]
     if by_text:
         return next((each for each in manager.list_templates() if each.uri_template == uri), None)
@@ -176,7 +176,7 @@ def _resource(server: MCPServer[Any], uri: str, *, by_text: bool) -> Resource | 
 
 
 def _reading(tool: Tool) -> Read:
-    """Return how arguments reach a tool: the SDK makes JSON's values of some texts, and a model of all."""
+    """Return how a tool gets its arguments: the SDK parses some texts as JSON, and validates all with a model."""
     by = tool.fn_metadata
     return lambda written: read_arguments(
         written, lambda: by.arg_model.model_validate(by.pre_parse_json(dict(written)))
@@ -188,7 +188,7 @@ def _function(resource: Resource | ResourceTemplate) -> object:
 
 
 def _functions(server: MCPServer[Any]) -> Iterator[tuple[str, object, dict[str, Any] | None]]:
-    """Yield the function of everything that a server has, with its name and a tool's schema."""
+    """Yield the functions of a server, with their names and tools' schemas."""
     tools, prompts = server._tool_manager, server._prompt_manager  # pyright: ignore[reportPrivateUsage]
     manager = server._resource_manager  # pyright: ignore[reportPrivateUsage]
     yield from ((tool.name, tool.fn, tool.parameters) for tool in tools.list_tools())
@@ -198,7 +198,7 @@ def _functions(server: MCPServer[Any]) -> Iterator[tuple[str, object, dict[str, 
 
 
 def _applying(frame: FrameType | None) -> MCPServer[Any]:
-    """Return the server that the guard is being given to: the one whose method is running."""
+    """Return the server that is applying the guard: the one whose method is running."""
     while frame is not None:
         owner = frame.f_locals.get("self")
         if isinstance(owner, MCPServer):

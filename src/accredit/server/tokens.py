@@ -1,10 +1,10 @@
-"""Bearer tokens of a guarded server's clients: found, verified, taken off. Awaits key sets.
+"""A guarded server's bearer tokens: found, verified, removed. Awaits key sets.
 
 1. The token is in the Authorization header (over HTTP), in `arguments._token` unless the tool declares that itself, or
-   in `_meta.token`: the first that is there decides (`tokens.carried`).
+   in `_meta.token`: the first one present decides (`tokens.carried`).
 2. It is verified (`tokens.verify`). One that names a gateway's configuration, or a session, is not valid here.
-3. A called tool is one that the token may use, and the token has the scope that the tool requires.
-4. All tokens are taken off, also those that did not decide.
+3. The token must allow the called tool, and have the scope that the tool requires.
+4. All tokens are removed, also those that did not decide.
 
 A server's middleware answers only with JSON-RPC errors: statuses 401 and 403 with `WWW-Authenticate` are the gateway's,
 or those of the SDK's own authorization. Not checked here: that a session belongs to the subject who opened it; each
@@ -60,10 +60,10 @@ class TrustedIssuer:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """Which bearer tokens a guard accepts, in the terms of `[tokens]`.
+    """The bearer tokens that a guard accepts, in the terms of `[tokens]`.
 
-    With `required` calls and lists need one; otherwise one that is there must be valid. With `bind_agent` its subject
-    must be the id of the proof's agent. `tool_scopes` maps a tool's name to the scope that a token needs for it.
+    With `required` calls and lists need one; otherwise a present one must be valid. With `bind_agent` its subject must
+    be the id of the proof's agent. `tool_scopes` maps a tool's name to the scope that a token needs for it.
     """
 
     issuers: Sequence[TrustedIssuer]
@@ -88,7 +88,7 @@ class Tokens:
         return self._rules.required
 
     async def of(self, ctx: Context, *, argument_is_the_tools: bool) -> VerifiedToken | None:
-        """Return the verified token of a message by rules 1 and 2, or None. Raises `TokenError` and
+        """Return the verified token of a message, or None (rules 1 and 2). Raises `TokenError` and
         `KeysUnavailable`."""
         try:
             text = _find_tokens(ctx).deciding(_SOURCES, argument_is_the_tools=argument_is_the_tools)
@@ -102,7 +102,7 @@ class Tokens:
         return None
 
     def check_tool(self, token: VerifiedToken | None, tool: str) -> None:
-        """Check rule 3. Raises `InsufficientScope`, or `MissingToken` if the tool requires a scope."""
+        """Check rule 3 for a tool. Raises `InsufficientScope`, or `MissingToken` if it requires a scope."""
         check_tool(token, tool, self._rules.tool_scopes.get(tool, ""))
 
     async def aclose(self) -> None:
@@ -119,7 +119,7 @@ class Tokens:
 
 
 def without_tokens(ctx: Context, *, argument_is_the_tools: bool) -> Context:
-    """Apply rule 4. Returns the same object if there is nothing to take off."""
+    """Remove all tokens (rule 4). Returns the same object if there are none."""
     changes: dict[str, Any] = {}
     params = dict(ctx.params or {})
     for holder, name in (("arguments", ARGUMENT), ("_meta", META)):
@@ -150,7 +150,7 @@ def _request(ctx: Context) -> Request | None:
 
 
 def _text(ctx: Context, holder: str, name: str) -> str | None:
-    """Return a token's text: None if there is nothing, "" if it can't be a token."""
+    """Return a token's text: None if it is absent, "" if it can't be a token."""
     object_members = _members(ctx.params or {}, holder)
     if name not in object_members:
         return None
