@@ -1,11 +1,11 @@
 """The decision of a call: who may do what, and on whose authority. Pure: it yields what it needs (`needs`).
 
-`catalog` which scope a target needs · `drill` the gateway's own tools · `facts` what constraints are held against ·
-`guarded_call` one call, and what binds a proof to it · `decide` the steps, in their order · `decision` what they go by
-and end in · `uses` how often a certificate may be used · `evaluators` who evaluates constraints that the protocol does
-not define · `refusals` what a client is told · `needs` what a decision asks of the world, and how it is answered ·
-`passing` what is removed from and added to a message on its way · `lists` what is listed · `tasks` whose a task is ·
-`within` calls that a running call makes by itself.
+`catalog` which scope a target needs · `drill` the gateway's own tools · `facts` the values that constraints test ·
+`guarded_call` one call, and what binds a proof to it · `decide` the steps, in order · `decision` their settings and
+results · `uses` how often a certificate may be used · `evaluators` evaluation of constraints that the protocol does not
+define · `refusals` what a client is told · `needs` what a decision asks of the world, and its answers · `passing` what
+is removed from and added to a message on its way · `lists` what is listed · `tasks` the owners of tasks · `within`
+calls that a running call makes by itself.
 """
 
 from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault

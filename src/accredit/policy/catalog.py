@@ -1,9 +1,9 @@
 """The catalog: which scope each tool, resource and prompt needs. No I/O.
 
-A tool is found by its exact name; failing that it has the default scope; without one it is unknown, and an unknown tool
-is never called. The gateway's own tools (`drill`) are in each catalog, and in no list. A resource has the scope of the
+A tool is found by its exact name, else it has the default scope; without one it is unknown, and an unknown tool is
+never called. The gateway's own tools (`drill`) are in each catalog, and in no list. A resource has the scope of the
 longest configured prefix of its URI, else the general one. A target whose scope is sensitive in the canonical
-vocabulary is sensitive even where the operator did not mark it.
+vocabulary is sensitive even if the operator did not mark it.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """What one tool, resource or prompt requires: `scope`, or any of `accepts` in its place."""
+    """The requirement of one tool, resource or prompt: `scope`, or any of `accepts` instead."""
 
     scope: str
     accepts: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Entry(Struct, frozen=True, kw_only=True):
         return self.covered_by(granted) is not None
 
     def covered_by(self, granted: Collection[str]) -> str | None:
-        """Return the scope by which a grant satisfies this entry, its own if that is there; None if it does not."""
+        """Return the scope by which a grant satisfies this entry, preferably its own; None if it does not."""
         return next((scope for scope in (self.scope, *self.accepts) if scope in granted), None)
 
 
@@ -60,12 +60,12 @@ OWN_TOOLS: Mapping[str, Entry] = {
 """The entries of the gateway's own tools."""
 
 _UNSAID = (Entry(scope="mcp:resource"), Entry(scope="mcp:prompt"))
-"""The entries of resources and prompts where the configuration names none."""
+"""The default entries of resources and prompts."""
 
 
 class Catalog(Struct, frozen=True, kw_only=True):
-    """Every entry of a deployment. The keys of `resource_prefixes` are plain prefixes of URIs. `own_tools` are those
-    that are no server's: none where a server's author decides."""
+    """Every entry of a deployment. The keys of `resource_prefixes` are plain prefixes of URIs. `own_tools` are the
+    gateway's own, none where a server's author decides."""
 
     own_tools: Mapping[str, Entry] = field(default_factory=lambda: OWN_TOOLS)
     tools: Mapping[str, Entry] = {}
@@ -101,7 +101,7 @@ class Catalog(Struct, frozen=True, kw_only=True):
         return MCP_SCOPES.union(*((entry.scope, *entry.accepts) for entry in entries))
 
     def _resource(self, uri: str) -> Entry | None:
-        # A server may read a URI more freely than a prefix does: one that could mean another entry gets none.
+        # A server may normalise a URI further than a prefix shows: one that could mean another entry gets none.
         if not self.resource_prefixes:
             return self.resource
         length = max((len(prefix) for prefix in self.resource_prefixes if uri.startswith(prefix)), default=0)
@@ -121,9 +121,9 @@ class Catalog(Struct, frozen=True, kw_only=True):
 
 
 def own_scope(tool: str, server: str) -> str:
-    """Return a scope that is a tool's alone, `custom:SERVER:TOOL`; the only server is "".
+    """Return a scope for one tool alone, `custom:SERVER:TOOL`; a single server is "".
 
-    A digest makes up for characters that a scope can't hold. Whoever looks for it finds two names with one digest.
+    A digest replaces characters that a scope can't hold. Two names with one digest can be found by brute force.
     """
     return "custom:" + ":".join(map(_scope_word, (server, tool) if server else (tool,)))
 

@@ -1,7 +1,7 @@
-"""Scopes and constraints for people: what one allows, what it has to know of a call, and why it refuses one. No I/O.
+"""Scopes and constraints in words: what one allows, which facts it needs, and why it refuses a call. No I/O.
 
-The verifier's reason (`constraint_denied: cert 0: constraint[1] (max_amount): ...`) stays what programs read. It names
-the constraint by its place, and begins its detail with words that the protocol fixes (Ratify section 7).
+The verifier's reason (`constraint_denied: cert 0: constraint[1] (max_amount): ...`) stays for programs. It names the
+constraint by its place, and begins its detail with words that the protocol fixes (Ratify section 7).
 """
 
 import json
@@ -31,7 +31,7 @@ from accredit.ratify.constraints import (
 from accredit.ratify.scopes import expand, is_sensitive
 
 UNTIL_REVOKED = 4_070_908_799
-"""What `expires_at` is when a delegation ends only by revocation (Ratify section 1, NO_EXPIRY_SENTINEL)."""
+"""`expires_at` of a delegation that ends only by revocation (Ratify section 1, NO_EXPIRY_SENTINEL)."""
 
 UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 """Seconds of the units in which durations are written."""
@@ -49,11 +49,11 @@ _PLACE = re.compile(r"constraint_\w+: cert ([0-9]+): constraint\[([0-9]+)\] \([^
 _BEYOND = re.compile(
     r"speed |amount |currency mismatch|rate limit exceeded|current |requested |outside |latitude |longitude |altitude "
 )
-"""How a detail begins where another call could pass; any other says that none can."""
+"""The beginnings of details for which another call could pass; with any other none can."""
 
 
 def duration(length: int) -> str:
-    """Seconds in the largest unit that says them exactly, such as 12h."""
+    """Seconds in the largest unit that divides them, such as 12h."""
     unit = next(unit for unit, size in UNITS.items() if length % size == 0)
     return f"{length // UNITS[unit]}{unit}"
 
@@ -64,7 +64,7 @@ def several(number: int, what: str) -> str:
 
 
 def scopes(granted: Iterable[str]) -> str:
-    """Return scopes as they were written; wildcards with what they stand for, sensitive ones marked."""
+    """Return scopes as they were written; wildcards with their expansion, sensitive ones marked."""
     return ", ".join(map(_scope, granted)) or "none"
 
 
@@ -83,7 +83,7 @@ def facts_needed(condition: Constraint) -> tuple[str, ...]:
 
 
 def facts_table(facts: Sequence[str]) -> str:
-    """Return the line of a catalog that says where these facts are, with arguments of their names."""
+    """Return a catalog's line for these facts, with arguments of the same names."""
     sources = ", ".join(f'{fact} = "/{fact}"' for fact in facts)
     return f"facts = {{ {sources} }}"
 
@@ -110,7 +110,7 @@ def why_refused(
             f"this delegation has a condition that this gateway can't judge ({condition.type}); ask for one without it"
         )
     elif reason.startswith("constraint_unverifiable"):
-        # What the delegation allows is not said before the call is one that it could be held against.
+        # What the delegation allows is told only for a call that it could be tested against.
         text = (
             f"this delegation has a condition ({condition.type}), and {_unknown(condition, detail, facts, call, entry)}"
         )

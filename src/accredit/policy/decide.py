@@ -3,37 +3,37 @@
 `decide` is one generator: it yields needs, is sent answers (both in `needs`), and returns a `Decision`. In order:
 
 1. The message is valid, and the proof is a raw slice of it (done before: `jsonrpc`, `guarded_call`).
-2. The token, if there is one, was verified before (`gateway.admission.bearer`, `server`), where a bad one gets an HTTP
-   status. Here it may be tied to the proof: with `bind_agent` its subject must be the agent.
+2. The token, if there is one, was verified before (`gateway.admission.bearer`, `server`), where an invalid one gets an
+   HTTP status. Here it may be tied to the proof: with `bind_agent` its subject must be the agent.
 3. The target is in the catalog, so its scope and sensitivity are known. A sensitive target takes only challenges issued
    here, for this very call (Option B); others take the client's own, while it is fresh (Option A).
-4. There is a proof, within its bounds and strictly read; its chain ends in a pinned root key; structure, session
-   context, ids, keys, times and signatures hold (`ratify.verify`, whose steps run inside this one). A proof over a
+4. There is a proof, within its bounds and strictly decoded; its chain ends in a pinned root key; structure, session
+   context, ids, keys, times and signatures are valid (`ratify.verify`, whose steps run inside this one). A proof over a
    challenge that is spent, or not issued here where it must be, is refused before its signatures are checked.
 5. No certificate of the chain is revoked (each is asked about, in the course of 4).
-6. Where definitions are pinned, the tool's present one, as the server lists it for this caller, is the pinned one. A
-   stranger makes nobody ask the server, and no challenge or use is gone with a call that is refused for this. The
+6. Where definitions are pinned, the tool's current one, as the server lists it for this caller, is the pinned one. The
+   server is asked only for verified callers, and a call that is refused here costs no challenge and no use. The
    gateway's own tools (`drill`) have no definition, and no server is asked for one.
 7. Only now is the challenge spent: a forged proof can't burn a real challenge.
 8. The constraints of every certificate hold for the facts of the call; the scope that all certificates grant covers the
-   target; limited uses and quotas are taken, atomically (`uses`). Constraints are not evaluated for a list.
-   A request about a task is judged only when its sender is certain: between 5 and 7 the task is looked up, and unless
-   it is this owner's the request is refused, in the same way for every cause. To change a task needs the tool's scope,
-   a binding to that scope and, if the tool is sensitive, a challenge issued here; the constraints are evaluated for the
-   call that created the task, and no use is taken. To see a task needs nothing more.
+   target; limited uses and quotas are taken, atomically (`uses`). Constraints are not evaluated for a list. A request
+   about a task is judged only when its sender is certain: between 5 and 7 the task is looked up, and unless this sender
+   owns it the request is refused, in the same way for every cause. To change a task needs the tool's scope, a binding
+   to that scope and, if the tool is sensitive, a challenge issued here; the constraints are evaluated for the call that
+   created the task, and no use is taken. To see a task needs nothing more.
 9. The caller records the decision before anything is forwarded or refused (`gateway.recording`).
 10. Allow.
-11. Where the policy `observes`, the steps are the same, and what 3, 4, 5, 7 and 8 refuse is not enforced: the decision
-    says what would have been, and the call goes on as it would with proofs off. So challenges are spent and uses taken
-    as they would be. It differs in this: nobody is asked to sign a challenge, so a sensitive target takes the client's
-    own; the proof for a target that nobody has named is verified too, to learn who calls; and of a task that belongs to
-    a token (`Place.by_token`) it is not asked which agent made it. Enforced as ever: a decision that can't be made (no
+11. Where the policy `observes`, the steps are the same, but refusals by 3, 4, 5, 7 and 8 are not enforced: the decision
+    tells what would have been, and the call is forwarded as with proofs off. Challenges are spent and uses taken all
+    the same. It differs in this: nobody is asked to sign a challenge, so a sensitive target takes the client's own; the
+    proof for a target without an entry is verified too, to learn who calls; and the agent that made a task is not
+    compared if the task belongs to a token (`TaskScope.by_token`). Always enforced are decisions that can't be made (no
     store, a clock that was set back), and what is no question of authority and so not decided here: tokens, pins,
     sealed states, bounds, whether the message is valid, and its record.
 
-No answer means refused: whatever is raised in place of an answer ends in a refusal. Not checked here: whether the
-person meant it, what the upstream does with the call, and whether a proof that is not bound to its call was sent by its
-agent (`binding = "required"` checks that).
+No answer means refused: any exception in place of an answer ends in a refusal. Not checked here: whether the person
+meant it, what the upstream does with the call, and whether a proof that is not bound to its call was sent by its agent
+(`binding = "required"` checks that).
 """
 
 import hmac
@@ -82,8 +82,7 @@ from accredit.ratify.verify import Terms, constraints_fault, verification
 from accredit.tokens import VerifiedToken
 
 CLOCK_AHEAD_SECONDS = 60
-"""How far the clock of whoever signs a challenge issued here may be ahead. Its lifetime is measured by our own
-clock."""
+"""How far the signer's clock may be ahead for a challenge issued here, whose lifetime is measured by our own clock."""
 
 
 _Steps = Generator[Need, object, Decision]
@@ -103,9 +102,9 @@ def decide(
 ) -> _Steps:
     """Decide one call. Raises nothing that depends on the call.
 
-    `now` is in unix seconds, `token` the caller's. `place` is where the ids of tasks have their meaning. Without
-    `flow_of` each leg counts as a call of its own, without `pins` no definition is pinned. `case_of` is for calls of
-    the past alone, whose proofs are gone (`replaying`): it makes what takes steps 4 to 8.
+    `now` is in unix seconds, `token` the caller's. `place` is the scope of task ids. Without `flow_of` each leg counts
+    as a call of its own, without `pins` no definition is pinned. `case_of` is for recorded calls alone, whose proofs
+    are gone (`replaying`): it makes the object that takes steps 4 to 8.
     """
     entry: Entry | None = None
     case: ProofCheck | None = None
@@ -136,13 +135,13 @@ def decide(
         return Decision(call, entry, None, refusal, error)
     except ClockSetBack as error:
         return Decision(call, entry, None, refusals.clock_set_back(call, entry), error)
-    except Exception as error:  # fail closed: a store that does not answer, a state that does not open, any fault
+    except Exception as error:  # fail closed: no answer of the store, a state that does not open, any fault
         proved = case.proved if case is not None else None
         return Decision(call, entry, None, refusals.no_decision(call, entry), error, proved=proved)
 
 
 class ProofCheck:
-    """One call and its proof before the decision: steps 4 to 8. `replaying` has another one for calls of the past."""
+    """One call and its proof before the decision: steps 4 to 8. `replaying` has a variant for recorded calls."""
 
     def __init__(
         self,
@@ -157,7 +156,7 @@ class ProofCheck:
     ) -> None:
         self.proved: Authority | None = None
         self.entry = entry
-        """The target's entry; for a request about a task, the entry of its tool, once the owner is certain."""
+        """The target's entry; for a request about a task, the entry of its tool, once the owner is verified."""
         self.task: Task | None = None
         self._place = place
         self._changes_task = call.method in TASK_CHANGES
@@ -179,7 +178,7 @@ class ProofCheck:
 
     @property
     def enforced_definition(self) -> str | None:
-        """The digest to which the tool is held that is called, whatever else is decided; None if it is held to none."""
+        """The digest that the called tool's definition must have, whatever else is decided; None if any will do."""
         enforced = self._pins is not None and self._pins.enforced
         return self._pinned(self._call.method, self._call.target) if enforced else None
 
@@ -192,7 +191,7 @@ class ProofCheck:
             raise refusals.untrusted_root(self._call, self.entry)
         self._tied(bundle)
         if self._changes_task and not self._policy.observes:
-            # Whether it has to be one that was issued here is known only once the task is found.
+            # Whether it must be one issued here is known only once the task is found.
             seen = yield LookAtChallenge(bundle.challenge, self._request_hash, issued=True)
             self._issued = seen is Spending.FIRST
         result = yield from self._verified(bundle)
@@ -233,8 +232,8 @@ class ProofCheck:
             raise self._invalid(str(error)) from None
 
     def _tied(self, bundle: ProofBundle) -> None:
-        """Check that the token was issued to the proof's agent (step 2); the signatures, checked later, show that the
-        agent is who the proof says."""
+        """Check that the token was issued to the proof's agent (step 2); the signatures, checked later, prove the
+        agent's id."""
         if self._policy.bind_agent and (self._token is None or self._token.subject != bundle.agent_id):
             reason = "token_mismatch: the token was not issued to the agent of the proof"
             result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
@@ -282,12 +281,12 @@ class ProofCheck:
         )
 
     def _fresh_until(self, challenge_at: int) -> int:
-        """Return until when a gateway of this policy could take the challenge, whatever its store remembers."""
+        """Return the time after which no gateway of this policy accepts the challenge, whatever its store remembers."""
         made = challenge_at + self._policy.freshness_seconds
         return CLOCK_BACK_SECONDS + (max(made, self._now + self._policy.challenge_seconds) if self._issued else made)
 
     def _signed(self, bundle: ProofBundle) -> KeptProof:
-        """Return what the agent signed, without the chain, and what of the call that covers."""
+        """Return what the agent signed, without the chain, and the parts of the call that it covers."""
         key, signature = bundle.agent_pub_key, bundle.challenge_sig
         context = None
         if bundle.session_context:
@@ -343,7 +342,7 @@ class ProofCheck:
             case proof_needs.ConsumeChallenge(challenge, _):
                 yield from self._own_tasks(bundle)
                 yield from self._definition(bundle)  # 6
-                # Computed from the proof alone, so that it is the same at each presentation: the store tells by it
+                # Computed from the proof alone, so that it is the same at each presentation: by it the store tells
                 # whether it may have forgotten the challenge.
                 keep_until = bundle.challenge_at + CHALLENGE_WINDOW_SECONDS + 1
                 spend = SpendChallenge(challenge, self._request_hash, self._issued, keep_until)
@@ -360,7 +359,7 @@ class ProofCheck:
         return None if seen is Spending.FIRST else seen.value
 
     def _own_tasks(self, bundle: ProofBundle) -> Generator[Need, object, None]:
-        """Look up the tasks that the request names, for the agent whose signatures hold. Raises `ProofRefused`."""
+        """Look up the tasks that the request names, for the verified agent. Raises `ProofRefused`."""
         owner = self._place.owner(bundle.delegations[-1].issuer_id, bundle.agent_id, self._token)
         task: Task | None = None
         for id in self._call.tasks:
@@ -373,7 +372,7 @@ class ProofCheck:
         if task is None or self._call.subscribed:
             return
         entry = self._policy.catalog.find(task.method, task.target)
-        if entry is None:  # the tool is not in the catalog any more
+        if entry is None:  # the tool is no longer in the catalog
             raise refusals.unknown_task(self._call)
         self.task, self.entry = task, entry
         if not self._changes_task:
@@ -387,7 +386,7 @@ class ProofCheck:
     def _definition(self, bundle: ProofBundle) -> Generator[Need, object, None]:
         """Compare the tool's definition with the pinned one (step 6). Raises `ProofRefused`.
 
-        Where pins are not enforced, a delegation that names a definition is still good for that one alone.
+        Even if pins are not enforced, a delegation that names a definition is valid for that one alone.
         """
         pins, call = self._pins, self._call
         if pins is None or call.method != "tools/call" or call.target in DRILLS:
@@ -457,7 +456,8 @@ class ProofCheck:
         raise refusals.denial(self._call, self.entry, result, words)
 
     def _challenge(self) -> Generator[Need, object, None]:
-        """Raise -31002 with a fresh challenge for this call. Where decisions are observed nobody would see it."""
+        """Raise -31002 with a fresh challenge for this call; if decisions are observed, with an empty one, never
+        sent."""
         policy, expires_at = self._policy, self._now + self._policy.challenge_seconds
         issued: object = IssuedChallenge(b"", expires_at)
         if not policy.observes:
@@ -472,9 +472,9 @@ class ProofCheck:
 
 
 CaseTerms = tuple[GuardedCall, Entry | None, Policy, int, VerifiedToken | None, TaskScope, FlowOf | None, Pins | None]
-"""What a case is made of."""
+"""The arguments of a case."""
 CaseOf = Callable[[*CaseTerms], ProofCheck]
-"""Makes a case, as `ProofCheck` itself does."""
+"""Makes a case, as `ProofCheck` does."""
 
 _PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}
-"""Statuses that are reached only after all signatures were found good."""
+"""Statuses that are reached only after all signatures were verified."""

@@ -1,4 +1,4 @@
-"""What a decision is made by, and what comes of it: values. No I/O."""
+"""A decision's settings and its result: values. No I/O."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
@@ -16,13 +16,12 @@ from accredit.ratify import CertificateCache, DelegationCert, Evaluator, HybridP
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What a deployment decides by. `roots` maps pinned keys to names; times are in seconds.
+    """A deployment's settings for decisions. `roots` maps pinned keys to names; times are in seconds.
 
     With `bind_agent` a call needs a token whose subject is the id of the proof's agent. `constraint_evaluators`
-    evaluate the constraints of extensions, by their type (`policy.evaluators`). `server` is the name of the server that
-    calls go to, where a store is shared with what decides for others: a challenge is good for one. With `observes`
-    decisions are made to be recorded, and refuse nothing (`policy.decide`, 11). `quotas` are those that a proof's calls
-    take.
+    evaluate the constraints of extensions, by type (`policy.evaluators`). `server` is the name of the calls' server, if
+    the store is shared with others: a challenge is valid for one. With `observes` decisions are only recorded, and
+    refuse nothing (`policy.decide`, 11). `quotas` are those that a proof's calls take.
     """
 
     verifier_id: str
@@ -46,11 +45,11 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class Authority(Struct, frozen=True, kw_only=True):
-    """On whose authority a call is allowed. `granted_scope` is what all certificates of the chain grant.
+    """The authority by which a call is allowed. `granted_scope` is what all certificates of the chain grant.
 
-    `chain` holds these certificates, the leaf first. `token_subject` is the subject of the token that came with the
-    call. `judged_at` is as of when the proof was judged, in unix seconds. `proof` is what the agent signed, and no
-    gateway takes it after `fresh_until`.
+    `chain` holds these certificates, leaf first. `token_subject` is the subject of the call's token. `judged_at` is the
+    time for which the proof was judged, in unix seconds. `proof` is what the agent signed, and no gateway accepts it
+    after `fresh_until`.
     """
 
     principal_id: str
@@ -69,9 +68,9 @@ class Authority(Struct, frozen=True, kw_only=True):
 class Decision(Struct, frozen=True):
     """The verdict: allowed if there is no `refusal`. A list without a proof has no `authority`.
 
-    `proved` is the authority of a proof whose signatures are good, also where the call is refused. `fault` is what kept
-    the decision from being made, for the log only. `task` is the one that the call is about. A decision that is not
-    `enforced` says what would have been: it refuses nothing, whatever its `refusal` says.
+    `proved` is the authority of a proof with valid signatures, even if the call is refused. `fault` is what prevented
+    the decision, for the log only. `task` is the one that the call is about. A decision that is not `enforced` tells
+    what would have been: it refuses nothing, whatever its `refusal` says.
     """
 
     call: GuardedCall
@@ -95,12 +94,12 @@ CONSTRAINT_REFUSALS = frozenset(
 
 
 class Flow(NamedTuple):
-    """A later leg of a call: the name that the call has over all its legs, and the leg's number, from 1."""
+    """A later leg of a call: the call's name over all its legs, and the leg's number, from 1."""
 
     name: str
     round: int
 
 
 FlowOf = Callable[[str, str], Flow | None]
-"""Given the ids of a principal and an agent, return the leg whose state this request brings back. Raises `SealError` if
-it was not sealed for them."""
+"""Given the ids of a principal and an agent, returns the leg whose state this request brings back. Raises `SealError`
+if it was not sealed for them."""

@@ -1,14 +1,14 @@
-"""Tools of the gateway's own, which `accredit drill` calls to see what gets through. No I/O.
+"""The gateway's own tools, which `accredit drill` calls to see what gets through. No I/O.
 
 1. `accredit.drill`, and `accredit.drill.sensitive` for calls that need a challenge issued here, need one scope, which
-   nothing else may ask for (`catalog.scope_fault`): who is granted it may make these calls, and no other.
-2. Their calls are decided, refused and recorded like any others. One that passes is answered here, and never goes to a
+   nothing else may ask for (`catalog.scope_fault`): a grant of it allows these calls, and no other.
+2. Their calls are decided, refused and recorded like any others. One that passes is answered here, and never sent to a
    server: not even to one that has a tool of that name. Where no proofs are judged these tools do not exist, and their
-   calls go nowhere either. So a server's own tool of such a name is listed to nobody, and can't be called: not at the
-   endpoint of several servers either, under its merged name.
+   calls are refused as well. So a server's own tool of such a name is never listed, and can't be called, not even under
+   its merged name at the endpoint of several servers.
 3. No server is asked for their definitions, no quota counts them, and no list has them.
-4. The answer holds nothing of the call, the caller or the gateway. With an argument `asks` that is true, the first leg
-   of a modern call is answered with a state to bring back, so that forged ones can be tried.
+4. The answer holds nothing of the call, the caller or the gateway. If the argument `asks` is true, the first leg of a
+   modern call is answered with a state to return, so that forged ones can be tried.
 """
 
 from msgspec import Raw
@@ -25,7 +25,7 @@ SENSITIVE_DRILL = "accredit.drill.sensitive"
 DRILLS = frozenset({DRILL, SENSITIVE_DRILL})
 DRILL_SCOPE = "custom:accredit.drill"
 ASKS = "asks"
-"""The argument with which a call is asked to come back."""
+"""The argument that requests a second round."""
 
 _TEXT = "allowed: answered by the gateway itself, and no server has heard of it"
 _STATE = "drill"
@@ -37,7 +37,7 @@ def is_drill(method: str, target: str | None) -> bool:
 
 
 def drill_answer(request: Request, round: int) -> Success:
-    """Return the answer to a call that may be made; `round` counts its legs from 0 (rule 4)."""
+    """Return the answer to an allowed call; `round` counts its legs from 0 (rule 4)."""
     modern = request.era is Era.MODERN
     if modern and round == 0 and _asks(request):
         result: dict[str, object] = {"resultType": INPUT_REQUIRED, "requestState": _STATE}

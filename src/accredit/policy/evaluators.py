@@ -1,4 +1,4 @@
-"""Who evaluates constraints that the protocol does not define: the deployment's evaluators, and our own. No I/O.
+"""Evaluators of constraints that the protocol does not define: the deployment's, and our own. No I/O.
 
 An evaluator that raises has refused. Its error text could quote anything, so only the error's type is shown.
 """

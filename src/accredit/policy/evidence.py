@@ -1,21 +1,21 @@
 """What the record of an allowed call proves by itself: who allowed it, who signed it, who recorded it. No I/O.
 
 `Auditor.judge` takes a decision's record with what was kept beside it, and the keys of people that its caller trusts.
-Nothing of what the gateway says is believed where it can be checked:
+The gateway is not believed where its statements can be checked:
 
-1. who allowed: the chain of certificates is the one that the record names by its digest; both signatures of each are
-   good, each is issued by the subject of the next, which may delegate, and all were valid when the call came; its ends
-   are the record's principal and agent; it covers the scope that the record says it was allowed by; and its root is a
-   key that is trusted;
+1. who allowed: the chain of certificates has the digest that the record names; both signatures of each are valid, each
+   is issued by the subject of the next, which may delegate, and all were valid when the call came; its ends are the
+   record's principal and agent; it covers the scope that the record says it was allowed by; and its root is a trusted
+   key;
 2. constraints of the certificates that the record answers hold: those about the time, the gateway and the target. What
    it does not answer (rates, arguments, facts, evaluators) is listed and fails nothing;
-3. who signed: the proof is the one that the record names by its digest, both signatures of the agent over its challenge
-   are good, with the key that the chain ends in, and the challenge was at most 300 seconds old or ahead;
-4. what was signed is this call: the session context is made of the kept context, and that is of this gateway, agent,
-   session, scope, method and target, of the params whose digest is the record's subject.
+3. who signed: the proof has the digest that the record names, both signatures of the agent over its challenge are
+   valid, by the key at the chain's leaf, and the challenge was at most 300 seconds old or ahead;
+4. what was signed is this call: the session context is derived from the kept context, and that is of this gateway,
+   agent, session, scope, method and target, of the params whose digest is the record's subject.
 
-A part is True if all of it holds, False if something contradicts it, and None if that can't be told: a record before
-version 3, a proof that was not kept, a root that was compared with no key. Not judged here: the record's own signature,
+A part is True if all of it holds, False if something contradicts it, and None if it is unknown: for a record before
+version 3, a proof that was not kept, a root without a key to compare. Not judged here: the record's own signature,
 revocation, the outcome, and which scopes a tool accepts: all of that is the gateway's word.
 """
 
@@ -77,9 +77,9 @@ _VERBS = {"tools/call": "call", "resources/read": "read", "prompts/get": "get th
 
 
 class Part(NamedTuple):
-    """A part of what a record proves: who, when, whether it is `verified` (None if that can't be told), and why not.
+    """A part of what a record proves: who, when, whether it is `verified` (None if unknown), and why not.
 
-    `who` is a name that the caller gave to a key, else the key's id. `when` is RFC 3339.
+    `who` is the caller's name for a key, else the key's id. `when` is RFC 3339.
     """
 
     who: str
@@ -98,12 +98,12 @@ class Evidence(NamedTuple):
 
     @property
     def faults(self) -> list[str]:
-        """What contradicts the record, in words."""
+        """The contradictions of the record, in words."""
         return [f"{name}: {part.why}" for name, part in self._judged if part.verified is False]
 
     @property
     def unshown(self) -> list[str]:
-        """What is not shown, in words, where it is required."""
+        """What is not shown although required, in words."""
         return [f"{name}: proofs are required, and {part.why}" for name, part in self._judged if not part.verified]
 
     @property
@@ -111,12 +111,12 @@ class Evidence(NamedTuple):
         return ("allowed", self.allowed), ("signed", self.signed)
 
     def parts(self, record: CallRecord) -> dict[str, Part]:
-        """Return all three parts by their names. That a record is verified, and so who recorded it, its caller says."""
+        """Return all three parts by name. The caller vouches that the record is verified, and so who recorded it."""
         recorded = Part(record.gateway, record.times.recorded, True)
         return {"allowed": self.allowed, "signed": self.signed, "recorded": recorded}
 
     def members(self, record: CallRecord, names: Mapping[str, str]) -> dict[str, Any]:
-        """Return all of it for programs."""
+        """Return all of it as JSON members."""
         parts = {name: part._asdict() for name, part in self.parts(record).items()}
         return {**parts, "unanswered": self.unanswered, "sentence": sentence(record, self, names)}
 
@@ -126,7 +126,7 @@ NO_EVIDENCE: Mapping[str, object] = {
     "unanswered": (),
     "sentence": None,
 }
-"""The members of a record that is none of an allowed call, or was not verified."""
+"""The members for a record that is unverified, or not of an allowed call."""
 RESTS_ON: Mapping[str, str] = {
     "allowed": "by both signatures in each certificate",
     "signed": "by both signatures of the agent over this very call",
@@ -136,7 +136,7 @@ RESTS_ON: Mapping[str, str] = {
 
 
 def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
-    """Return who a part is about, when, and what that rests on, for people. `names` are as for `sentence`."""
+    """Return who a part is about, when, and the evidence for it, for people. `names` are as for `sentence`."""
     if part.verified is None:
         return f"can't be told: {part.why}"
     if not part.verified:
@@ -146,15 +146,15 @@ def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
 
 
 def who_allowed(allowed: Part) -> str:
-    """Return who allowed a call, for people: without a key to compare with by the key's id, which says so."""
+    """Return who allowed a call, for people: the name, or without a key to compare the key's id, saying so."""
     if allowed.verified is False or not allowed.when:
         return f"nobody is shown: {one_line(allowed.why)}"
     return one_line(allowed.who) if allowed.verified else f"{one_line(allowed.who)} ({allowed.why})"
 
 
 def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> str:
-    """Return what the record of an allowed call proves, in one sentence for people. `names` are those of agents, by
-    their ids. What somebody else chose steers no terminal and looks like no words of ours."""
+    """Return what the record of an allowed call proves, in one sentence for people. `names` are those of agents, by id.
+    Names that others chose can't control a terminal or imitate our words."""
     allowed, signed, _ = evidence
     agent = one_line(names.get(signed.who, f"agent {signed.who}")) if signed.who else "whoever called"
     gateway, target = _printable_name(record.gateway), _printable_name(record.call.target or "")
@@ -174,17 +174,17 @@ def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -
 
 
 class _Contradiction(Exception):
-    """Something that is there says otherwise."""
+    """The record contradicts its evidence."""
 
 
 class _Untold(Exception):
-    """Nothing says so, and nothing says otherwise."""
+    """There is no evidence either way."""
 
 
 class Auditor:
-    """Judges records. `roots` are the people's keys that are trusted, with their names; with `only_these` a chain that
-    begins with another key is a contradiction, without it that can't be told. `now`, in unix seconds, is for what was
-    exported: of a call that was just made it has no proof yet."""
+    """Judges records. `roots` are the trusted people's keys, with their names; a chain with another root is a
+    contradiction with `only_these`, else unknown. `now`, in unix seconds, is for exports, which have no proof yet of a
+    call just made."""
 
     def __init__(
         self, roots: Mapping[HybridPublicKey, str], *, only_these: bool = False, now: int | None = None
@@ -197,9 +197,9 @@ class Auditor:
         self._certificates = CertificateCache()
 
     def judge(self, decision: Statement, certificates: bytes | None, proof: _Proof) -> Evidence | None:
-        """Judge the record of a decision that allows, with its chain (the text of a JSON array) and its proof, as far
-        as they were kept: no bytes are a proof that should be there. None for the record of anything else. Raises
-        nothing that depends on them."""
+        """Judge the record of an allowing decision, with its chain (the text of a JSON array) and its proof, as far as
+        they were kept: b"" is a proof that should exist. None for any other record. Raises nothing that depends on
+        them."""
         record = decision.predicate
         if not isinstance(record, CallRecord) or record.decision is None or record.decision.verdict != "allow":
             return None
@@ -209,8 +209,8 @@ class Auditor:
         return _Case(decision, record, record.authority).judge(self, certificates, proof)
 
     def chain_in(self, text: bytes, authority: RecordedAuthority) -> _Chain:
-        """Return the certificates of a text, if it is the one that a record names. What version 2 kept may have been
-        somebody's own: only who names roots holds it against it that it can't be read."""
+        """Return the certificates of a text, if it is the one that a record names. Version 2 may have kept an
+        unreadable chain of an untrusted person: that is a fault only if roots were named."""
         known = self._chains.get(text)
         if known is None:
             try:
@@ -226,8 +226,8 @@ class Auditor:
         return known[0]
 
     def verified(self, text: bytes, chain: _Chain, now: int) -> VerifyResult:
-        """Verify the chain of a text by itself, as of a time. The scopes in it are what the gateway's catalog may have
-        named. One that was good is so at each time at which all of its certificates are."""
+        """Verify a chain by itself, as of a time. Its scopes are accepted, as the gateway's catalog may have named
+        them. A result is reused at any time at which all certificates are valid."""
         known = self._verified.get(text)
         if known is not None and all(cert.issued_at <= now <= cert.expires_at for cert in chain):
             return known
@@ -239,7 +239,7 @@ class Auditor:
         return result
 
     def check_root(self, key: HybridPublicKey) -> None:
-        """Check that a chain begins with a key that is trusted."""
+        """Check that a chain's root is a trusted key."""
         if key not in self._roots:
             if self._only_these:
                 raise _Contradiction("the chain begins with none of the keys that were named")
@@ -262,7 +262,7 @@ class _Case:
         self._unanswered: list[str] = []
 
     def judge(self, auditor: Auditor, certificates: bytes | None, proof: _Proof) -> Evidence:
-        """Judge both parts. The second needs nothing of the first but, where it could be read, the leaf's key."""
+        """Judge both parts. The second needs only the leaf's key of the first, if that could be read."""
         allowed, why_not = _verdict(lambda: self._check_chain(auditor, certificates))
         read: list[KeptProof] = []
         signed, why_unsigned = _verdict(lambda: self._check_proof(proof, auditor.now, read))
@@ -278,7 +278,7 @@ class _Case:
         )
 
     def _check_chain(self, auditor: Auditor, certificates: bytes | None) -> None:
-        """Apply rules 1 and 2."""
+        """Check the chain and its constraints (rules 1 and 2)."""
         authority = self._authority
         if certificates is None:
             raise _Untold("its certificates are not there")
@@ -319,8 +319,8 @@ class _Case:
                     raise _Contradiction(f"{what}: {outcome.detail}")
 
     def _answers(self, constraint: Constraint) -> bool:
-        """Return whether the record may answer a constraint. Of its arguments it has one digest, and of a later leg
-        another one than the certificate names."""
+        """Return whether the record may answer a constraint. It holds one digest of the arguments, and that of a later
+        leg differs from the certificate's."""
         if self._record.call.method in TASKS:
             return False
         if not isinstance(constraint, Extension) or constraint.name != CALL:
@@ -350,7 +350,7 @@ class _Case:
         return self._record.call.method in TASKS - TASK_CHANGES
 
     def _check_proof(self, kept: _Proof, now: int | None, read: list[KeptProof]) -> None:
-        """Apply rules 3 and 4; what could be read is `read` then."""
+        """Check the proof (rules 3 and 4); a readable one is added to `read`."""
         proof = self._named_proof(kept, now)
         read.append(proof)
         key = HybridPublicKey(proof.agent_pub_key.ed25519, proof.agent_pub_key.ml_dsa_65)
@@ -370,7 +370,7 @@ class _Case:
             raise _Contradiction("its proof was made at another time")
 
     def _may_be_held(self, now: int | None) -> bool:
-        """Return whether it may be too early for a proof to be shown: what it names may still open something."""
+        """Return whether a proof may still be withheld, as what it names may still give access."""
         is_sealed = (self._record.call.session or "").startswith("sha256:")
         longest = SESSION_ID_SECONDS if is_sealed else CHALLENGE_WINDOW_SECONDS
         return now is not None and abs(now - self._at) <= longest + CLOCK_BACK_SECONDS
@@ -397,7 +397,7 @@ class _Case:
         return proof
 
     def _check_context(self, context: SignedContext, signed: bytes) -> None:
-        """Apply rule 4."""
+        """Compare the signed context with the call (rule 4)."""
         try:
             request = operation_context_hash(
                 context.required_scope,
@@ -423,7 +423,7 @@ class _Case:
             raise _Contradiction(f"its proof is for another {other}")
 
     def _differences(self, context: SignedContext, request: bytes) -> Iterator[str]:
-        """Return what of a signed context is not what the record says."""
+        """Yield the parts of a signed context that differ from the record."""
         record, authority, call = self._record, self._authority, self._record.call
         gateways = (record.gateway, f"{record.gateway}/{call.server}" if call.server is not None else record.gateway)
         scope = "" if self._only_looks() else authority.scope
@@ -447,7 +447,7 @@ class _Case:
 
 
 def _recorded_names(session: str) -> tuple[str, ...]:
-    """Return how a record may name a session: by how its id begins or, of a sealed one, by its digest."""
+    """Return how a record may name a session: by the beginning of its id or, if sealed, by its digest."""
     if not session:
         return ("",)
     digest = sha256_hex(session.encode("latin-1", "replace"))[:_SESSION_DIGITS]
@@ -470,5 +470,5 @@ def _time(at: int) -> str:
 
 
 def _printable_name(text: str) -> str:
-    """Return a name that somebody chose as it is, if it can be nothing else, or as a string of JSON in ASCII."""
+    """Return a name that somebody chose, unchanged if it is unambiguous, else as a JSON string in ASCII."""
     return text if _PLAIN.fullmatch(text) else json.dumps(excerpt(text, MAX_SAID_CHARS))

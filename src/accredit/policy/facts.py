@@ -2,14 +2,13 @@
 
 `[tools.NAME.facts]` maps a fact to one of:
 
-1. a text with pointers in braces, such as `git:github.com/{/repo}`: a template. What is put in is a string or an
-   integer, and has no slash where the template has more than one pointer;
+1. a text with pointers in braces, such as `git:github.com/{/repo}`: a template. An inserted value is a string or an
+   integer, and has no slash if the template has more than one pointer;
 2. another text that begins with `/`: a JSON Pointer (RFC 6901) into the arguments;
 3. a number, or any other text: a constant.
 
-A fact is absent where an argument is missing, of another type, not finite, outside the range in which it means
-something, or not a path where one is expected. A constraint on an absent fact can't be verified, so leaving out an
-argument never allows a call.
+A fact is absent if an argument is missing, of another type, not finite, out of the fact's range, or not a path where
+one is expected. A constraint on an absent fact can't be verified, so leaving out an argument never allows a call.
 """
 
 import math
@@ -44,14 +43,14 @@ _RANGES = {
     "lon": (-180, 180),
     "alt_m": (-math.inf, math.inf),
 }
-"""The facts that are numbers, with the least and greatest value that mean something."""
+"""The numeric facts, with their ranges."""
 _NUMBERS = frozenset(_RANGES)
 _HOLE = re.compile(r"\{(/[^{}]*)\}")
 _NO_ESCAPE = re.compile(r"~(?![01])")
 
 
 class Facts(Struct, frozen=True):
-    """Where each fact comes from, as configured. `facts_fault` has checked it."""
+    """The source of each fact, as configured. `facts_fault` has checked it."""
 
     sources: Mapping[str, str | float] = {}
 
@@ -102,7 +101,7 @@ def _resolve_source(source: str | float, arguments: object) -> object:
     if pointers == [source]:
         return values[0]
     texts = [_text(value) for value in values]
-    # With more than one part, a slash in one could be the slash between two: a/b and c, or a and b/c.
+    # With several parts, a slash in one could be the slash between two: a/b and c, or a and b/c.
     if not all(texts) or (len(texts) > 1 and any("/" in text for text in texts)):
         return ABSENT
     filling = iter(texts)
@@ -110,7 +109,7 @@ def _resolve_source(source: str | float, arguments: object) -> object:
 
 
 def _text(value: object) -> str:
-    """Return how a value is put into a template; "" for one that can't be."""
+    """Return a value's text in a template; "" if it has none."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SAFE_INTEGER:
         return str(value)
     return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""One call to be decided, as it will be forwarded, and the proof that came with it. No I/O.
+"""One call to be decided, as it will be forwarded, and its proof. No I/O.
 
 `payload_digest` covers what the upstream sees: `params` without `_meta`, in the form of RFC 8785. So a proof that is
 bound to it is worth nothing for another call.
@@ -35,7 +35,7 @@ RFC 9110 section 4.1 asks recipients to support)."""
 PROOF = "ratify_proof"
 """The member of `_meta` that carries a proof."""
 PROOFS = (PROOF, "com.ratifyprotocol/proof")
-"""The names under which clients of the protocol send a proof. Both may be present only if their texts are identical."""
+"""The names under which clients send a proof. Both may be present only if their texts are identical."""
 
 TASK_LIST = "tasks/list"
 
@@ -64,8 +64,8 @@ class GuardedCall(Struct, frozen=True):
     JSON text.
 
     `digest` has 32 bytes, none for a list. `session_id` is the MCP session's, or "". `two_proofs` says that two
-    differing proofs came under the two names. `subscribed` are the ids of tasks that a subscription names: a
-    subscription without any needs no decision. `covered` are the params without `_meta`.
+    differing proofs came under the two names. `subscribed` are the ids of tasks that a subscription names: without any
+    it needs no decision. `covered` are the params without `_meta`.
     """
 
     method: str
@@ -85,7 +85,7 @@ class GuardedCall(Struct, frozen=True):
 
     @property
     def about_tasks(self) -> bool:
-        """Whether the call is about tasks: it is then judged by who owns them, not by the catalog."""
+        """Whether the call is about tasks: then the tasks' owners decide, not the catalog."""
         return self.method in TASKS or bool(self.subscribed)
 
     @property
@@ -94,17 +94,17 @@ class GuardedCall(Struct, frozen=True):
         return (self.target,) if self.method in TASK_METHODS else self.subscribed
 
     def request_hash(self, scope: str) -> bytes:
-        """Return the hash of the request; a challenge issued here is good for one such hash."""
+        """Return the hash of the request; a challenge issued here is valid for one such hash."""
         return operation_context_hash(scope, self.method, self.target, "", self.digest)
 
     def call_digest(self) -> bytes:
-        """Return the digest that all legs of the call share: that of its params without the members of a single leg."""
+        """Return the digest that all legs of the call share: of its params without the members of a single leg."""
         if _LEG_MEMBERS.isdisjoint(self.covered):
             return self.digest
         return payload_digest({name: value for name, value in self.covered.items() if name not in _LEG_MEMBERS})
 
     def signed_context(self, verifier_id: str, agent_id: str, scope: str) -> SignedContext:
-        """Return what of this call a proof that is bound to it covers."""
+        """Return the parts of this call that a bound proof covers."""
         return SignedContext(
             agent_id, "", self.method, self.digest, "", scope, self.target, self.session_id, verifier_id, ""
         )
@@ -114,7 +114,7 @@ class GuardedCall(Struct, frozen=True):
         return self._context(verifier_id, agent_id, self.request_hash(scope))
 
     def context_meant(self, signed: bytes, verifier_id: str, agent_id: str, scope: str) -> bytes:
-        """Return the session context that a proof has to have signed to be bound to this call.
+        """Return the session context that a proof must have signed to be bound to this call.
 
         For a list that is the context of its method alone; a client may cover its params as well, as it does for a
         call: if `signed` is that narrower context, it is returned.
@@ -147,8 +147,7 @@ class _Undigested(GuardedCall, frozen=True, dict=True):
 def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | None:
     """Return the call that a request makes, or None if nothing is to be decided.
 
-    The proof stays a raw slice of the request, so what was written is what is judged. Raises `RequestError` (-32602, or
-    -32600).
+    The proof stays a raw slice of the request, so it is judged as written. Raises `RequestError` (-32602, or -32600).
     """
     call = _read(request, session_id)
     if call is None:
@@ -162,7 +161,7 @@ def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | Non
 
 
 def guarded_call_in_steps(request: Request, session_id: str = "") -> Steps[GuardedCall | None]:
-    """Do the same in steps, for a request that is long. Raises `RequestError`."""
+    """Do so in steps, for a long request. Raises `RequestError`."""
     call = _read(request, session_id)
     if call is None:
         return None
@@ -215,7 +214,7 @@ def is_guarded(request: Request) -> bool:
 
 
 def looks_guarded(method: str) -> bool:
-    """Return whether a server that reads names more freely than we do could take a method for a guarded one."""
+    """Return whether a server that reads names more leniently could take a method for a guarded one."""
     return read_freely(method) in GUARDED
 
 
@@ -225,8 +224,8 @@ def may_guard(method: str) -> bool:
 
 
 def read_freely(name: str) -> str:
-    """Return a name as the freest reader could see it: casefolded, without compatibility forms, blanks or invisible
-    characters.
+    """Return a name as the most lenient reader could see it: casefolded, without compatibility forms, blanks or
+    invisible characters.
 
     Characters are normalised one by one, in linear time: normalising the whole name would sort its combining marks, in
     quadratic time. No two characters combine into an ASCII one, so nothing is missed.
@@ -297,7 +296,7 @@ def _covered_params(params: Mapping[str, object]) -> dict[str, object]:
 
 
 def digest_in_steps(call: GuardedCall) -> Steps[bytes]:
-    """Return the digest of a call, made in steps if nobody has asked for it. Raises `FrameError` if there is none."""
+    """Return the digest of a call, computed in steps if it was not before. Raises `FrameError` if there is none."""
     if isinstance(call, _Undigested) and "digest" not in vars(call):
         vars(call)["digest"] = yield from _digesting(call.covered)
     return call.digest
@@ -319,8 +318,8 @@ def _digesting(covered: Mapping[str, object]) -> Steps[bytes]:
 def _check_values(value: object) -> None:
     """Refuse a Python value that is not JSON, an integer beyond 2^53-1, and more than `MAX_VALUES` values in all.
 
-    What the SDK makes of a message may hold any Python value. Iterative, so that depth can't exhaust the stack.
-    Raises `FrameError`.
+    The SDK's parsed messages may hold any Python value. Iterative, so that depth can't exhaust the stack. Raises
+    `FrameError`.
     """
     left = MAX_VALUES
     waiting = [value]

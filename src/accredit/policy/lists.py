@@ -1,16 +1,16 @@
-"""What a client sees of a list of tools, resources, resource templates or prompts. No I/O.
+"""Filters and annotates lists of tools, resources, resource templates or prompts for a client. No I/O.
 
-1. Where proofs are required, an item that no proof could allow is left out; wherever lists are edited, so is a server's
-   tool with the name of one of the gateway's own (`drill`).
+1. Where proofs are required, an item that no proof could allow is left out; in every edited list so is a server's tool
+   with the name of one of the gateway's own (`drill`).
 2. An item that the list's own proof does not cover is left out, and so is a tool that the token may not use; the result
    is then `private`.
 3. Where definitions are enforced, a tool whose definition is not the pinned one is left out.
 4. Each remaining item says which scope it needs and how to make a proof; the catalog overrides the upstream's word.
-5. Where proofs are only observed, 1 and 2 leave out nothing for want of a proof, and each item says that it is so
+5. Where proofs are only observed, 1 and 2 leave out nothing for lack of a proof, and each item says that it is so
    (`dev.accredit/observed`): a client need not hide it, and signs its calls with a challenge of its own.
 
-A template is judged by its text before the first `{`; what it expands to is judged when it is read. Seeing an item does
-not mean being allowed to use it, nor the reverse: `decide` does not look here.
+A template is judged by its text before the first `{`; its expansion is judged when it is read. Seeing an item does not
+mean being allowed to use it, nor the reverse: `decide` does not look here.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -34,10 +34,10 @@ SCOPE = "ratify_scope"
 SENSITIVE = "ratify_sensitive"
 VERIFIER = "ratify_verifier"
 OBSERVED = "dev.accredit/observed"
-"""The member of an item's `_meta` that says that its uses are decided, and not refused."""
+"""The member of an item's `_meta` that says that its uses are decided, but not refused."""
 _BINDING = "ratify_binding"
 OWN_MEMBERS = frozenset({SCOPE, SENSITIVE, OBSERVED})
-"""What only a gateway says of an item: where it says nothing, a server's own word is taken off."""
+"""Members that only a gateway may set in an item: a server's own are removed."""
 
 
 class Kind(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Kind(Struct, frozen=True):
     method: str
 
     def target(self, named: str) -> str:
-        """Return the target that a use of an item is judged by."""
+        """Return the target by which a use of an item is judged."""
         return named.partition("{")[0] if self.key == "uriTemplate" else named
 
     @property
@@ -72,7 +72,7 @@ KINDS = {
 """Every kind of list, by the method that asks for it."""
 
 OF_TASKS = Kind("tasks", "taskId", "tasks/get")
-"""The list of tasks, of which everybody sees their own alone (`jsonrpc.tasks`)."""
+"""The list of tasks, in which each owner sees only their own (`jsonrpc.tasks`)."""
 
 _ALL = (*KINDS.values(), OF_TASKS)
 _RESULT_NAMES = {
@@ -82,12 +82,12 @@ _ITEM_NAMES = {kind.items: Names(kind.key, "_meta") for kind in _ALL}
 
 
 class ListView(Struct, frozen=True, kw_only=True):
-    """How one client sees lists. With `granted` None nothing is left out for want of a grant; without `token` nothing
-    is left out for want of a token that may use it.
+    """How one client sees lists. With `granted` None nothing is left out for lack of a grant; without `token` nothing
+    is left out for lack of a token that may use it.
 
-    `verifier_id` and `binding` are empty where proofs are not judged here; where they are only `observed`, nothing is
-    left out for want of one. `on_other` is called for each tool that is not as it is pinned. A list has `most` bytes,
-    also as this client sees it.
+    `verifier_id` and `binding` are empty if proofs are not judged here; if they are only `observed`, nothing is left
+    out for lack of one. `on_other` is called for each tool whose definition is not the pinned one. `most` bounds a
+    list's bytes, also in this client's view.
     """
 
     catalog: Catalog
@@ -107,7 +107,7 @@ class ListView(Struct, frozen=True, kw_only=True):
         return (self.granted is not None and not self.observed) or restricted
 
     def edits(self, kind: Kind) -> bool:
-        """Return whether a list may differ from what the upstream sent."""
+        """Return whether a list may differ from the upstream's."""
         if self.private(kind) or self.verifier_id or self.catalog.says_something:
             return True
         return self.pins is not None and kind.method == "tools/call"
@@ -148,10 +148,10 @@ class ListView(Struct, frozen=True, kw_only=True):
 
 
 def rewrite_list(response: Success, view: ListView, kind: Kind, *others: Kind) -> Steps[bytes]:
-    """Return the response to a list request as this client sees it, in steps.
+    """Return the response to a list request in this client's view, in steps.
 
-    `others` are given only where the request is not known any more, and the response could be of several kinds. Raises
-    `FrameError` for a list that can't be read.
+    `others` are given only if the request is unknown, and the response could be of several kinds. Raises `FrameError`
+    for an unreadable list.
     """
     if len(response.text) > MAX_SPLIT_BYTES:
         raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
@@ -169,8 +169,8 @@ def rewrite_list(response: Success, view: ListView, kind: Kind, *others: Kind) -
 
 
 def kinds_in(response: Success) -> Steps[tuple[Kind, ...]]:
-    """Return the kinds of list that a response could be, by its shape, in steps: the request of a resumed stream's
-    answer is not known."""
+    """Return the kinds of list that a response could be, by its shape, in steps: for a resumed stream, whose request is
+    unknown."""
     try:
         names = set(map(str.casefold, (yield from response.members())))
     except FrameError:

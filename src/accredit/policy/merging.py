@@ -1,13 +1,13 @@
-"""What tools, prompts and resources of several servers are called at one endpoint, and which scopes they need. No I/O.
+"""Names of several servers' tools, prompts and resources at one endpoint, and their scopes. No I/O.
 
 1. A tool, a prompt or a task is `NAME__own`, a resource `accredit+NAME:URI`, always: what one server adds renames
    nothing of another's.
 2. A server's name holds neither `_` nor `:`, so the first `__` or `:` ends it. Whatever a server calls its own, such as
-   `a__b`, it is `NAME__a__b`, and nothing of the server `a`.
-3. Each name stands for one of one server, and each of one server has one name. There is no other spelling: another case
-   or an escape is another name, which is nobody's. A resource `ui://x` alone has one more, `ui://NAME__x`: hosts show a
-   tool's page (MCP Apps) only from a URI of that scheme.
-4. The gateway's own tools (`drill`) have their own names here, too, and no other: `NAME__accredit.drill` is nobody's.
+   `a__b`, it is `NAME__a__b`, and never the server `a`'s.
+3. Merged names and servers' own names map one to one. There is no other spelling: another case or an escape is another
+   name, of no server. Only a resource `ui://x` has one more, `ui://NAME__x`: hosts show a tool's page (MCP Apps) only
+   from a URI of that scheme.
+4. The gateway's own tools (`drill`) keep their names here, and have no other: `NAME__accredit.drill` does not exist.
 """
 
 import re
@@ -28,37 +28,37 @@ _PAGES = "ui://"
 
 
 class Member(NamedTuple):
-    """One of several servers, and what it calls something itself."""
+    """One of several servers, and its own name for something."""
 
     server: str
     own: str
 
 
 def merged_name(server: str, own: str) -> str:
-    """Return what a server's tool, prompt or task is called beside those of others."""
+    """Return the merged name of a server's tool, prompt or task."""
     return f"{server}{_AFTER_NAME}{own}"
 
 
 def member_of_name(name: str) -> Member | None:
-    """Return whose tool, prompt or task a name stands for; None if it is nobody's."""
+    """Return the server and its own name for a merged tool, prompt or task; None if it is not merged."""
     server, after, own = name.partition(_AFTER_NAME)
     return Member(server, own) if after and SERVER_NAME.fullmatch(server) else None
 
 
 def merged_uri(server: str, own: str) -> str:
-    """Return the URI of a server's resource, or of a template of such, beside those of others."""
+    """Return the merged URI of a server's resource, or resource template."""
     return f"{_SCHEME}{server}:{own}"
 
 
 def merged_page(server: str, own: str) -> str:
-    """Return the URI that the page of a server's tool has beside those of others (rule 3)."""
+    """Return the merged URI of a tool's page (rule 3)."""
     if not own.startswith(_PAGES):
         return merged_uri(server, own)
     return f"{_PAGES}{merged_name(server, own.removeprefix(_PAGES))}"
 
 
 def member_of_uri(uri: str) -> Member | None:
-    """Return whose resource a URI stands for; None if it is nobody's."""
+    """Return the server and its own URI for a merged resource; None if it is not merged."""
     if uri.startswith(_PAGES):
         page = member_of_name(uri.removeprefix(_PAGES))
         return page._replace(own=f"{_PAGES}{page.own}") if page is not None else None
@@ -67,14 +67,14 @@ def member_of_uri(uri: str) -> Member | None:
 
 
 def member_of_target(method: str, target: str) -> Member | None:
-    """Return whose a request's target is; None for methods without one, and for a target that is nobody's."""
+    """Return the server and its own target for a request's; None for methods without one, or for no server's."""
     if method not in TARGET_MEMBER:
         return None
     return member_of_uri(target) if TARGET_MEMBER[method] == "uri" else member_of_name(target)
 
 
 class MergedCatalog(Catalog, frozen=True, kw_only=True):
-    """The catalogs of several servers as one: a target needs what its server's own catalog says of it."""
+    """The catalogs of several servers as one: each target's entry is in its server's own catalog."""
 
     by_server: Mapping[str, Catalog]
 

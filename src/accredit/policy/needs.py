@@ -1,4 +1,4 @@
-"""What a decision needs from the world while it runs, and how the ports answer. No I/O of its own.
+"""The questions of a running decision, and how the ports answer them. No I/O of its own.
 
 Any need may be answered with an exception: the call is then refused.
 """
@@ -18,7 +18,7 @@ class IsRevoked(NamedTuple):
 
 
 class LookAtChallenge(NamedTuple):
-    """Ask what `SpendChallenge` would answer, without changing anything. The answer is a `Spending`."""
+    """What would `SpendChallenge` answer now? Nothing changes. The answer is a `Spending`."""
 
     challenge: bytes
     request_hash: bytes
@@ -26,7 +26,7 @@ class LookAtChallenge(NamedTuple):
 
 
 class SpendChallenge(NamedTuple):
-    """Spend this challenge, once for all. The answer is a `Spending`. `keep_until` is in unix seconds."""
+    """Spend this challenge for good. The answer is a `Spending`. `keep_until` is in unix seconds."""
 
     challenge: bytes
     request_hash: bytes
@@ -55,20 +55,20 @@ class TakeUse(NamedTuple):
 
 
 class FindRoom(NamedTuple):
-    """From when on has a limit room for one more use? The answer is an int (unix seconds), or None for never."""
+    """When will a limit have room for one more use? The answer is an int (unix seconds), or None for never."""
 
     limit: RateLimit
 
 
 class FindTask(NamedTuple):
-    """Which task is remembered under this key? The answer is a `Task`, or None."""
+    """Which task is stored under this key? The answer is a `Task`, or None."""
 
     key: bytes
 
 
 class FindDefinition(NamedTuple):
-    """Which definition does the server list under this tool's name, for this caller? The answer is its digest in hex,
-    or None if none is to be had."""
+    """Which definition does the server list for this tool and this caller? The answer is its digest in hex, or None if
+    it can't be found."""
 
     tool: str
     principal_id: str
@@ -76,7 +76,7 @@ class FindDefinition(NamedTuple):
 
 
 Look = Callable[[FindDefinition], Awaitable[str | None]]
-"""Answers that need."""
+"""Answers `FindDefinition`."""
 
 
 _OfPorts = IsRevoked | LookAtChallenge | SpendChallenge | IssueChallenge | CountUses | TakeUse | FindRoom | FindTask

@@ -1,12 +1,12 @@
-"""What is removed from a client's message, and what is added, before the upstream gets it. No I/O.
+"""Removes from and adds to a client's message before the upstream gets it. No I/O.
 
 1. A client's `dev.accredit/authorization`, `com.ratifyprotocol/authority` and `/admission` are always removed, however
    they are spelled: upstreams trust them.
 2. Where proofs are judged here, a proof is removed, under either of its names: it is a credential.
-3. Where the upstream is to be told, an allowed call carries `dev.accredit/authorization`: on whose authority it comes,
-   and by and for whom its token was issued, with which scopes.
+3. If the upstream is to be told, an allowed call carries `dev.accredit/authorization`: on whose authority it comes, and
+   its token's issuer, subject and scopes.
 
-Every other value keeps its bytes, and what needs no change keeps all of them.
+Every other value keeps its bytes, and an unchanged message keeps all of them.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ _PROOF_MEMBERS = ("principal_id", "principal_name", "agent_id", "granted_scope",
 
 
 class CallerIdentity(Struct, frozen=True):
-    """On whose authority a request comes: that of a proof's principal, else of a token. `call_id` is the id in its
-    records, or "" if it has none."""
+    """On whose authority a request comes: a proof's principal, else a token. `call_id` is the id in its records, or
+    ""."""
 
     authority: Authority | None
     token: VerifiedToken | None
@@ -56,13 +56,13 @@ class CallerIdentity(Struct, frozen=True):
 def speaker_of(
     request: Request, authority: Authority | None, token: VerifiedToken | None, call_id: str = ""
 ) -> CallerIdentity | None:
-    """Return on whose authority an allowed request comes, or None if it needs none."""
+    """Return on whose authority an allowed request comes, or None without any."""
     return CallerIdentity(authority, token, call_id) if _on_authority(request, authority, token) else None
 
 
 def _on_authority(call: Request | Notification, authority: Authority | None, token: VerifiedToken | None) -> bool:
-    """Return whether a call comes on somebody's authority. A list may come on nobody's; a token alone authorizes
-    calls."""
+    """Return whether a call comes on somebody's authority: by a proof, or, for calls and not for lists, by a token
+    alone."""
     return authority is not None or (token is not None and call.method in GUARDED)
 
 
@@ -77,7 +77,7 @@ def for_upstream(
     token: VerifiedToken | None = None,
     tell: bool = True,
 ) -> _C:
-    """Return the call as the upstream gets it.
+    """Return the call in the upstream's form.
 
     `judged` says that proofs are judged here, `tell` that the upstream is told on whose authority the call comes.
     """
@@ -90,7 +90,7 @@ def for_upstream(
         put = {AUTHORIZATION: Raw(to_json(authorization(authority, token)))} if tells else {}
         return call.with_meta(put, without=taken)
     except FrameError:
-        return call  # no object: nothing can be in it
+        return call  # no object holds no members
 
 
 def authorization(authority: Authority | None, token: VerifiedToken | None = None) -> dict[str, object]:

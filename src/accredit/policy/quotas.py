@@ -1,12 +1,12 @@
 """Quotas: how many calls, or how much by them, anybody may make in a window of time. No I/O.
 
-1. A quota counts calls of tools, by the principal, the agent, the token's subject or the server. A call that lacks what
-   it is counted by, or the fact that is summed, can't be counted: it is refused. The gateway's own tools (`drill`) are
-   not counted: their calls go to no server.
-2. Every quota that a call falls under has to have room, and so have the certificates' own limits; else nothing is
-   counted (`uses`).
-3. What was counted depends on whom and what it is counted for, not on the limit: one that is changed finds it. At the
-   endpoint of all servers a call counts as the one of a server's own tool that it is.
+1. A quota counts calls of tools, by the principal, the agent, the token's subject or the server. A call that lacks this
+   key, or the fact that is summed, can't be counted: it is refused. The gateway's own tools (`drill`) are not counted:
+   their calls go to no server.
+2. Every quota that applies to a call must have room, and so must the certificates' own limits; else nothing is counted
+   (`uses`).
+3. Counts are kept by caller and subject, not by limit: a changed limit applies to the same count. At the endpoint of
+   all servers a call counts as one of its own server's tool.
 """
 
 import hashlib
@@ -24,16 +24,15 @@ from accredit.policy.merging import Member, member_of_name, merged_name
 from accredit.ports import RateLimit
 
 MAX_RATE_WINDOW_SECONDS = 31 * 86_400
-"""The longest window in which uses are counted, as counts are kept so long. A month is the longest common billing
-period."""
+"""The longest window in which uses are counted, and so kept. A month is the longest common billing period."""
 QUOTA_MARKS = 50
 """Parts of a quota's window that are counted separately: quotas count many more callers than delegations do."""
 
 
 ANY_TOOL = "*"
 QUOTA_UNITS = 1_000_000
-"""What is summed is counted in millionths, each rounded up: sums are exact for all that has no more than six decimals,
-and for the rest they are never too small."""
+"""Sums are counted in millionths, each value rounded up: they are exact for up to six decimals, and otherwise never too
+small."""
 
 _WINDOW = re.compile(r"(0|[1-9][0-9]{0,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -53,14 +52,14 @@ class Quota(Struct, frozen=True, kw_only=True):
     fact: str = ""
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Describe it in words."""
         what = f"a sum of {self.most / QUOTA_UNITS:.15g} ({self.fact})" if self.fact else f"{self.most} calls"
         whom = "each server" if self.by == "server" else f"each {self.by}"
         return f"{what} in {self.window} for {whom}"
 
 
 class QuotaCaller(NamedTuple):
-    """Whom a call is counted for; None for what is not known. `subject` is the token's issuer and subject."""
+    """The keys that a call is counted by; None if unknown. `subject` is the token's issuer and subject."""
 
     principal: str | None = None
     agent: str | None = None
@@ -68,8 +67,8 @@ class QuotaCaller(NamedTuple):
 
 
 class QuotaReached(Exception):
-    """A quota has no room for a call for so many `seconds`; None: as long as the call is what it is. It can't be
-    counted at all if it has no `missing`."""
+    """A quota has no room for a call for so many `seconds`; None: never for this call. If it lacks `missing`, it can't
+    be counted at all."""
 
     def __init__(self, quota: Quota, seconds: int | None, missing: str = "") -> None:
         super().__init__(quota, seconds, missing)
@@ -92,10 +91,10 @@ class Quotas(Struct, frozen=True):
     def taken_by(self, tool: str, caller: QuotaCaller, facts: Mapping[str, str | float]) -> Taken:
         """Return what a call of a tool takes of each quota. Raises `QuotaReached`."""
         if tool in DRILLS:
-            return ()  # nobody's tools: nothing comes of their calls
+            return ()  # drills reach no server
         own = member_of_name(tool) if self.merged else Member(self.server, tool)
         if own is None or (self.merged and own.server not in self.merged):
-            return ()  # nobody's tool: the call goes nowhere, and a stranger could think of any number of them
+            return ()  # an unknown tool: the call is refused, and strangers could invent any number of them
         names = {ANY_TOOL, own.own, merged_name(own.server, own.own)}
         return tuple(
             (quota, _limit(quota, own.server, caller, facts))
@@ -105,7 +104,7 @@ class Quotas(Struct, frozen=True):
 
 
 def window_seconds(text: str) -> int:
-    """Read a window, such as `15m`. Raises `ValueError`, whose text ends "KEY ..."."""
+    """Parse a window, such as `15m`. Raises `ValueError`, whose text ends "KEY ..."."""
     match = _WINDOW.fullmatch(text)
     found = int(match[1]) * _UNITS[match[2]] if match is not None else 0
     if not 0 < found <= MAX_RATE_WINDOW_SECONDS:

@@ -45,13 +45,13 @@ def unknown_target(call: GuardedCall) -> ProofRefused:
 
 
 def unknown_task(call: GuardedCall) -> ProofRefused:
-    """-32602: the task is not this caller's. The text is the same whether it is another's, forged, expired or
-    unknown."""
+    """-32602: the task is not this caller's. The text is the same for another's, a forged, an expired and an unknown
+    one."""
     return ProofRefused({"error": "unknown_task", "method": call.method, "_meta": {}}, "Invalid params", INVALID_PARAMS)
 
 
 def task_not_kept(method: str, target: str) -> ProofRefused:
-    """-31003: the call was made and has become a task that can't be remembered, so nobody could ask about it."""
+    """-31003: the call was made and has become a task that can't be stored, so nobody could ask about it."""
     reason = "store_unavailable: the task that the call has become could not be remembered"
     result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
     return denial(GuardedCall(method, target, "", b"", None, None), None, result)
@@ -83,8 +83,8 @@ def challenge_required(
 def denial(
     call: GuardedCall, entry: Entry | None, result: VerifyResult, words: str = "", granted: Collection[str] = ()
 ) -> ProofRefused:
-    """-31003: the verifier refused the proof, or what it grants does not cover the call. `words` are for people;
-    without them they are told the verifier's reason."""
+    """-31003: the verifier refused the proof, or its grant does not cover the call. `words` are for people; the default
+    is the verifier's reason."""
     status, reason = result.identity_status, result.error_reason
     text = words or _STATUS_TEXT.get(status, reason)
     if status is IdentityStatus.SCOPE_DENIED and entry is not None:
@@ -117,8 +117,8 @@ def replay(call: GuardedCall, entry: Entry | None) -> ProofRefused:
 
 
 def definition_changed(call: GuardedCall, entry: Entry | None, expected: str | None, found: str | None) -> ProofRefused:
-    """-31012: what the server says of the tool is not what is pinned. `found` is None if the server was asked, and no
-    such definition is to be had; `expected` is None for a tool that is not pinned."""
+    """-31012: the tool's definition is not the pinned one. `found` is None if the server was asked, and has no such
+    definition; `expected` is None for a tool that is not pinned."""
     if expected is None:
         text = f"nobody has approved the definition of {_name(call)}"
     elif found is None:
@@ -141,8 +141,8 @@ def quota_reached(call: GuardedCall, entry: Entry | None, reached: QuotaReached)
 
 
 def with_definition(refusal: ProofRefused, definition: str | None) -> ProofRefused:
-    """Return a refusal that tells the digest to which the tool's definition is held, for a delegation that is to die
-    with it. It says no more than the tool's entry in a list."""
+    """Return a refusal with the tool's pinned digest, for a delegation that is to end with that definition. It tells no
+    more than the tool's entry in a list."""
     if definition is None or refusal.code == DEFINITION_CHANGED:  # which tells it already
         return refusal
     return ProofRefused({**refusal.data, "definition": definition}, refusal.message, refusal.code)

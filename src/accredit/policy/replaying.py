@@ -1,18 +1,17 @@
-"""A recorded call, decided once more by another configuration: with `policy.decide` itself. No I/O.
+"""Decides a recorded call once more by another configuration: with `policy.decide` itself. No I/O.
 
-The log holds who called, on which chain of certificates, and that the signatures were good; it does not hold the proof,
-and of the arguments, unless they are recorded in full, only a digest. So:
+The log holds who called, on which chain of certificates, and that the signatures were valid; it does not hold the
+proof, and of the arguments, unless they are recorded in full, only a digest. So:
 
-1. What can be known is decided by the steps of `decide`, as of the time of the call: the catalog, roots, expiry,
-   scopes, the binding, and those constraints of the chain that are about the time, the gateway, the method and the
-   target.
-2. What can't be known is not guessed. A constraint or a quota on arguments that are not there, one on how often a
-   certificate was used, a definition that nobody noted, a bad proof, a token's scopes, and a request about a task leave
-   the answer open, unless something else refuses the call for certain.
-3. Where the answer is open and the call was decided by this very configuration (its digest), nothing has changed. But
-   what is pinned is in the lock, which no digest covers: what is open for a definition stays so.
-4. Not looked at: revocations, what was used so far (of certificates and of quotas), and the ages of challenges.
-5. A call that was refused for what its message said, or that could not be recorded, no configuration decides otherwise.
+1. What is known is decided by the steps of `decide`, as of the time of the call: the catalog, roots, expiry, scopes,
+   the binding, and those constraints of the chain that are about the time, the gateway, the method and the target.
+2. What is unknown is not guessed. A constraint or a quota on missing arguments, one on how often a certificate was
+   used, a definition that was not recorded, an invalid proof, a token's scopes, and a request about a task leave the
+   answer open, unless something else certainly refuses the call.
+3. If the answer is open and the call was decided by this very configuration (its digest), nothing has changed. But pins
+   are in the lock, which no digest covers: an answer that is open for a definition stays so.
+4. Not considered: revocations, earlier uses (of certificates and of quotas), and the ages of challenges.
+5. No configuration changes the refusal of a call for what its message said, or for lack of a record.
 
 A sensitive target's challenge counts as answered. With proofs off each call is allowed.
 """
@@ -78,18 +77,18 @@ OPEN = {
     "undecided": "they could not be decided when they came",
     "gateway": "another gateway recorded them",
 }
-"""Why it can't be told how a call would be decided, by the words that programs get."""
+"""Why a decision is open, by its code for programs."""
 
 _TOKEN_ERRORS = frozenset({"missing_token", "invalid_token", "insufficient_scope", "keys_unavailable"})
 _CHANGED = "definition_changed"
 _OF_AUTHORITY = UNSIGNED | UNKNOWN | _TOKEN_ERRORS | {_CHANGED}
 _FOR_GOOD = frozenset({"ratify_replayed", "ratify_expired"})
-"""What a bad proof was refused for that no configuration changes."""
+"""Refusals of an invalid proof that no configuration changes."""
 _Steps = Generator[Need, object, Decision]
 
 
 class Verdict(NamedTuple):
-    """How a call would be decided. `error` is the word of a refusal; `open` is why it can't be told, "" if it can."""
+    """How a call would be decided. `error` is the code of a refusal; `open` is why it is unknown, "" if it is known."""
 
     allows: bool
     error: str = ""
@@ -97,15 +96,16 @@ class Verdict(NamedTuple):
 
 
 class TokenTerms(NamedTuple):
-    """What of `[tokens]` is judged again: whether each call needs a token, and whose count (None: tokens are off)."""
+    """The settings of `[tokens]` that are judged again: whether calls need one, and the issuers (None: tokens are
+    off)."""
 
     required: bool = False
     issuers: Collection[str] | None = None
 
 
 class ServerTerms(NamedTuple):
-    """What decides at one endpoint. Without a `policy` proofs are off. `token_scopes` are those that tools ask of a
-    token."""
+    """The settings for decisions at one endpoint. Without a `policy` proofs are off. `token_scopes` are those that
+    tools require of a token."""
 
     policy: Policy | None
     pins: Pins | None = None
@@ -113,8 +113,8 @@ class ServerTerms(NamedTuple):
 
 
 class ReplayConfiguration(NamedTuple):
-    """A configuration: the gateway's id, its digest (`policy.digest`), what decides at each server by its name ("" for
-    the only one), and at all of them as one."""
+    """A configuration: the gateway's id, its digest (`policy.digest`), the settings of each server by name ("" for a
+    single one), and of the merged endpoint."""
 
     gateway: str
     digest: str
@@ -199,12 +199,12 @@ class Replayer:
 
 
 def was_allowed(record: CallRecord) -> bool:
-    """Return whether a call was allowed, or would have been, where that was only observed."""
+    """Return whether a call was allowed, or would have been if decisions were enforced."""
     return record.decision is not None and record.decision.verdict == "allow"
 
 
 def _without_authority(past: "_RecordedCall", policy: Policy, record: CallRecord) -> Verdict:
-    """Decide a call whose signatures were not found good: nobody signed it, or badly, or nobody looked."""
+    """Decide a call without verified signatures: unsigned, invalid, or never verified."""
     error = _error(record)
     if error in UNSIGNED or was_allowed(record):
         return past.driven(decide(past.call, policy, past.at))
@@ -226,7 +226,7 @@ def _reason(record: CallRecord) -> str:
 
 
 class _RecordedCall:
-    """A recorded call as `decide` asks about it. `open` is why its answer is not certain."""
+    """A recorded call that answers the needs of `decide`. `open` is why its answer is uncertain."""
 
     def __init__(self, record: CallRecord, digest: bytes, chain: Sequence[DelegationCert] | None) -> None:
         self.chain = tuple(chain or ())
@@ -257,7 +257,7 @@ class _RecordedCall:
         return Verdict(not self.open, open=self.open)
 
     def pinned(self, pins: Pins | None) -> Verdict:
-        """Return the verdict where nothing decides but what is pinned."""
+        """Return the verdict where only the pins decide."""
         if pins is None or not pins.enforced or self.call.method != "tools/call":
             return Verdict(True)
         if self._definition is None or not self._was_allowed:
@@ -285,7 +285,7 @@ class _RecordedCall:
                 return self._definition
 
     def judged(self, cert: DelegationCert) -> DelegationCert:
-        """Return a certificate with those of its constraints that can be judged, noting that there are others."""
+        """Return a certificate with only the constraints that can be judged, noting if there are others."""
         kept = tuple(each for each in cert.constraints if self._can_be_judged(each))
         return cert if len(kept) == len(cert.constraints) else replace(cert, constraints=kept)
 
@@ -297,7 +297,7 @@ class _RecordedCall:
         return not why
 
     def _is_of_target(self, constraint: Extension) -> bool:
-        """Return whether a constraint asks for no arguments that are not there, or refuses the call before it does."""
+        """Return whether a constraint needs no missing arguments, or refuses the call without them."""
         if constraint.name != CALL:
             return False
         try:
@@ -310,7 +310,7 @@ class _RecordedCall:
 
 
 class _PastCase(ProofCheck):
-    """A case whose signatures were found good when it was recorded."""
+    """A case whose signatures were valid when it was recorded."""
 
     def __init__(self, past: _RecordedCall, *terms: *CaseTerms) -> None:
         super().__init__(*terms)
@@ -329,7 +329,7 @@ class _PastCase(ProofCheck):
         )
 
     def _verified(self, bundle: ProofBundle) -> Generator[Need, object, VerifyResult]:
-        """Verify the certificates and judge their constraints, as far as that can be (rules 1 and 2)."""
+        """Verify the certificates and judge their constraints, as far as possible (rules 1 and 2)."""
         if self._policy.binding_required and not self._past.is_bound:
             return VerifyResult(
                 valid=False, identity_status=IdentityStatus.INVALID, error_reason="invalid: the proof was not bound"
@@ -351,7 +351,7 @@ class _PastCase(ProofCheck):
 
 
 def _call(record: CallRecord, digest: bytes) -> GuardedCall:
-    """Return a recorded call without its proof: with its arguments, if they are on record."""
+    """Return a recorded call without its proof: with its arguments, if they are recorded."""
     method, target = record.call.method, record.call.target or ""
     if len(record.call.params) > 0:
         try:

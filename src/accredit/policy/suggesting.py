@@ -1,22 +1,22 @@
-"""From recorded calls to the least catalog and the least grants that would have let them pass. No I/O.
+"""Derives from recorded calls the least catalog and the least grants that would have let them pass. No I/O.
 
-1. Only a call whose signatures were good leads to anything: it is known then whose agent made it, and its principal is
-   still one whose delegations count. Calls that nobody signed, or with a bad proof, lead to nothing.
-2. Of these, the calls count that passed: that were allowed or, where decisions are only observed, lacked authority and
-   nothing else: a scope, or an entry of the catalog. A call that was refused for want of these was only asked for, and
-   nothing was used: it is told, and leads to nothing. What a person decided against (a constraint), and what is no
-   question of authority (a token, a definition), stays refused.
+1. Only a call with valid signatures leads to a suggestion: its agent is known, and its principal is still trusted.
+   Calls that are unsigned, or have an invalid proof, lead to nothing.
+2. Of these, the calls count that passed: that were allowed or, where decisions are only observed, lacked only
+   authority: a scope, or an entry of the catalog. A call that was refused for lack of these was only attempted: it is
+   reported, and leads to nothing. What a person decided against (a constraint), and what is no question of authority (a
+   token, a definition), stays refused.
 3. A call that was allowed by the scope that its target still needs is allowed already.
-4. A target that the catalog names keeps its scope. Only a tool that it does not name gets a table, with a scope of its
-   own (`catalog.own_scope`).
+4. A target in the catalog keeps its scope. Only a tool that it does not name gets a table, with a scope of its own
+   (`catalog.own_scope`).
 5. A grant is one principal's for one agent, one endpoint and one method, and names the very targets (the constraint
-   `dev.accredit.call`): whatever else needs the same scope is not granted.
-6. What the log does not hold whole is not guessed: a name that was cut, a server that there is no more, a name that
-   means one tool at a server's own endpoint and another one where all are one.
-7. How many targets are told apart is bounded, for each agent and in all; what is beyond that is counted as refused.
+   `dev.accredit.call`): other targets with the same scope are not granted.
+6. Incomplete data of the log is not guessed: a name that was cut, a server that no longer exists, a name that means one
+   tool at a server's own endpoint and another at the merged one.
+7. The number of targets is bounded, for each agent and in all; calls beyond it are counted as refused.
 
-A request about a task goes by its tool, so the grant for that covers it. Only records that verify are to be added
-(`stores.audit_log.proven`). Not checked: whether the log is whole (`accredit log verify`), and whether what was used
+A request about a task counts for its tool, so the grant for that covers it. Only verified records may be added
+(`stores.audit_log.proven`). Not checked: whether the log is complete (`accredit log verify`), and whether what was used
 should be allowed. A person reads that and decides.
 """
 
@@ -36,23 +36,23 @@ from accredit.policy.merging import member_of_target
 from accredit.ratify import Extension
 
 MAX_SUGGESTED_TARGETS = 10_000
-"""Targets, of one agent each, that `accredit suggest` tells apart: 20 MB of the longest names."""
+"""Pairs of agent and target that `accredit suggest` tells apart: 20 MB of the longest names."""
 MAX_SUGGESTED_OF_AGENT = 500
-"""Those of one agent: one that makes up names takes no room that others need, and nobody reads more."""
+"""Those of one agent: invented names must not take the room of others, and nobody reads more."""
 MAX_GRANT_TARGETS = 64
-"""Targets that one suggested delegation names: a certificate may have 128 scopes, and people are to read it."""
+"""Targets in one suggested delegation: a certificate may have 128 scopes, and people are to read it."""
 MAX_GRANT_TARGET_CHARS = 8_192
-"""Characters of the targets that one suggested delegation names; a proof has 128 KiB at most, and its keys need 10."""
+"""Characters of the targets in one suggested delegation; a proof has 128 KiB at most, and its keys need 10."""
 MAX_TOLD_TARGETS = 20
-"""Targets that are named of those calls that stay refused for one reason."""
+"""Named targets of calls that stay refused for one reason."""
 
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _TOOLS = "tools/call"
 UNKNOWN = frozenset({"unknown_tool", "unknown_resource", "unknown_prompt"})
-"""Words of refusals: the catalog names no such target."""
+"""Error codes: the catalog does not name the target."""
 UNSIGNED = frozenset({"missing_ratify_proof", "ratify_challenge_required"})
-"""Words of refusals: no proof came."""
+"""Error codes: no proof came."""
 
 WHY = {
     "unsigned": "nobody signed them",
@@ -69,13 +69,13 @@ WHY = {
     "too_many": "there are too many different targets",
     "gateway": "another gateway recorded them",
 }
-"""Why calls stay refused, by the words that programs get. `accredit suggest` prints them where shells may read them: so
-there are no quotes in them."""
+"""Why calls stay refused, by code for programs. `accredit suggest` prints them where shells may read them: so they
+contain no quotes."""
 
 
 class Deployment(NamedTuple):
-    """What is configured now: the gateway's id, its catalogs by the names of servers ("" for the only one), whether
-    they are one endpoint as well, and the ids of the principals whose delegations count (None: whoever signed)."""
+    """The current configuration: the gateway's id, its catalogs by server name ("" for a single one), whether there is
+    a merged endpoint as well, and the ids of the trusted principals (None: anybody)."""
 
     gateway: str
     catalogs: Mapping[str, Catalog]
@@ -84,7 +84,7 @@ class Deployment(NamedTuple):
 
 
 class Tally(Struct):
-    """How many calls there were, and when the first and the last one came (RFC 3339, UTC)."""
+    """The number of calls, and the times of the first and the last one (RFC 3339, UTC)."""
 
     calls: int = 0
     first: str = ""
@@ -104,7 +104,7 @@ class Tally(Struct):
 
 
 class Table(NamedTuple):
-    """A tool's table to add: of which server, with which scope, and what it would have let pass."""
+    """A tool's table to add: its server and scope, and the calls that it would have let pass."""
 
     server: str
     tool: str
@@ -129,12 +129,12 @@ class Grant(NamedTuple):
 
     @property
     def tally(self) -> Tally:
-        """What it would have let pass."""
+        """The calls that it would have let pass."""
         return Tally().join(self.targets.values())
 
 
 class RefusedCalls(Struct):
-    """Calls that stay refused: how many, and of which targets, as far as these are told."""
+    """Calls that stay refused: their number, and their targets, up to a bound."""
 
     tally: Tally = field(default_factory=Tally)
     targets: dict[tuple[str, str], int] = {}
@@ -167,7 +167,7 @@ class _Used(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a target is: a server's `own`, at the endpoint of this verifier id; None has no entry."""
+    """A target as configured: the server's `own` name, at the endpoint of this verifier id; its entry, or None."""
 
     server: str
     own: str
@@ -186,17 +186,17 @@ class Suggester:
         self._refused: dict[str, RefusedCalls] = {}
 
     def add(self, record: CallRecord) -> None:
-        """Take one record in; that of an outcome says nothing new."""
+        """Add one record; an outcome adds nothing."""
         if record.decision is None or record.call.method not in GUARDED:
             return
         if is_drill(record.call.method, record.call.target):
-            return  # it was made to be seen through, and its grant is over
+            return  # a drill's grant is over
         why = self._why_not(record)
         if why:
             self._refused.setdefault(why, RefusedCalls()).add(record)
 
     def suggestion(self) -> Suggestion:
-        """Return what follows from all that was read."""
+        """Return the suggestion from all records."""
         tables: dict[tuple[str, str], Table] = {}
         grants: dict[tuple[str, str, str, str], list[tuple[str, str, Tally]]] = {}
         for used in sorted(self._used):
@@ -216,7 +216,7 @@ class Suggester:
         )
 
     def _why_not(self, record: CallRecord) -> str:
-        """Count a call that leads to something; else return why it stays refused."""
+        """Count a call that leads to a suggestion; else return why it stays refused."""
         deployment, call, authority = self._deployment, record.call, record.authority
         if record.gateway != deployment.gateway:
             return "gateway"
@@ -255,7 +255,7 @@ class Suggester:
         return ""
 
     def _found(self, server: str, method: str, target: str) -> _Found | str:
-        """Return what a target is now, or why that is not known."""
+        """Return a target as configured now, or why it is unknown."""
         deployment = self._deployment
         catalog = deployment.catalogs.get(server)
         if catalog is None:
@@ -285,7 +285,7 @@ class Suggester:
 
 
 def _was_observed(record: CallRecord) -> bool:
-    """Return whether a call went on, whatever was decided."""
+    """Return whether a call was forwarded whatever the decision."""
     return record.decision is not None and record.decision.enforced is False
 
 
@@ -298,7 +298,7 @@ def _without_authority(record: CallRecord) -> str:
 
 
 def _split(key: tuple[str, str, str, str], targets: Iterable[tuple[str, str, Tally]]) -> Iterable[Grant]:
-    """Yield the grants for what one agent used, each short enough to be proved."""
+    """Yield the grants for one agent's uses, each short enough for a proof."""
     scopes: dict[str, None] = {}
     named: dict[str, Tally] = {}
     chars = 0

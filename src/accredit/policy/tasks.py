@@ -1,11 +1,11 @@
-"""Who owns a task, and what is remembered of the call that created it. No I/O.
+"""The owner of a task, and what is stored of the call that created it. No I/O.
 
 Only digests of the call's params are kept: of all of them, and of each argument that a certificate of the call's chain
-names. What an agent writes must not stay in the store for a day because a server took its time.
+names. An agent's texts must not stay in the store for a day because a server is slow.
 
 A task belongs to the principal, the agent and the token's subject of the call that created it, all three together. Its
-owner knows it by the server's own id for it. Tasks are counted for each owner at each of several servers: one that
-makes a task of each call takes nobody's room at another.
+owner knows it by the server's own id. Tasks are counted for each owner at each of several servers: one that turns each
+call into a task takes nobody's room at another.
 """
 
 import hashlib
@@ -26,14 +26,14 @@ from accredit.ratify import CallFacts, DelegationCert
 from accredit.tokens import VerifiedToken
 
 MAX_TASK_FACTS_BYTES = 4_096
-"""Bytes of what is remembered of the call that created a task, as JSON: its facts, and a digest of each argument that a
-constraint names (some 100 bytes each). Of a larger one only the digest of its params is kept, and constraints on the
-rest can't be verified."""
+"""Bytes stored of the call that created a task, as JSON: its facts, and a digest of each argument that a constraint
+names (some 100 bytes each). Beyond that only the digest of its params is kept, and constraints on the rest can't be
+verified."""
 
 
 class MadeBy(Struct, frozen=True, kw_only=True):
-    """What constraints are evaluated against: the `facts` of the call that created a task, the digest of its `params`,
-    and the digests of the arguments named by constraints, by their JSON Pointers. Digests are lower-case hex."""
+    """What constraints are evaluated for: the `facts` of the call that created a task, the digest of its `params`, and
+    the digests of the arguments named by constraints, by their JSON Pointers. Digests are lower-case hex."""
 
     facts: dict[str, str | float] = {}
     params: str = ""
@@ -44,9 +44,9 @@ _decode = msgspec.json.Decoder(MadeBy).decode
 
 
 class TaskScope(NamedTuple):
-    """Where ids of tasks have their meaning. `name` distinguishes servers and sessions; `server` is which of several
-    it is, "" for the only one. Where several are one (`merged`), tools and tasks name it. `by_token` says that tasks
-    belong to tokens' subjects here, whatever proof comes with them."""
+    """The scope of task ids. `name` distinguishes servers and sessions; `server` is the one of several, "" for a single
+    one. At the merged endpoint (`merged`), the names of tools and tasks tell it. `by_token` says that tasks belong to
+    tokens' subjects here, whatever proof comes with them."""
 
     name: str = ""
     server: str = ""
@@ -59,7 +59,7 @@ class TaskScope(NamedTuple):
         return member.server if member is not None else self.server
 
     def owner(self, principal_id: str, agent_id: str, token: VerifiedToken | None) -> "Owner":
-        """Return the owner of what these ask for here."""
+        """Return the owner key for this principal, agent and token."""
         return Owner(token=token) if self.by_token else Owner(principal_id, agent_id, token)
 
 
@@ -67,34 +67,34 @@ ONE_SERVER = TaskScope()
 
 
 class Owner(NamedTuple):
-    """Who owns tasks. Without a proof, `principal_id` and `agent_id` are ""."""
+    """An owner of tasks. Without a proof, `principal_id` and `agent_id` are ""."""
 
     principal_id: str = ""
     agent_id: str = ""
     token: VerifiedToken | None = None
 
     def at(self, server: str) -> bytes:
-        """Return 32 bytes that identify this owner at one of several servers, or at the only one ("")."""
+        """Return 32 bytes that identify this owner at one of several servers, or at a single one ("")."""
         token = self.token
         subject = ("token", token.issuer, token.subject) if token is not None else ()
         there = ("server", server) if server else ()
         return _digest("accredit task owner 1", self.principal_id, self.agent_id, *subject, *there)
 
     def has(self, task: Task, server: str) -> bool:
-        """Return whether a task at that server is this owner's. Versions that did not count by server remembered it as
-        of the only one; a task's key says where it is."""
+        """Return whether this owner has a task at that server. Versions that did not count by server stored the owner
+        as of a single server; a task's key tells its server."""
         return any(hmac.compare_digest(task.owner, self.at(each)) for each in {server, ""})
 
 
 def task_key(place: str, id: str) -> bytes:
-    """Return the 32 bytes under which a task is remembered."""
+    """Return the 32 bytes under which a task is stored."""
     return _digest("accredit task 1", place, id)
 
 
 def encode_task_facts(
     facts: Mapping[str, str | float], params: bytes, arguments: object, chain: Sequence[DelegationCert]
 ) -> bytes:
-    """Return what is remembered of a call, as JSON; `params` is the digest of its params.
+    """Return what is stored of a call, as JSON; `params` is the digest of its params.
 
     If that exceeds `MAX_TASK_FACTS_BYTES`, only `params` is kept: constraints on the rest then can't be verified.
     """
@@ -104,7 +104,7 @@ def encode_task_facts(
 
 
 def read_made_by(task: Task) -> MadeBy:
-    """Return what is remembered of the call that created a task. Raises `StoreUnavailable`."""
+    """Return what is stored of the call that created a task. Raises `StoreUnavailable`."""
     try:
         made = _decode(task.facts)
     except msgspec.MsgspecError:
@@ -114,7 +114,7 @@ def read_made_by(task: Task) -> MadeBy:
 
 
 def facts_of_call_that_made(task: Task, verifier_id: str) -> CallFacts:
-    """Return the facts of the call that created a task, which constraints are then held against.
+    """Return the facts of the call that created a task, for which constraints are then evaluated.
 
     Raises `StoreUnavailable`.
     """

@@ -1,14 +1,14 @@
-"""Taking what a call uses up: of the certificates of its chain, and of quotas. Pure: it yields what it needs.
+"""Takes the uses of a call: of the certificates of its chain, and of quotas. Pure: it yields what it needs.
 
 1. A `max_rate` limits the calls that a certificate is used for in its window of time.
-2. A certificate for one very call (`consent`) has its use taken by the call's first leg. Each later leg, which brings
-   back a sealed state, may be made once, by whatever certificate: so one consent covers all rounds of the call, and no
+2. A certificate for one very call (`consent`) has its use taken by the call's first leg. Each later leg, which returns
+   a sealed state, may be made once, by whatever certificate: so one consent covers all rounds of the call, and no
    repetition of them, nor does another consent to the same call.
 3. A limit is kept under the issuer's id and the certificate's: a delegator chooses its certificates' ids freely, and
    none can use up another's limit.
 4. A call takes its certificates' uses and its quotas at once: all of them, or none.
 5. A later leg of a call is free of quotas once, whoever makes it: so a call counts once over all its rounds, and a
-   round that is repeated counts anew.
+   repeated round counts anew.
 """
 
 import hashlib
@@ -39,18 +39,18 @@ class Uses:
         self._counted: dict[tuple[str, int], int] = {}
 
     def count(self, bundle: ProofBundle) -> Generator[Need, object, None]:
-        """Ask how often each limited certificate was used. Raises `TypeError` if nobody says."""
+        """Ask how often each limited certificate was used. Raises `TypeError` for an invalid answer."""
         chain = bundle.delegations
         own = [cert for cert in chain if this_call_only(cert.constraints)]
         if self._flow_of is not None and own:
-            with suppress(SealError):  # before anything is taken it is told
+            with suppress(SealError):  # `take` raises it before anything is taken
                 self._flow = self._flow_of(chain[-1].issuer_id, bundle.agent_id)
         for cert in own if self._flow is not None else ():
             rates = (each for each in cert.constraints if isinstance(each, MaxRate))
             self._counted |= {(cert.cert_id, rate.window_s): 0 for rate in rates}  # the first leg took that use
         for cert_id, limit in self._limits(bundle):
             if limit.window_s > MAX_RATE_WINDOW_SECONDS:
-                continue  # nobody counts for so long: the constraint can't be verified
+                continue  # no store counts that long: the constraint can't be verified
             used = yield CountUses(limit.cert_id, limit.window_s)
             if not isinstance(used, int):
                 raise TypeError("the store gave no answer")
@@ -76,7 +76,7 @@ class Uses:
             if self._flow is not None and this_call_only(cert.constraints):
                 if leg is not None:
                     yield cert.cert_id, RateLimit(_digest(f"leg/{leg.name}/{leg.round}"), MAX_STATE_SECONDS, 1)
-                leg = None  # once, whatever certificates of the chain are for this call
+                leg = None  # once, for any number of certificates for this call
                 continue
             for constraint in cert.constraints:
                 if isinstance(constraint, MaxRate):
@@ -86,7 +86,7 @@ class Uses:
 def take(uses: tuple[RateLimit, ...], quotas: Taken, flow: Flow | None, now: int) -> Generator[Need, object, bool]:
     """Take uses and quotas, all or none. Returns False if a use is taken already. Raises `QuotaReached`.
 
-    `flow` is the later leg of a call that this is.
+    `flow` is set if this is a later leg of a call.
     """
     if quotas and flow is not None:
         leg = RateLimit(_digest(f"quota leg/{flow.name}/{flow.round}"), MAX_STATE_SECONDS, 1)
@@ -112,5 +112,5 @@ def _counter_key(cert: DelegationCert) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return under what it is counted. Hashed, as the ids that a delegator chooses may have any length."""
+    """Return a hashed key for counting: delegators may choose ids of any length."""
     return hashlib.sha256(text.encode()).hexdigest()
