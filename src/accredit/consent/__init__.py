@@ -1,7 +1,7 @@
-"""What a person consents to: asks, answers, and the constraint that ties a certificate to certain calls. No I/O.
+"""What a person consents to: asks, answers, and the constraint that binds a certificate to certain calls. No I/O.
 
-`asks` is what an agent asks, `answers` what comes back and when it allows the call; `offers` are the choices that a
-person has, `shown` is what the person sees. `call` has the constraint: its codec, its evaluator, its text for people.
+`asks` an agent's question, `answers` the reply and when it allows the call; `offers` the person's choices, `shown` what
+the person sees. `call` the constraint: its codec, its evaluator, its text for people.
 """
 
 from accredit.consent.answers import Answer, chain_allowed, read_answer

@@ -1,16 +1,16 @@
-"""What a person answers to an ask, and when an answer allows the call. No I/O.
+"""A person's answer to an ask, and when it allows the call. No I/O.
 
 An answer that says *allow* is used only if all of these hold, checked in this order. A desk, or whoever carries its
-answers, may lie: it can then waste time, and nothing else.
+answers, may lie: then it can waste time, and nothing else.
 
 1. it is at most `MAX_CONSENT_ANSWER_BYTES` of strict JSON with these members, and says *allow*;
 2. it answers this very ask;
-3. its certificates, leaf first, are a chain whose signatures hold now, for the key that asked, from one of the people
-   who were asked for (if any were named);
-4. the leaf names the gateway that was asked for, and nothing in the chain is certain to refuse the call there;
+3. its certificates, leaf first, are a chain whose signatures are valid now, for the key that asked, from one of the
+   people who were asked (if any were named);
+4. the leaf names the gateway in the ask, and nothing in the chain certainly refuses the call there;
 5. the chain grants the scope that the call needs.
 
-Not checked: what only the gateway knows of a call (amounts, uses, revocation), and whether it trusts the person.
+Not checked: facts that only the gateway knows (amounts, uses, revocation), and whether it trusts the person.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class Answer(WireObject, frozen=True):
     reason: Annotated[str, Meta(max_length=MAX_TOLD_REASON_CHARS)] = ""
 
     def check(self, path: str, level: int) -> None:
-        """Check each certificate, and that there is one if the call is allowed, and only then. Raises `WireError`."""
+        """Check each certificate, and that there are some exactly if the call is allowed. Raises `WireError`."""
         if bool(self.certificates) is not (self.decision == "allow"):
             raise WireError(f"{path}.certificates", "there are some if the call is allowed, and only then")
         for index, cert in enumerate(self.certificates):
@@ -55,7 +55,7 @@ class Answer(WireObject, frozen=True):
 
 
 def read_answer(data: bytes) -> Answer:
-    """Read an answer (step 1). Raises `UnusableAnswer`."""
+    """Decode an answer (step 1). Raises `UnusableAnswer`."""
     try:
         return Answer.decode(data)
     except WireError as error:
@@ -63,7 +63,7 @@ def read_answer(data: bytes) -> Answer:
 
 
 def chain_allowed(answer: Answer, ask: Ask, now: int) -> tuple[DelegationCert, ...]:
-    """Return the chain by which an answer allows the call that was asked for (steps 1 to 5), leaf first.
+    """Return the chain, leaf first, by which an answer allows the call of an ask (steps 1 to 5).
 
     `now` is in unix seconds. Raises `UnusableAnswer`, also for an answer that does not allow the call.
     """
@@ -89,7 +89,7 @@ def chain_allowed(answer: Answer, ask: Ask, now: int) -> tuple[DelegationCert, .
 
 
 def call_fault(chain: Sequence[DelegationCert], ask: Ask, now: int) -> str | None:
-    """Return why a chain is certain not to be for the call that is asked for (step 4), or None."""
+    """Return why a chain is certainly not for the call of an ask (step 4), or None."""
     if not any(isinstance(each, Extension) and each.name == CALL for each in chain[0].constraints):
         return "the delegation is not for certain calls at the gateway that was asked for"
     facts = CallFacts(
@@ -106,7 +106,7 @@ def call_fault(chain: Sequence[DelegationCert], ask: Ask, now: int) -> str | Non
 def certain_refusal(chain: Sequence[DelegationCert], context: VerifierContext, now: int) -> str | None:
     """Return why a constraint of the chain refuses a call whatever else the gateway may know of it, or None.
 
-    Each constraint is looked at by itself: one that can't be judged here does not hide the next.
+    Each constraint is judged by itself: one that can't be judged here does not hide the next.
     """
     for cert in chain:
         for each in cert.constraints:

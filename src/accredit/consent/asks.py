@@ -1,17 +1,17 @@
-"""What an agent asks a person for: one very call that a gateway refused, signed by the agent. No I/O.
+"""An agent's ask: one call that a gateway refused, for a person to allow, signed by the agent. No I/O.
 
-An ask is read and judged in these steps; any bytes at all give an ask or one `AskError`:
+An ask is decoded and judged in these steps; any bytes at all give an ask or one `AskError`:
 
 1. at most `MAX_ASK_BYTES` of strict JSON with these members and no others, each within its bound (`ratify.wire`);
-2. its `params` are those of all legs of a call: `_meta`, `inputResponses` and `requestState` are not among them, the
-   target is the one that they name, no two names in them could be read as one, they nest at most `MAX_DEPTH` deep, and
-   have at most `MAX_ASKED_PARAMS_BYTES` in the form of RFC 8785;
-3. it holds now, and for no longer than `ASK_SECONDS` in all;
+2. its `params` are those common to all legs of a call: `_meta`, `inputResponses` and `requestState` are not among them,
+   the target is the one that they name, no two names in them could be read as one, they nest at most `MAX_DEPTH` deep,
+   and have at most `MAX_ASKED_PARAMS_BYTES` in the form of RFC 8785;
+3. it is valid now, and for no longer than `ASK_SECONDS` in all;
 4. the agent signed it: both signatures, over `accredit/ask/v1`, NUL, and the RFC 8785 form of the ask without
    `signature`.
 
 Steps 1 and 2 are `read_ask`, 3 and 4 `check_ask`. Not checked: whether the gateway refused such a call, and whether
-anything in `refusal` and `server_says` is true. They are what the agent says, and only the person's key allows a call.
+anything in `refusal` and `server_says` is true. They are the agent's word, and only the person's key allows a call.
 """
 
 import hashlib
@@ -44,13 +44,13 @@ from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, H
 from accredit.ratify.wire import Integer, WireObject, tree
 
 MAX_ASK_BYTES = 98_304
-"""Bytes of an ask (96 KiB): its params, and some 10 KiB for a key, two signatures and what is said about the call."""
+"""Bytes of an ask (96 KiB): its params, and some 10 KiB for a key, two signatures and texts about the call."""
 MAX_ASKED_PARAMS_BYTES = 65_536
 """Bytes of the params of a call that can be asked for. A person reads a few pages, not a book."""
 
 
 ASKABLE = ("tools/call", "resources/read", "prompts/get")
-"""The methods of calls that can be asked for."""
+"""The methods of calls that an ask may be about."""
 
 LEG_MEMBERS = frozenset({"_meta", "inputResponses", "requestState"})
 """Members of `params` that belong to one leg of a call, and to no ask."""
@@ -80,8 +80,8 @@ class AskedGateway(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AskedRefusal(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why the call was refused, in the gateway's words. `error` is the word for programs, `definition` the digest to
-    which the gateway holds the tool's definition, in lower-case hex."""
+    """Why the call was refused, in the gateway's words. `error` is the code for programs, `definition` the pinned
+    digest of the tool's definition, in lower-case hex."""
 
     error: Annotated[str, Meta(max_length=64)]
     required_scope: Annotated[_Scope, Meta(min_length=1)]
@@ -91,7 +91,7 @@ class AskedRefusal(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the server says of the tool. Nobody has checked it: it may raise caution, and never lower it."""
+    """The server's words about the tool. They are unverified: they may raise caution, and never lower it."""
 
     title: str = ""
     description: str = ""
@@ -99,8 +99,8 @@ class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ask(WireObject, frozen=True, dict=True):
-    """A call that an agent asks a person to allow. Times are unix seconds; `principals` are the ids of the people whom
-    it is for (none: whoever has a key); `params` are those that all legs of the call share."""
+    """A call that an agent asks a person to allow. Times are unix seconds; `principals` are the ids of the people asked
+    (none: anyone with a key); `params` are those common to all legs of the call."""
 
     max_bytes: ClassVar[int] = MAX_ASK_BYTES
 
@@ -160,7 +160,7 @@ class Ask(WireObject, frozen=True, dict=True):
 
     @property
     def code(self) -> str:
-        """What people call the ask, such as `7KQ4-M2`. It identifies; it is no secret, and grants nothing."""
+        """The ask's code for people, such as `7KQ4-M2`. It identifies; it is no secret, and grants nothing."""
         number = int.from_bytes(self.digest[:4]) >> 2
         text = "".join(_CODE_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_CODE_CHARS)))
         return f"{text[:4]}-{text[4:]}"
@@ -172,11 +172,11 @@ class Ask(WireObject, frozen=True, dict=True):
 
     @property
     def same_call(self) -> tuple[str, str, str, str, str]:
-        """What two asks have in common that ask for the same: agent, gateway, method, target, digest of the params."""
+        """Equal for two asks for the same call: agent, gateway, method, target, digest of the params."""
         return (self.agent_id, self.gateway.id, self.method, self.target, self.params_sha256)
 
     def signed(self, signer: HybridSigner) -> "Ask":
-        """Return the ask with the agent's signature. Raises `AskError` for one that nobody could read."""
+        """Return the ask with the agent's signature. Raises `AskError` if it would be invalid."""
         signed = replace(self, signature=signer.sign(_sign_bytes(self)))
         read_ask(signed.text())
         return signed
@@ -191,7 +191,7 @@ def params_digest(params: Mapping[str, object]) -> bytes:
 
 
 def read_ask(data: bytes) -> Ask:
-    """Read an ask (steps 1 and 2). Raises `AskError`."""
+    """Decode an ask (steps 1 and 2). Raises `AskError`."""
     try:
         return Ask.decode(data)
     except WireError as error:
@@ -199,7 +199,7 @@ def read_ask(data: bytes) -> Ask:
 
 
 def check_ask(ask: Ask, now: int) -> None:
-    """Check steps 3 and 4; `now` is in unix seconds. Raises `AskError`."""
+    """Check an ask's time and signature (steps 3 and 4); `now` is in unix seconds. Raises `AskError`."""
     if not 0 < ask.expires_at - ask.asked_at <= ASK_SECONDS:
         raise AskError(f"an ask is good for {ASK_SECONDS} seconds at most")
     if ask.asked_at > now + CLOCK_LEAD_SECONDS:
@@ -212,7 +212,7 @@ def check_ask(ask: Ask, now: int) -> None:
 
 
 def read_code(text: str) -> str:
-    """Return a code as it is written, whatever case, blanks and dashes a person gave it, and O for 0, I and L for 1.
+    """Return a code in its normal form, from any case, blanks and dashes, and O for 0, I and L for 1.
 
     Raises `AskError` for a text that can be no code.
     """

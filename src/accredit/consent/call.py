@@ -40,7 +40,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 OTHER_DEFINITION = "for another definition of the tool"
 """Why rule 5 refuses a call."""
 ABSENT = object()
-"""What `value_at` returns where the pointer leads to nothing."""
+"""The result of `value_at` if the pointer leads to nothing."""
 
 
 class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -66,7 +66,7 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise WireError(CALL, str(error)) from None
 
     def constraint(self) -> Extension:
-        """Return the constraint as it is written in a certificate."""
+        """Return the constraint in its form in a certificate."""
         return Extension(name=CALL, params=msgspec.json.decode(msgspec.json.encode(self)))
 
     def words(self) -> str:
@@ -83,8 +83,7 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def this_call_only(constraints: Sequence[Constraint]) -> bool:
-    """Return whether one of them allows nothing but one very call. Raises nothing: one that can't be read allows
-    nothing."""
+    """Return whether one of them allows one very call only. Raises nothing: an unreadable one allows nothing."""
     return any(
         isinstance(each, Extension)
         and each.name == CALL
@@ -95,7 +94,7 @@ def this_call_only(constraints: Sequence[Constraint]) -> bool:
 
 
 def names_definition(constraints: Sequence[Constraint]) -> bool:
-    """Return whether one of them allows calls only while a tool's definition is a certain one. Raises nothing."""
+    """Return whether one of them allows calls only with a certain definition of the tool. Raises nothing."""
     return any(
         isinstance(each, Extension) and each.name == CALL and each.params is not UNSET and "definition" in each.params
         for each in constraints
@@ -115,7 +114,7 @@ def names_other_gateway(constraints: Iterable[Constraint], gateway: str) -> bool
 
 def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dict[str, str]:
     """Return the digests of the arguments that these constraints name, by pointer, so that constraints can still be
-    evaluated once the arguments themselves are gone. Raises nothing: a constraint that can't be read names none."""
+    evaluated once the arguments themselves are gone. Raises nothing: an unreadable constraint names none."""
     digests_by_pointer: dict[str, str] = {}
     for each in constraints:
         if isinstance(each, Extension) and each.name == CALL:
@@ -203,7 +202,7 @@ def value_at(value: object, pointer: str) -> object:
 
 
 def _word(text: str) -> str:
-    """Return a name as it stands among our words: one that could go on with them is in quotes."""
+    """Return a name for use among our words: in quotes if it could be taken for some of them."""
     return json.dumps(text, ensure_ascii=False) if _NO_WORD.search(text) else text
 
 

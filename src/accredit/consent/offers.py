@@ -1,19 +1,18 @@
-"""What a person may choose for a call that is asked for, and the delegation that each choice is. No I/O.
+"""A person's choices for an ask, and the delegation of each. No I/O.
 
 1. Only this call, once, within ten minutes: always.
-2. Calls like it, so many in a time that ends within a day: if its arguments say whom or what it is about (`to`,
-   `channel`, `repo`, ...), and those stay as they are, also those that are empty; or a resource that is read again.
-   What else a message may be sent by is named, as it stays open (`cc`, `bcc`).
-3. Calls below the folder of a path, so many in such a time: if a catalog that the person trusts says which resource and
-   which path the call is about.
-4. Nothing but 1 for an agent or a gateway that is new, for money, and for what runs a command or a query. Hints of that
-   kind come from the names of arguments, and from parts of names (`amountUsd`, `sql_statement`): they raise caution,
-   and never lower it.
-5. Each delegation names one scope, the gateway, the method and the target, has a limit of uses and an end. What would
-   let somebody delegate, a wildcard, and names that can't be signed portably are not offered at all (`grant` may).
-6. Where the gateway holds the tool to a definition, the delegation ends with that: another one would be another tool.
+2. Similar calls, a number of them, within at most a day: if the arguments tell whom or what the call is about (`to`,
+   `channel`, `repo`, ...), and with those fixed, also empty ones; or the same resource again. Further recipients that
+   stay open are named (`cc`, `bcc`).
+3. Calls below the folder of a path, likewise limited: if a catalog that the person trusts tells the resource and the
+   path of the call.
+4. Only 1 for a new agent or gateway, for money, and for what runs a command or a query. Such hints come from arguments'
+   names and parts of them (`amountUsd`, `sql_statement`): they raise caution, and never lower it.
+5. Each delegation names one scope, the gateway, the method and the target, has a limit of uses and an end. The right to
+   delegate, a wildcard, and names that can't be signed portably are not offered at all (`grant` may).
+6. If the gateway pins the tool's definition, the delegation ends with that: with another one it is another tool.
 
-Other arguments of calls like it may be anything: a constraint can't say that an argument is absent.
+Other arguments of similar calls may be anything: a constraint can't say that an argument is absent.
 """
 
 import hashlib
@@ -44,7 +43,7 @@ from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, path_f
 from accredit.ratify.scopes import DELEGATE, WILDCARDS
 
 MAX_LIKE_SECONDS = 86_400
-"""The longest time for which they can be allowed: today."""
+"""The longest time for which they can be allowed: a day."""
 
 
 _MONEY = frozenset(
@@ -55,7 +54,7 @@ _MONEY = frozenset(
         *("eth", "wei", "sats", "satoshi", "satoshis", "accountnumber", "cardnumber", "stake", "bid"),
     )
 )
-"""Parts of names of arguments that are about money."""
+"""Parts of arguments' names that are about money."""
 
 _RUNS = frozenset(
     (
@@ -65,16 +64,16 @@ _RUNS = frozenset(
         *("args", "exec", "execute", "eval", "lambda", "snippet", "formula", "macro"),
     )
 )
-"""Parts of names of arguments that something runs."""
+"""Parts of the names of arguments that something runs."""
 _ROOTS = ("amount", "price", "currency", "payment"), ("command", "script", "query", "shell", "statement")
-"""How words of money, and of what runs, begin or end where small letters alone join them to others: `totalamount`."""
+"""Beginnings or ends of words for money, and for what runs, joined without a break: `totalamount`."""
 _CODES = frozenset(
     (
         *("area", "airport", "city", "color", "country", "coupon", "currency", "dial", "discount", "error", "exit"),
         *("iata", "lang", "language", "pin", "post", "postal", "promo", "qr", "region", "state", "status", "zip"),
     )
 )
-"""What is no program, if it is called a code: `zip_code`."""
+"""Codes that are no program: `zip_code`."""
 
 _ABOUT = frozenset(
     (
@@ -83,14 +82,14 @@ _ABOUT = frozenset(
         *("calendar_id", "database", "table"),
     )
 )
-"""Names of arguments that say whom or what a call is about."""
+"""Names of arguments that tell whom or what a call is about."""
 _ABOUT_PARTS = frozenset(part for name in _ABOUT for part in name.split("_")) - {"id", "list"} | {
     *("recipientids", "receiver", "receivers", "addressee", "address", "addresses", "email", "emails", "phone"),
     *("user", "users", "account", "group", "team", "chat", "channels", "rooms", "attendee", "attendees"),
 }
-"""Parts of names of other arguments that stay as they are, where there is one of those."""
+"""Parts of names of other arguments that are fixed as well, if there is one of those."""
 _SENDS = ("to", "cc", "bcc")
-"""The arguments by which a message reaches somebody: those that a call does not have can be added."""
+"""The arguments for recipients: those that a call lacks can be added."""
 _PLAIN = re.compile(r"[\w.$:@-]{1,128}", re.ASCII)
 """Names of arguments that a certificate can name, and a person can read."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -100,8 +99,8 @@ Choice = Literal["once", "like", "below"]
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """A choice. `button` and `words` are fit to be shown, `kept` are the pointers of the arguments that stay as they
-    are. `max_calls` and `seconds` are what is proposed; only for "once" are they fixed."""
+    """A choice. `button` and `words` are safe to show, `kept` are the pointers of the fixed arguments. `max_calls` and
+    `seconds` are proposals, and fixed only for "once"."""
 
     key: Choice
     button: str
@@ -113,10 +112,9 @@ class Offer(Struct, frozen=True, kw_only=True):
     kept: tuple[str, ...] = ()
 
     def grant(self, ask: Ask, cert_id: str, now: int, *, max_calls: int = 0, seconds: int = 0) -> Grant:
-        """Return what is to be signed for the agent. `cert_id` must be new; `now` is in unix seconds.
+        """Return the agent's grant to sign. `cert_id` must be new; `now` is in unix seconds.
 
-        `max_calls` and `seconds` take the place of what is proposed (0: leave it). Raises `NotOffered` for numbers that
-        are not offered.
+        `max_calls` and `seconds` replace the proposals (0: keep). Raises `NotOffered` for numbers out of bounds.
         """
         calls, length = max_calls or self.max_calls, seconds or self.seconds
         if self.key == "once" and (calls, length) != (self.max_calls, self.seconds):
@@ -129,7 +127,7 @@ class Offer(Struct, frozen=True, kw_only=True):
             cert_id=cert_id,
             scope=(self.scope,),
             issued_at=begins,
-            # Before the window of its limit is over: no use is forgotten while the delegation holds.
+            # Before the window of its limit is over: so no use is forgotten while the delegation is valid.
             expires_at=begins + length - 1,
             constraints=(*self.constraints, MaxRate(calls, length)),
         )
@@ -138,8 +136,8 @@ class Offer(Struct, frozen=True, kw_only=True):
 def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | None = None) -> tuple[Offer, ...]:
     """Return the choices for a call, the narrowest first. Raises `NotOffered` if it can't be allowed here at all.
 
-    `is_new` says that nothing was allowed to this agent at this gateway yet. `facts` are what a catalog that the person
-    trusts says of this call (`policy.facts`); None if there is no such catalog.
+    `is_new` says that nothing was allowed to this agent at this gateway yet. `facts` are this call's, by a catalog that
+    the person trusts (`policy.facts`); None without one.
     """
     scope = ask.refusal.required_scope
     if scope == DELEGATE or scope in WILDCARDS or scope.endswith("*"):
@@ -153,17 +151,17 @@ def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | Non
 
 
 def concerns_money(ask: Ask, facts: Mapping[str, str | float]) -> bool:
-    """Return whether a call may be about money, by its facts or by names of its arguments."""
+    """Return whether a call may be about money, by its facts or by the names of its arguments."""
     return "amount" in facts or any(_is_of(name, _MONEY, _ROOTS[0]) for name, _ in _members(ask))
 
 
 def runs_something(ask: Ask) -> bool:
-    """Return whether a call may run a command or a query, by names of its arguments."""
+    """Return whether a call may run a command or a query, by the names of its arguments."""
     return bool(what_runs(ask))
 
 
 def what_runs(ask: Ask) -> list[Any]:
-    """Return the values of the arguments that something may run, by their names, at any depth."""
+    """Return the values of the arguments that something may run, by name, at any depth."""
     return [value for name, value in _members(ask) if _is_of(name, _RUNS, _ROOTS[1])]
 
 
@@ -181,13 +179,13 @@ def _members(ask: Ask) -> Iterator[tuple[str, Any]]:
 
 
 def parts_of(name: str) -> list[str]:
-    """Return the words of an argument's name in small letters, split at what is no letter, and where the case changes:
-    of `amountUsd`, `amount_usd` and `AMOUNT-USD2` `amount` and `usd`. Letters that look like Latin ones are those."""
+    """Return the words of an argument's name in lower case, split at non-letters and at changes of case: of
+    `amountUsd`, `amount_usd` and `AMOUNT-USD2` `amount` and `usd`. Letters that look Latin count as Latin."""
     return [part.lower() for part in _PARTS.findall(in_latin(name[:MAX_LOOK_ALIKE_CHARS]))]
 
 
 def _is_of(name: str, words: frozenset[str], roots: tuple[str, ...]) -> bool:
-    """Return whether a part of a name, or two parts together, are one of these words, or begin or end with a root."""
+    """Return whether a part of a name, or two parts joined, is one of these words, or begins or ends with a root."""
     parts = parts_of(name)
     if parts[1:] == ["code"] and parts[0] in _CODES:
         return parts[0] in words
@@ -233,7 +231,7 @@ def _like(ask: Ask) -> Offer | None:
 
 
 def _is_about(name: str) -> bool:
-    """Return whether an argument says whom or what a call is about, by its name or by parts of it."""
+    """Return whether an argument tells whom or what a call is about, by its name or by parts of it."""
     return name in _ABOUT or not _ABOUT_PARTS.isdisjoint(parts_of(name))
 
 

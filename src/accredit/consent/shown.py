@@ -1,15 +1,15 @@
-"""A call as a person is shown it, before allowing it. No I/O.
+"""Shows a call to a person before they allow it. No I/O.
 
-1. Everything that the call's digest covers is shown: method, target, and each value in its params with the place where
-   it stands. Two calls with different digests are never shown alike, nor so that only their code points differ.
-2. What does not show, or has another form that looks the same, is written as its code point, and so are the brackets of
-   such codes, by the rules of `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and what
-   could pass for its end or for a row of its own. Only a line's end begins a new line.
+1. Everything that the call's digest covers is shown: method, target, and each value in its params with its place. Two
+   calls with different digests are never shown alike, nor so that only their code points differ.
+2. Invisible characters, and those that look like another form, are written as code points, and so are the brackets of
+   such codes, by the rules of `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and what could
+   pass for its end or for a row of its own. Only a line's end begins a new line.
 3. A long text, and what comes after many values, is folded: it counts as seen only once it was unfolded.
 4. What a person may overlook is marked: letters of several scripts in one word, words of one script that look like
-   words of another, letters in another form than usual, signs other than ASCII's in what looks like an address or a
-   path, domain names in punycode, text that runs from right to left, wide gaps, names that look like those of other
-   tools, commands that are known to do harm.
+   words of another, letters in unusual forms, signs other than ASCII's in what looks like an address or a path, domain
+   names in punycode, text that runs from right to left, wide gaps, names that look like those of other tools, commands
+   that are known to do harm.
 
 Marks are hints: no mark does not mean harmless. A page has to keep blanks and line ends as they are.
 """
@@ -29,9 +29,9 @@ from accredit.pins.lookalikes import LookAlikes, mixes_scripts, twins_in
 from accredit.pins.shown import hides, visible_text, with_code_points
 
 MAX_UNFOLDED_FIELDS = 100
-"""Values of a call that show at once: 64 KiB can hold 30,000."""
+"""Values of a call that are shown unfolded: 64 KiB can hold 30,000."""
 MAX_TOLD_MARKS = 3
-"""Marks of one kind on one value: the first few say what kind of text it is."""
+"""Marks of one kind on one value: the first few show what kind of text it is."""
 
 
 Kind = Literal["text", "number", "yes or no", "nothing", "list", "object"]
@@ -40,7 +40,7 @@ _EMPTY = "⟨empty⟩"
 _BLANK = "⟨U+0020⟩"
 _QUOTES = {ord(each): f"⟨U+{ord(each):04X}⟩" for each in "“”"}
 _ROWS = (" ", "|", "!")
-"""How rows begin in a terminal that are no names: further lines, and marks."""
+"""The beginnings of a terminal's rows that are no names: further lines, and marks."""
 _PUNYCODE = re.compile(r"(?i)\bxn--[a-z0-9-]+")
 _ADDRESS = re.compile(r"\w[@/\\.:]+\w")
 _LETTERS_AND_DIGITS = frozenset(["Lu", "Ll", "Lt", "Lo", "Nd", "Nl"])
@@ -55,8 +55,9 @@ _COMMANDS = (
 
 
 class Field(Struct, frozen=True):
-    """A value of a call. `label` is its name, or its number in a list; it stands in the value before it that has a
-    lower `level` (0 for arguments). `lines` are its text: of a list or object none. `chars` counts what was written.
+    """A value of a call. `label` is its name, or its number in a list; it is inside the nearest value before it with a
+    lower `level` (0 for arguments). `lines` are its text, none for a list or object. `chars` counts the characters as
+    written.
 
     If it is `folded`, the call may not be allowed before it was unfolded. `marks` are about what may be overlooked.
     """
@@ -71,7 +72,7 @@ class Field(Struct, frozen=True):
 
 
 class ShownCall(Struct, frozen=True):
-    """A call. `fields` are its values, in the order in which they are signed; `marks` are about the call as a whole."""
+    """A call. `fields` are its values, in the signed order; `marks` are about the call as a whole."""
 
     method: str
     target: str
@@ -80,13 +81,12 @@ class ShownCall(Struct, frozen=True):
 
     @property
     def folded(self) -> bool:
-        """Whether anything has to be unfolded before the call may be allowed."""
+        """Whether anything must be unfolded before the call may be allowed."""
         return any(each.folded for each in self.fields)
 
 
 def shown_call(ask: Ask, known_tools: Iterable[str] = ()) -> ShownCall:
-    """Return the call that is asked for as it is shown. `known_tools` are the names of tools that it might be taken
-    for."""
+    """Return an ask's call as it is shown. `known_tools` are the names of tools that it might be taken for."""
     marks = [*_marks(ask.target), *look_alikes(ask.target, known_tools)] if ask.method == "tools/call" else []
     fields: list[Field] = []
     for each in _values(ask):
@@ -95,7 +95,7 @@ def shown_call(ask: Ask, known_tools: Iterable[str] = ()) -> ShownCall:
 
 
 def look_alikes(name: str, known: Iterable[str]) -> list[str]:
-    """Return a line for each known name that looks like this one, and is another."""
+    """Return a line for each known name that looks like this one, but differs."""
     others = LookAlikes(known).of(name)[:MAX_TOLD_MARKS]
     return [
         f"“{with_code_points(name)}” looks like “{with_code_points(other)}”, and is another tool." for other in others
@@ -103,12 +103,12 @@ def look_alikes(name: str, known: Iterable[str]) -> list[str]:
 
 
 def one_word(text: str) -> str:
-    """Return a text in which no blank is left: it can't go on with words of the page that it stands on."""
+    """Return a text without blanks: so it can't read on into the words around it."""
     return visible_text(text).replace(" ", _BLANK)
 
 
 def in_quotes(text: str) -> str:
-    """Return a text that can't end the quotes that stand around it."""
+    """Return a text that can't end the quotes around it."""
     return visible_text(text).translate(_QUOTES)
 
 
@@ -120,12 +120,12 @@ class _Value(NamedTuple):
 
 
 def _values(ask: Ask) -> Iterator[_Value]:
-    """Yield each value; of those that are no arguments, the label begins with a slash."""
+    """Yield each value; labels of values other than arguments begin with a slash."""
     named = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[ask.method]
     for name in _in_order(ask.params):
         if name == "arguments" and ask.arguments:
             yield from _inside(0, ask.arguments)
-        elif name != named:  # the target stands in the title
+        elif name != named:  # the target is in the title
             yield from _leaves(_Value(0, name, f"/{_step(name)}", ask.params[name]))
 
 
@@ -214,7 +214,7 @@ def _marks(text: str) -> list[str]:
 
 
 def _has_odd_signs(word: str) -> bool:
-    """Return whether a word that looks like an address or a path has signs other than ASCII's inside."""
+    """Return whether a word that looks like an address or a path has non-ASCII signs inside."""
     inside = word.strip("".join(char for char in set(word) if not char.isalnum()))
     signs = [char for char in inside if not char.isascii() and unicodedata.category(char)[0] in "PS"]
     usual = unicodedata.normalize("NFKC", word[:MAX_UNFOLDED_CHARS]) if signs else ""
@@ -222,8 +222,8 @@ def _has_odd_signs(word: str) -> bool:
 
 
 def _unusual(text: str) -> int:
-    """Return how many letters and digits of a text are other forms of those of ASCII, such as mathematical ones; full
-    width ones count where nothing else is East Asian."""
+    """Count the letters and digits of a text that are unusual forms of ASCII's, such as mathematical ones; full-width
+    ones count unless the text is East Asian."""
     forms = [char for char in text if char > "\xff" and unicodedata.category(char) in _LETTERS_AND_DIGITS
              and (form := unicodedata.normalize("NFKC", char)).isascii() and form.isalnum()]  # fmt: skip
     full = sum(unicodedata.east_asian_width(char) == "F" for char in forms)
