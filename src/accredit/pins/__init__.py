@@ -1,4 +1,4 @@
-"""Pinned definitions: what a lock holds of each server's tools, and how a server differs from it.
+"""Pinned definitions: a lock's content for each server's tools, and how a server differs from it.
 
 A core without I/O. Files are read in `config`, servers are asked in `cli.asking` and `gateway.admission`.
 """

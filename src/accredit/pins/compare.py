@@ -1,9 +1,9 @@
-"""What a server lists, held against what is pinned: findings for people and programs. No I/O.
+"""Compares a server's lists with its pins: findings for people and programs. No I/O.
 
 1. A tool whose definition is not the pinned one is `definition_changed`, one that is not pinned `new_definition`, and a
    pinned one that is not listed `missing_definition`: every difference of the two sets is a finding.
-2. A new or changed tool that says, beside its name, what another one was approved for is named with it: a rename, or a
-   pair that has been swapped, or a copy.
+2. A new or changed tool whose definition, except for the name, was approved for another one is reported with that: a
+   rename, a swapped pair, or a copy.
 3. Other instructions are `instructions_changed`: reported, and nothing is refused for it.
 4. A new or changed tool's name that looks like another's, or mixes scripts, is marked.
 """
@@ -22,8 +22,8 @@ Problem = Literal["definition_changed", "new_definition", "missing_definition", 
 
 
 class Change(Struct, frozen=True):
-    """One difference. `tool` is "" for the instructions; `expected` is the pinned digest and `found` the present one,
-    None where there is none. `text` is one line for people, `notes` are more of these, `diff` shows the change."""
+    """One difference. `tool` is "" for the instructions; `expected` is the pinned digest and `found` the current one,
+    or None. `text` is one line for people, `notes` are more of these, `diff` shows the change."""
 
     problem: Problem
     tool: str
@@ -35,7 +35,7 @@ class Change(Struct, frozen=True):
 
 
 def changes(pinned: Definitions, found: Definitions) -> list[Change]:
-    """Return how a server differs from what is pinned of it: tools by name, the instructions last."""
+    """Return how a server differs from its pins: tools by name, the instructions last."""
     twins = same_but_for_name(pinned.tools.values())
     names = LookAlikes(pinned.tools.keys() | found.tools.keys())
     listed: list[Change] = []

@@ -1,14 +1,13 @@
 """Definitions of tools, and their digests: what a lock pins, and what a server lists. No I/O.
 
-1. The digest of a definition is the SHA-256 of the RFC 8785 form of all its members as they came, but `_meta`. Integers
-   beyond 2^53, which that form does not have, count with their own digits.
-2. A definition of which readers may see two has none: one with a member that is there twice, at any depth. Nor has one
-   without a form (a lone surrogate), or one of more than `MAX_DEFINITION_BYTES`. It is never the pinned one.
+1. The digest of a definition is the SHA-256 of the RFC 8785 form of all its members as they came, except for `_meta`.
+   Integers beyond 2^53, which that form lacks, count with their own digits.
+2. An ambiguous definition has none: one with a repeated member, at any depth. Nor has one without a canonical form (a
+   lone surrogate), or one of more than `MAX_DEFINITION_BYTES`. It never equals the pinned one.
 3. A name that is listed twice with different digests has none either, whichever of the two a client would take.
 4. A list is read to its end or not at all: within bounds on its tools and its bytes.
 
-Not covered: what `_meta` says, and what a tool does. A server that says today what it said yesterday may do something
-else.
+Not covered: the content of `_meta`, and what a tool does. A server with the same definitions may behave differently.
 """
 
 import hashlib
@@ -34,11 +33,11 @@ from accredit.jsonrpc.objects import (
 from accredit.limits import MAX_DEFINITIONS, MAX_LISTED_BYTES
 
 MAX_DEFINITION_BYTES = 1_048_576
-"""Bytes of one tool's definition. Real ones have some thousand; to digest this much takes 40 ms, in which nobody
-else is served."""
+"""Bytes of one tool's definition. Real ones have some thousand; to digest this much takes 40 ms, which block everything
+else."""
 MAX_REMEMBERED_DIGESTS = 8_192
-"""Definitions whose digests are remembered by the SHA-256 of their text, at some 200 bytes each: servers list the same
-text again and again, and the canonical form takes eight times as long as that hash."""
+"""Definitions whose digests are cached by the SHA-256 of their text, at some 200 bytes each: servers list the same text
+again and again, and the canonical form takes eight times as long as that hash."""
 
 
 _LIST = Names("tools", "nextCursor")
@@ -56,7 +55,7 @@ class Definition(Struct, frozen=True):
 
 
 class Definitions(Struct, frozen=True):
-    """What one server says of itself: its tools by name, and its instructions, None if it gives none."""
+    """One server's tools by name, and its instructions, or None."""
 
     tools: Mapping[str, Definition]
     instructions: str | None = None
@@ -73,11 +72,10 @@ class Definitions(Struct, frozen=True):
 
 
 class Pins(Struct, frozen=True, kw_only=True):
-    """What one gateway holds its server to: the digests that are pinned, of tools by name, and of the instructions.
+    """One gateway's pins for its server: the digests of tools by name, and of the instructions.
 
-    Where they are not `enforced`, differences are only reported. A look at the server's list counts for
-    `fresh_seconds`. `listed` are the digests of definitions as clients see them, where their lists name tools
-    otherwise than their servers do.
+    If they are not `enforced`, differences are only reported. A look at the server's list is valid for `fresh_seconds`.
+    `listed` are the digests of definitions in clients' lists, if these name tools differently from their servers.
     """
 
     tools: Mapping[str, str]
@@ -101,7 +99,7 @@ class ListReader:
     def add(self, result: bytes | Raw) -> Steps[None]:
         """Read the result of one `tools/list`, in steps.
 
-        Raises `FrameError` for what is no such result, and past the bounds of rule 4.
+        Raises `FrameError` for an invalid result, and beyond the bounds of rule 4.
         """
         self._bytes += len(result)
         if self._bytes > MAX_LISTED_BYTES:
@@ -124,7 +122,7 @@ class ListReader:
 
 
 def read_definition(item: bytes | Raw) -> Definition:
-    """Return one tool of a list. Raises `FrameError` for what is none."""
+    """Read one tool of a list. Raises `FrameError` if it is invalid."""
     text = bytes(item)
     name = as_string(unambiguous_members(text, _TOOL).get("name"))
     if name is None:
@@ -145,7 +143,7 @@ def digest_of(text: bytes) -> str | None:
 
 
 def digest_of_text(text: str) -> str | None:
-    """Return the digest of a server's instructions, or None if they have no form."""
+    """Return the digest of a server's instructions, or None if they have no canonical form."""
     try:
         return _sha256(text)
     except ValueError:
@@ -160,7 +158,7 @@ def without_meta(text: bytes) -> dict[str, Raw]:
 
 
 def same_but_for_name(tools: Iterable[Definition]) -> dict[str, list[str]]:
-    """Return the names of tools by the digest of all that their definitions say beside the name."""
+    """Group tools' names by the digest of their definitions without the name."""
     found: dict[str, list[str]] = {}
     for tool in tools:
         rest = without_meta(tool.text)

@@ -13,13 +13,12 @@
       "version": 1
     }
 
-1. It is JSON with sorted members, and one line for each tool. Characters that don't show (`shown.hides`) are written as
-   escapes, so that the diffs of version control show them, too. `_meta` is not in it, as it is not pinned.
-2. Servers go by name. The one of `[upstream]`, which has none, is `upstream`: no configuration has both `[upstream]`
-   and `[servers]`.
-3. It is read strictly. An unknown member, one that is there twice, a name that is not the definition's, or a digest
-   that is not that of what stands beside it refuses the whole file: whoever edits one by hand, or merges two into a
-   third, has approved nothing.
+1. It is JSON with sorted members, and one line for each tool. Invisible characters (`shown.hides`) are escaped, so that
+   the diffs of version control show them, too. `_meta` is not in it, as it is not pinned.
+2. Servers are identified by name. The one of `[upstream]`, which has none, is `upstream`: no configuration has both
+   `[upstream]` and `[servers]`.
+3. It is read strictly. An unknown or repeated member, a name other than the definition's, or a digest other than that
+   of its content refuses the whole file: editing one by hand, or merging two into a third, approves nothing.
 """
 
 import json
@@ -73,7 +72,7 @@ _decode = msgspec.json.Decoder(_Lock).decode
 
 
 def read_lock(text: bytes) -> dict[str, Definitions]:
-    """Return what a lock pins. Raises `LockError`, whose text says what is wrong and where."""
+    """Parse a lock. Raises `LockError`, whose text says what is wrong and where."""
     if len(text) > MAX_LOCK_BYTES:
         raise LockError(f"it has more than {MAX_LOCK_BYTES} bytes")
     try:
@@ -88,7 +87,7 @@ def read_lock(text: bytes) -> dict[str, Definitions]:
 
 
 def write_lock(lock: Lock) -> bytes:
-    """Return the text of a lock. Raises `LockError` for what has no digest: nobody could approve that."""
+    """Return the text of a lock. Raises `LockError` for a definition without a digest, which can't be approved."""
     return "".join(_lines(lock)).encode()
 
 

@@ -1,16 +1,16 @@
-"""Names that look alike and are not the same: what a person would take for another tool. No I/O.
+"""Names that look alike but differ: what a person would take for another tool. No I/O.
 
-Two names look alike when, read as below, they are the same:
+Two names look alike when, normalised as below, they are equal:
 
-1. characters that don't show are left out (`shown.hides`), and compatibility forms (full width, mathematical,
-   ligatures) are taken for their letters, without accents;
-2. letters of other scripts are taken for the Latin ones that they look like;
+1. invisible characters are left out (`shown.hides`), and compatibility forms (full width, mathematical, ligatures)
+   count as their letters, without accents;
+2. letters of other scripts count as the Latin ones that they look like;
 3. case does not count; `I`, `l`, `1` and `|` are one, and so are `O` and `0`;
 4. `rn` is `m`, `vv` is `w`; blanks, dots, dashes and underscores of all kinds are one, and count only once in a row.
 
 A name also stands out when it mixes scripts, or is wholly made of letters of another script that look Latin. This is a
-part of what UTS 39 (confusables) has: of Armenian, Cherokee, Coptic and Lisu the letters that look most alike; not
-covered are other scripts, symbols, and names that mean the same (`send_mail` and `send_email`).
+part of UTS 39 (confusables): of Armenian, Cherokee, Coptic and Lisu the letters that look most alike; not covered are
+other scripts, symbols, and names that mean the same (`send_mail` and `send_email`).
 """
 
 import re
@@ -66,10 +66,10 @@ _LATIN_TWINS = {
     "COPTIC": frozenset(_COPTIC.values()),
     "LISU": frozenset(_LISU.values()),
 }
-"""The Latin letters that look like some of a script."""
+"""The Latin letters that look like some of each script."""
 _WORDS = re.compile(r"[^\W\d_]+")
 _LONG_WORD = 4
-"""Letters of a word that a language has rarely of look-alikes alone."""
+"""The length from which words made of look-alikes alone are rare in their own language."""
 _STROKES = str.maketrans("I1|O", "lll0")
 _SEPARATORS = re.compile(r"[\s._\-\u2010-\u2015\u2212\u00b7\u30fb]+")
 _SCRIPTS = (
@@ -88,20 +88,20 @@ class LookAlikes:
                 self._by_reading.setdefault(reading, []).append(name)
 
     def of(self, name: str) -> list[str]:
-        """Return the names that look like this one, and are not it."""
+        """Return the other names that look like this one."""
         found = {each for reading in enumerate(_readings(name)) for each in self._by_reading.get(reading, ())}
         return sorted(found - {name})
 
 
 def mixes_scripts(name: str) -> bool:
-    """Return whether a name has letters of more than one of the scripts that are taken for each other."""
+    """Return whether a name has letters of more than one of the scripts that are confused with each other."""
     named = {script_of(char) for char in name[:MAX_LOOK_ALIKE_CHARS] if char.isalpha()}
     return len(named.intersection(_SCRIPTS)) > 1
 
 
 def twins_in(text: str) -> list[tuple[str, str]]:
-    """Return the words of a text that are wholly made of letters that look like those of another script, each with how
-    it reads in Latin letters. Linear in the text's length.
+    """Return the words of a text that are wholly made of letters that look like those of another script, each with its
+    reading in Latin letters. Linear in the text's length.
 
     In a text that has other letters of that script such words are rare only if they are long: short ones are not
     returned, but Latin words that look like them are.
@@ -121,13 +121,13 @@ def twins_in(text: str) -> list[tuple[str, str]]:
 def in_latin(name: str) -> str:
     """Return a name by rules 1 and 2. Linear in its length."""
     visible = "".join(char for char in name if not hides(char))
-    # One by one, in linear time: to normalise the whole would sort its marks.
+    # One by one, in linear time: normalising the whole would sort its marks.
     plain = "".join(map(partial(unicodedata.normalize, "NFKD"), visible))
     return "".join(char for char in plain if not unicodedata.combining(char)).translate(_LETTERS)
 
 
 def _readings(name: str) -> tuple[str, str]:
-    """Return a name without regard to case, with its strokes as they are and as they look (rule 3)."""
+    """Return a name without regard to case, once with its strokes as they are and once as they look (rule 3)."""
     letters = in_latin(name[:MAX_LOOK_ALIKE_CHARS])
     separated = _SEPARATORS.sub("_", letters)
     return _merge_letters(separated.casefold()), _merge_letters(separated.translate(_STROKES).casefold())

@@ -1,16 +1,15 @@
-"""Definitions as a person is shown them: what a model would read, and what changed. No I/O.
+"""Shows definitions to a person: what a model would read, and what changed. No I/O.
 
-1. Every character that does not show is written as its code point, `⟨U+202E⟩`: controls, bidirectional controls, tags,
-   variation selectors, fillers and blanks of all kinds but the space, and marks piled on a letter. The two brackets
-   themselves are written so too, so that nothing shown can be forged.
-2. So is what looks like another text and is not: a character that Unicode (NFC) has in another form, such as an accent
-   by itself after a letter that there is with it, or that has no letter before it; a mark of one script on a letter of
-   another; and signs that pass for those of ASCII (a dot leader, a division slash), but for the full-width ones of
-   East Asia. No two texts are shown so that only a reader of code points could tell them apart by their composition or
-   their signs.
+1. Every invisible character is written as its code point, `⟨U+202E⟩`: controls, bidirectional controls, tags, variation
+   selectors, fillers and blanks of all kinds but the space, and marks piled on a letter. The two brackets themselves
+   are written so too, so that nothing shown can be forged.
+2. So is what looks like another text but differs: a character with another form in Unicode (NFC), such as a separate
+   accent after a letter that also exists with it, or without a letter before it; a mark of one script on a letter of
+   another; and signs that pass for ASCII's (a dot leader, a division slash), except for East Asia's full-width ones. No
+   two texts are shown so that only code points could tell them apart by their composition or their signs.
 3. A diff goes by JSON Pointers: a line for each value that is gone, new or different. Its time is linear.
 
-Not covered: letters of scripts that are written from right to left reorder a line by themselves, as they should.
+Not covered: letters of right-to-left scripts reorder a line by themselves, as they should.
 """
 
 import json
@@ -19,18 +18,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 MAX_MARKS_IN_A_ROW = 2
-"""Combining marks that are shown in a row. Vietnamese stacks two; piles of them cover what stands beside them."""
+"""Combining marks that are shown in a row. Vietnamese stacks two; piles of them cover their surroundings."""
 
 
 _BRACKETS = "⟨⟩"
 _FIRST_COMBINING = "\u0300"
-"""Before it no character combines with another, nor has another form."""
+"""Characters before it neither combine nor have another form."""
 _BLANK_LETTERS = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
     "\u2d7f\u303f\ufffc\U0001107f\U00013441\U00013442\U00016fe4\U0001bc9d\U0001d159"
 )
-"""Characters that count as letters, marks or symbols and show nothing (Unicode: Default_Ignorable; and blanks, fillers,
-joiners and selectors of single scripts, the null notehead, and what stands for an object)."""
+"""Characters that count as letters, marks or symbols but are invisible (Unicode: Default_Ignorable; and blanks,
+fillers, joiners and selectors of single scripts, the null notehead, and the object replacement character)."""
 _PASSES_FOR = {
     "-": "\u02d7\u058a\u1806\u2010\u2011\u2012\u2043\u2212\ufe58",
     "/": "\u1735\u2044\u2215\u27cb\u29f8",
@@ -58,16 +57,16 @@ _PASSES_FOR = {
     "&": "\ua778",
     "%": "\u066a\u2052",
 }
-"""Signs and letters that pass for signs of ASCII, by UTS 39 (confusables), without those that prose has: quotes, dashes
-between words, dots in the middle, arrows, boxes."""
+"""Signs and letters that pass for ASCII signs, by UTS 39 (confusables), except for those of ordinary prose: quotes,
+dashes between words, dots in the middle, arrows, boxes."""
 _LIKE_ASCII = {each: sign for sign, every in _PASSES_FOR.items() for each in every}
 _OWN_OF_NO_SCRIPT = frozenset(["COMBINING", "IDEOGRAPHIC", "VEDIC"])
-"""How the names of marks begin that may stand on letters of several scripts."""
+"""The beginnings of the names of marks that may stand on letters of several scripts."""
 _SELECTORS = (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 
 
 def hides(char: str) -> bool:
-    """Return whether a character does not show what a model reads."""
+    """Return whether a character is invisible, though a model reads it."""
     if " " <= char <= "~":
         return False
     if not char.isprintable() or char in _BLANK_LETTERS:
@@ -76,7 +75,7 @@ def hides(char: str) -> bool:
 
 
 def visible_text(text: str) -> str:
-    """Return a text by rules 1 and 2. Linear in its length."""
+    """Return a text with such characters as code points (rules 1 and 2). Linear in its length."""
     if text.isascii() and text.isprintable():
         return text
     parts: list[str] = []
@@ -93,14 +92,14 @@ def visible_text(text: str) -> str:
 
 
 def _has_another_form(letter: str, char: str) -> bool:
-    """Return whether there is another form of a character, after a letter with its marks ("": after none)."""
+    """Return whether a character has another form after a letter with its marks ("": after none)."""
     if char < _FIRST_COMBINING:
         return False
     return (not letter and unicodedata.combining(char) != 0) or not unicodedata.is_normalized("NFC", letter + char)
 
 
 def passes_for(char: str) -> str:
-    """Return the sign of ASCII that a character passes for (rule 2); "" for none."""
+    """Return the ASCII sign that a character passes for (rule 2); "" for none."""
     if char <= "~" or char in _LIKE_ASCII:
         return _LIKE_ASCII.get(char, "")
     form = unicodedata.normalize("NFKC", char) if unicodedata.category(char)[0] in "PS" else ""
@@ -114,7 +113,7 @@ def script_of(char: str) -> str:
 
 
 def _is_stray(letter: str, char: str) -> bool:
-    """Return whether a mark is of another script than the letter on which it stands."""
+    """Return whether a mark is of another script than its letter."""
     script = script_of(char)
     return letter != "" and script not in _OWN_OF_NO_SCRIPT and script != script_of(letter[0])
 
@@ -125,7 +124,8 @@ def with_code_points(name: str) -> str:
 
 
 def diff(old: bytes | None, new: bytes | None) -> list[str]:
-    """Return the lines of rule 2 for two definitions, either of which may be missing. `_meta` is left out."""
+    """Return the difference of two definitions in lines (rule 3), either of which may be missing. `_meta` is left
+    out."""
     before, after = _leaves(old), _leaves(new)
     lines: list[str] = []
     for pointer in sorted(before.keys() | after.keys()):
@@ -138,7 +138,7 @@ def diff(old: bytes | None, new: bytes | None) -> list[str]:
 
 
 def _leaves(text: bytes | None) -> Mapping[str, str]:
-    """Return the values of a definition, as they are shown, by their pointers; of an empty object or array itself."""
+    """Return the values of a definition in visible text, by pointer; an empty object or array counts as a value."""
     if text is None:
         return {}
     tree = json.loads(text.decode(), object_pairs_hook=_number_duplicates)
@@ -147,7 +147,7 @@ def _leaves(text: bytes | None) -> Mapping[str, str]:
 
 
 def _number_duplicates(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return an object's members; of those with one name all, told apart by what is put after it."""
+    """Return an object's members; repeated names are all kept, made unique by a suffix."""
     found: dict[str, object] = {}
     for name, value in pairs:
         again = 1
