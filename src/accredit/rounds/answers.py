@@ -1,14 +1,14 @@
-"""Readers of `inputResponses`, for a server's handler. No I/O.
+"""Reads `inputResponses`, for a server's handler. No I/O.
 
-All of it is the client's word. The readers take the SDK's types and plain objects alike, and never raise for what a
-client sent:
+All of it is the client's word. The readers take the SDK's types and plain objects alike, and never raise for a client's
+data:
 
 1. an entry is a bare result of one of three kinds, recognised by the member that only that kind has (`action`, `roots`,
    `role`), and valid as such; anything else counts as missing, so that the server asks again;
 2. content counts only if the person accepted.
 
-Not checked: whether an answer is of the kind that was requested under its key, or whether anything was requested at
-all. A server that must know keeps that in a protected `requestState`.
+Not checked: whether an answer is of the kind requested under its key, or whether anything was requested at all. A
+server that must know keeps that in a protected `requestState`.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from accredit.rounds.results import Responses
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _Content = dict[str, str | int | float | bool | list[str] | None]
-"""What a person filled in, by the names of the fields."""
+"""A person's entries in a form, by field."""
 
 _SAMPLED = TypeAdapter[CreateMessageResult | CreateMessageResultWithTools](
     CreateMessageResult | CreateMessageResultWithTools
@@ -40,7 +40,7 @@ _WRAPPING = frozenset({"method", "result"})
 
 class _View(Struct, frozen=True):
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`: an object is always true, also one that says that nothing was answered, or no."""
+        """Raise `TypeError`: an object is always true, even if it says no or that there is no answer."""
         raise TypeError("an answer is neither true nor false: ask for its kind and action, or for accepted_content")
 
 
@@ -109,7 +109,7 @@ def accepted_content(responses: Responses, key: str) -> _Content | None: ...
 @overload
 def accepted_content(responses: Responses, key: str, model: type[_Model]) -> _Model | None: ...
 def accepted_content(responses: Responses, key: str, model: type[_Model] | None = None) -> _Content | _Model | None:
-    """Return what a person filled in and accepted, as `model` if given; None if there is no such content."""
+    """Return a form's content if the person accepted it, as `model` if given; else None."""
     view = input_response(responses, key)
     content = view.content if isinstance(view, Elicited) else None
     if content is None or model is None:

@@ -1,4 +1,5 @@
-"""What a call with rounds is told: by its caller, for each leg, and for each entry that a handler fulfils. No I/O."""
+"""Options and facts for a call with rounds: its caller's, each leg's, and those of each entry that a handler fulfils.
+No I/O."""
 
 from typing import Any, NoReturn
 
@@ -30,7 +31,7 @@ _ANSWERS: dict[str, TypeAdapter[Any]] = {
 
 
 class RoundsOptions(Struct, frozen=True):
-    """How a client deals with `input_required`.
+    """How a client handles `input_required`.
 
     Without `auto_fulfil` a call that gets one fails, unless its caller asked to see it. `max_rounds` bounds the retries
     of one call (0: none).

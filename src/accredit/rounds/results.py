@@ -1,5 +1,5 @@
-"""Reading a result as a client must: its kind, and what an `input_required` result requests; and the retry's params. No
-I/O.
+"""Reads a result as a client must: its kind, and the requests of an `input_required` one; and makes the retry's params.
+No I/O.
 
 A result is `complete`, `input_required`, or of an unknown kind (`check_result_type`). One that asks for input is read
 in this order, raising at the first fault:
@@ -11,8 +11,8 @@ in this order, raising at the first fault:
 
 `with_input_required` makes a schema that reads in this way, for programs that send requests by themselves.
 
-Not checked: whether the client declared the capability (`accredit.client` has a handler, or has none), and whether
-a form's schema is one that can be shown.
+Not checked: whether the client declared the capability (`accredit.client` has a handler, or has none), and whether a
+form's schema can be shown.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ Params = TypeVar("Params", bound=InputResponseRequestParams | dict[str, Any])
 _Complete = TypeVar("_Complete", bound=BaseModel)
 
 Responses = Mapping[str, InputResponse | Mapping[str, Any]] | None
-"""`inputResponses` by their keys, typed or plain; None if there are none."""
+"""`inputResponses` by key, typed or plain; None if there are none."""
 
 _KINDS = frozenset({"complete", "input_required"})
 _RETRY_FIELDS = frozenset({"inputResponses", "requestState"})
@@ -79,7 +79,7 @@ def check_result_type(result: object) -> None:
 
 
 def read_input_required(method: str, result: InputRequiredResult | Mapping[str, Any]) -> InputRequiredResult:
-    """Return what the answer to a `method` requests. Raises `InvalidInputRequired` or `UnknownInputRequest`."""
+    """Return the requests in the answer to a `method`. Raises `InvalidInputRequired` or `UnknownInputRequest`."""
     if method not in INPUT_REQUIRED_METHODS:
         raise InvalidInputRequired(f"in answer to {method!a:.40}")
     return _read(result)
@@ -92,7 +92,7 @@ def with_input_required(result: type[_Complete]) -> TypeAdapter[_Complete | Inpu
     `read_input_required` raises, `UnsupportedResultType`, and `ValidationError` if the answer does not fit `result`.
 
     Raises `ValueError` for an SDK model that answers a method which may not ask for input. The method of any other
-    model is not known here, so its caller must make sure of that.
+    model is unknown here, so the caller must make sure of that.
     """
     answered = [method for method, row in methods.MONOLITH_RESULTS.items() if issubclass(result, get_args(row) or row)]
     if answered and INPUT_REQUIRED_METHODS.isdisjoint(answered):
@@ -188,7 +188,7 @@ def _typed_retry(
     typed = None if responses is None else _RESPONSES.validate_python(responses)
     fields = {"input_responses": typed, "request_state": state}
     retry = params.model_copy(update=fields)
-    # An absent field counts as never set, so that no way of serialising the model writes it.
+    # An absent field counts as never set, so that no serialisation of the model writes it.
     retry.model_fields_set.difference_update(name for name, value in fields.items() if value is None)
     return retry
 

@@ -1,8 +1,8 @@
-"""Keys that seal what clients bring back, and `requestState`, sealed on its way out and opened on its way back. No I/O:
+"""Keys that seal what clients return, and `requestState`, sealed on its way out and opened on its way back. No I/O:
 time and randomness are arguments.
 
-What a client brings back is the client's word (2026-07-28, basic/patterns/mrtr, "Server Requirements"). A sealed state
-can be neither read nor changed, and opens only for the principal and the request that it was made for, in time:
+What a client returns is the client's word (2026-07-28, basic/patterns/mrtr, "Server Requirements"). A sealed state can
+be neither read nor changed, and opens only for the principal and the request that it was made for, in time:
 
     "s1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag )
 
@@ -14,11 +14,11 @@ The associated data are the version, the key's id, and the binding. To open one:
 4. the tag is valid for this binding;
 5. it has not expired.
 
-Every failure has the same public text; the reason is for the log. Not checked: whether it was brought back before. A
-leg may be repeated, and each is authorized anew.
+Every failure has the same public text; the reason is for the log. Not checked: whether it was returned before. A leg
+may be repeated, and each is authorized anew.
 
-Other uses of the keys have keys of their own, which HKDF-SHA256 makes of these for a label (`KeyRing.derived`): what is
-sealed for one use opens for no other. `session_ids` is one.
+Other uses have keys of their own, derived from these by HKDF-SHA256 with a label (`KeyRing.derived`): what is sealed
+for one use opens for no other. `session_ids` is one.
 """
 
 import base64
@@ -70,7 +70,7 @@ _MAX_TEXT = len(_VERSION) + (MAX_STATE_BYTES + _OVERHEAD_BYTES) * 4 // 3
 class FlowState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What is sealed: the upstream's own `state` (None if it gave none), and the flow and round in which it gave it.
 
-    `round` counts the flow's `input_required` results, from 1: the leg that brings this back is that round's retry.
+    `round` counts the flow's `input_required` results, from 1: the leg that returns this is that round's retry.
     `expires_at` is the last unix second at which it opens.
     """
 
@@ -106,17 +106,17 @@ class KeyRing:
         self._keys = [_Key(_key_id(key), key) for key in keys]
 
     def seal(self, sealed: FlowState, binding: bytes, nonce: bytes) -> str:
-        """Return the text that a client gets in place of the state.
+        """Return the sealed text for the client, in place of the state.
 
-        `binding` is that of the request that was answered (`state_binding`). `nonce` is 12 bytes that were never used
-        before: random ones, for at most 2**32 states per key. Raises `SealError` for a state that is too long or not
-        UTF-8, and `ValueError` for wrong lengths.
+        `binding` is that of the answered request (`state_binding`). `nonce` is 12 bytes that were never used before:
+        random ones, for at most 2**32 states per key. Raises `SealError` for a state that is too long or not UTF-8, and
+        `ValueError` for wrong lengths.
         """
         _check_bounds(sealed)
         return self.lock(_VERSION, msgspec.msgpack.encode(sealed), _check_binding(binding), nonce)
 
     def open(self, text: str, binding: bytes, now: int) -> FlowState:
-        """Return what was sealed for the request with this binding. `now` is in unix seconds. Raises `SealError`."""
+        """Open what was sealed for the request with this binding. `now` is in unix seconds. Raises `SealError`."""
         if len(text) > _MAX_TEXT:
             raise SealError("too long")
         try:
@@ -140,7 +140,7 @@ class KeyRing:
         )
 
     def unlock(self, version: str, text: str, binding: bytes) -> bytes:
-        """Return what was sealed, by rules 2 to 4. Raises `SealError`. The text's length was looked at."""
+        """Open a sealed text (rules 2 to 4). Raises `SealError`. The text's length was checked before."""
         id, nonce, sealed = _parts(version, text)
         key = next((key for key in self._keys if key.id == id), None)
         if key is None:
@@ -151,7 +151,7 @@ class KeyRing:
             raise SealError(_CHANGED) from None
 
     def tag(self, data: bytes) -> bytes:
-        """Return 16 bytes that only the sealing key makes of `data`. A ring that tags should be `derived` for it."""
+        """Return a 16-byte tag of `data` by the sealing key. A ring that tags should be `derived` for it."""
         return _tag(self._keys[0], data)
 
     def has_tagged(self, tag: bytes, data: bytes) -> bool:
@@ -159,7 +159,7 @@ class KeyRing:
         return any(hmac.compare_digest(_tag(key, data), tag) for key in self._keys)
 
     def derived(self, label: bytes) -> "KeyRing":
-        """Return the ring for another use: of each key the one that HKDF-SHA256 makes of it for the label."""
+        """Return the ring for another use: each key derived by HKDF-SHA256 with the label."""
 
         def derive(key: bytes) -> bytes:
             return hkdf.HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=label).derive(key)
