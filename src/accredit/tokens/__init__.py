@@ -1,9 +1,9 @@
-"""Bearer tokens: where they travel, whether they are valid, what they may do, and what a client is told. No I/O.
+"""Bearer tokens: their places in a request, their validity, their rights, and what a client is told. No I/O.
 
-`carried` finding them and taking them off a request · `compact`, `claims` reading them · `key_sets` the keys of
-issuers · `verify` the verifier and its memory · `rules` what a valid one may do · `challenges` the headers and the
-metadata document · `session` tokens of our own · `identity` the gateway's statement to the server behind it · `access`
-tokens that the gateway gets for that server.
+`carried` finding and removing them · `compact`, `claims` reading them · `key_sets` the keys of issuers · `verify` the
+verifier and its cache · `rules` what a valid one may do · `challenges` the headers and the metadata document ·
+`session` tokens of our own · `identity` the gateway's statement to the server behind it · `access` tokens that the
+gateway gets for that server.
 """
 
 from accredit.tokens.access import (

@@ -1,18 +1,18 @@
-"""Access tokens that the gateway gets for itself: what it asks an authorization server for, and how the answer is read.
+"""Access tokens that the gateway gets for itself: its request to an authorization server, and how the answer is read.
 No I/O.
 
 The gateway asks on its own behalf (client credentials, RFC 6749 section 4.4), or exchanges a caller's verified token
-for one that is good at the server behind it (RFC 8693). It says who it is with `client_secret_basic`: id and secret are
-form-encoded each, then put together (RFC 6749 section 2.3.1). Of an answer, in this order:
+for one for the server behind it (RFC 8693). It authenticates with `client_secret_basic`: id and secret are form-encoded
+each, then joined (RFC 6749 section 2.3.1). Of an answer, in this order:
 
 1. it is one JSON object with the members of RFC 6749 section 5.1, each of its type; others are ignored;
 2. its `token_type` is Bearer, in any case;
 3. its `access_token` is a b64token (RFC 6750 section 2.1) of at most `MAX_TOKEN_BYTES` characters;
 4. its `expires_in` is a whole number of seconds above 0, or absent: then it counts as `UNTOLD_TOKEN_SECONDS`;
 5. of an exchange, `issued_token_type` says that it is an access token or a JWT, and it is not the caller's own token:
-   nobody's token for the gateway goes on to a server.
+   no token for the gateway is forwarded to a server.
 
-Not checked: what the token says, which is for the server that it is for, and the scopes that were granted.
+Not checked: the token's content, which is for its server, and the scopes that were granted.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from accredit.tokens.claims import VerifiedToken
 from accredit.tokens.compact import NOT_JSON, take_apart
 
 UNTOLD_TOKEN_SECONDS = 60
-"""The lifetime of an access token of which its answer says none (RFC 6749 section 5.1 only recommends that it does)."""
+"""The lifetime of an access token whose answer tells none (RFC 6749 section 5.1 only recommends it)."""
 MAX_TOLD_TOKEN_SECONDS = 10_000_000_000
 """The longest lifetime that an answer may tell, some 300 years: a larger number is a mistake, such as nanoseconds."""
 
@@ -45,7 +45,7 @@ _GRANTS = {
 }
 _B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _OF_ONE_TOKEN = frozenset({"iat", "exp", "nbf", "jti"})
-"""Claims in which two tokens differ that say the same."""
+"""Claims that may differ between equivalent tokens."""
 _WORDS = frozenset(
     {
         "invalid_request",
@@ -63,7 +63,7 @@ _WORDS = frozenset(
 
 
 class _Secret:
-    """Shows nothing of itself."""
+    """Hides its content in `repr`."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
@@ -73,8 +73,8 @@ class _Secret:
 
 
 class SubjectToken(_Secret, Struct, frozen=True):
-    """A caller's verified token, to be exchanged. `key` is the same for all that say the same of the same caller: the
-    SHA-256 of their claims but for times and ids."""
+    """A caller's verified token, to be exchanged. `key` is the same for all equivalent tokens of a caller: the SHA-256
+    of their claims except for times and ids."""
 
     text: str
     key: bytes
@@ -87,8 +87,8 @@ class ExchangeableToken(VerifiedToken, frozen=True, kw_only=True):
 
 
 class AccessToken(_Secret, Struct, frozen=True):
-    """A token for the server behind the gateway, good for `seconds` from when it was asked for. Raises
-    `AccessTokenError` for a text that breaks rule 3."""
+    """A token for the server behind the gateway, valid for `seconds` after it was requested. Raises `AccessTokenError`
+    for a text that breaks rule 3."""
 
     text: str
     seconds: int
@@ -99,12 +99,12 @@ class AccessToken(_Secret, Struct, frozen=True):
 
     @property
     def line(self) -> bytes:
-        """The line of a request that brings it."""
+        """The header line of a request with it."""
         return b"Authorization: Bearer %b\r\n" % self.text.encode("ascii")
 
 
 class AccessGrant(_Secret, Struct, frozen=True):
-    """How the gateway gets access tokens for one server: `[upstream.auth]`. "" is for what is not sent."""
+    """How the gateway gets access tokens for one server: `[upstream.auth]`. "" stands for what is not sent."""
 
     type: GrantType
     token_url: str
@@ -121,12 +121,12 @@ class AccessGrant(_Secret, Struct, frozen=True):
 
     @property
     def authorization(self) -> str:
-        """The value of the `Authorization` header that says who asks."""
+        """The value of the `Authorization` header that authenticates the gateway."""
         pair = f"{quote_plus(self.client_id)}:{quote_plus(self.client_secret)}"
         return f"Basic {b64encode(pair.encode('ascii')).decode('ascii')}"
 
     def form(self, subject: SubjectToken | None) -> bytes:
-        """Return the body of a request; `subject` is what is exchanged, and None if nothing is."""
+        """Return the body of a request; `subject` is the token to exchange, or None."""
         fields = {"grant_type": _GRANTS[self.type]}
         if subject is not None:
             fields["subject_token"] = subject.text
@@ -152,7 +152,7 @@ _read_claims = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def read_access_token(body: bytes, subject: SubjectToken | None = None) -> AccessToken:
-    """Return the token in an answer; `subject` is what was exchanged. Raises `AccessTokenError`, which quotes
+    """Return the token in an answer; `subject` is the exchanged one. Raises `AccessTokenError`, which quotes
     nothing."""
     try:
         answer = _read_answer(body)
@@ -169,7 +169,7 @@ def read_access_token(body: bytes, subject: SubjectToken | None = None) -> Acces
 
 
 def error_word(body: bytes) -> str:
-    """Return the `error` of a refusal if it is a word of the specification, else ""."""
+    """Return the `error` of a refusal if the specification defines it, else ""."""
     try:
         word = _read_error(body).error
     except NOT_JSON:
@@ -178,12 +178,12 @@ def error_word(body: bytes) -> str:
 
 
 def exchangeable(token: VerifiedToken, text: str, key: bytes) -> ExchangeableToken:
-    """Return a verified token with its text and the `subject_key` of that."""
+    """Return a verified token with its text and that text's `subject_key`."""
     return ExchangeableToken(**msgspec.structs.asdict(token), carried=SubjectToken(text, key))
 
 
 def subject_key(text: str) -> bytes:
-    """Return the key of a token that has been verified. Raises `InvalidToken`."""
+    """Return a verified token's `SubjectToken.key`. Raises `InvalidToken`."""
     claims = _read_claims(take_apart(text).claims)
     said = {name: value for name, value in claims.items() if name not in _OF_ONE_TOKEN}
     return hashlib.sha256(msgspec.json.encode(said, order="sorted")).digest()

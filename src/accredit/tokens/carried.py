@@ -1,6 +1,6 @@
-"""Where bearer tokens travel, and how they are taken off a request. No I/O.
+"""The places of bearer tokens in a request, and how they are removed. No I/O.
 
-They are looked for in three places:
+There are three places:
 
 1. the `Authorization: Bearer` header (RFC 6750 section 2.1); another scheme counts as absent;
 2. `params.arguments._token`, unless the tool's own `inputSchema` declares it: then it is the tool's;
@@ -30,8 +30,8 @@ _BEARER = re.compile(rb"(?i:bearer)(?:[ \t]+(.*))?", re.DOTALL)
 
 
 class FoundTokens(Struct, frozen=True):
-    """What each place of a request holds: None for nothing, "" for something that can't be a token. Its `repr` shows
-    nothing."""
+    """The content of each place of a request: None for nothing, "" for something that can't be a token. Its `repr`
+    hides it."""
 
     header: str | None = None
     argument: str | None = None
@@ -55,7 +55,7 @@ class FoundTokens(Struct, frozen=True):
 
 
 def find_tokens(headers: Iterable[tuple[bytes, bytes]], params: Mapping[str, Raw | Mapping[str, Raw]]) -> FoundTokens:
-    """Return what a request carries. Members of its params may be passed already opened. Raises `AmbiguousToken`.
+    """Return the tokens in a request. Members of its params may be passed already opened. Raises `AmbiguousToken`.
 
     `headers` is () for a request that did not come over HTTP.
     """
@@ -67,7 +67,7 @@ def find_tokens(headers: Iterable[tuple[bytes, bytes]], params: Mapping[str, Raw
 def without_tokens(params: Mapping[str, Raw], *, argument_is_the_tools: bool = False) -> Mapping[str, Raw]:
     """Return the params without tokens; all other text stays as it was.
 
-    Returns the same object if there is nothing to take off.
+    Returns the same object if there are none.
     """
     changed: dict[str, Raw] = {}
     for holder, name in (("arguments", ARGUMENT), ("_meta", META)):
@@ -115,7 +115,7 @@ def _holder(value: Raw | Mapping[str, Raw] | None, name: str) -> Mapping[str, Ra
     if value is None or isinstance(value, Mapping):
         return value
     text = bytes(value)
-    return _members(text) if name.encode("ascii") in text or b"\\" in text else None  # it may be spelled with escapes
+    return _members(text) if name.encode("ascii") in text or b"\\" in text else None  # a name may contain escapes
 
 
 def _members(text: Raw | bytes | None) -> dict[str, Raw] | None:

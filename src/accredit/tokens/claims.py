@@ -34,8 +34,8 @@ class Claims(Struct, frozen=True):
     policy_digest: str | None = None
     session: _Text | None = None
     cnf: object = UNSET
-    """The key that its holder has to prove (RFC 7800): of DPoP or of a client's certificate. Whatever it is, also null:
-    who has the token alone is not its holder."""
+    """The key whose possession its holder has to prove (RFC 7800), by DPoP or a client's certificate. Whatever the
+    value, also null: possession of the token alone does not suffice."""
 
     @property
     def audiences(self) -> frozenset[str]:
@@ -44,7 +44,7 @@ class Claims(Struct, frozen=True):
 
     @property
     def is_bound(self) -> bool:
-        """Whether it is no bearer token: it is bound to a key (`cnf`)."""
+        """Whether it is bound to a key (`cnf`), and so no bearer token."""
         return self.cnf is not UNSET
 
     @property
@@ -55,10 +55,10 @@ class Claims(Struct, frozen=True):
 
 
 class VerifiedToken(Struct, frozen=True):
-    """What a valid token says; times are unix seconds. The token itself is not in it.
+    """The content of a valid token; times are unix seconds. The token itself is not in it.
 
     `allowed_tools` None allows every tool that is not in `denied_tools`. `session` is the one MCP session that it is
-    valid in, by the id that the client has, or None for any. `sha256` is that of the token's text, in hex, for records.
+    valid in, by its id towards the client, or None for any. `sha256` is that of the token's text, in hex, for records.
     """
 
     issuer: str
@@ -93,7 +93,7 @@ def read_claims(text: bytes) -> Claims:
 
 
 def claimed_issuer(text: bytes) -> str:
-    """Return who a token says issued it, so as to find the keys that can confirm it. Raises `InvalidToken`."""
+    """Return the unverified issuer of a token, to find the keys that can verify it. Raises `InvalidToken`."""
     try:
         return _read_issued(text).iss
     except NOT_JSON:

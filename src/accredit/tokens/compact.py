@@ -6,9 +6,9 @@ A token is accepted only if, in this order:
 2. it has three parts of base64url without padding, each in its one canonical spelling;
 3. its header is an object whose `alg` is a string, and `kid` too if there is one;
 4. its header neither names nor holds the key (`jku`, `x5u`, `jwk`): keys come from the configured issuer only;
-5. its header demands no extension (`crit`): none is understood here, so a token that demands one is invalid.
+5. its header demands no extension (`crit`): none is supported here, so a token that demands one is invalid.
 
-Not checked here: the signature. Nothing that is read here may be relied on.
+Not checked here: the signature. Nothing read here may be trusted.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -21,7 +21,7 @@ from accredit.errors import InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
 
 NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What `msgspec` raises for a text that it can't read."""
+"""The errors of `msgspec` for an unreadable text."""
 
 _PARTS = 3
 

@@ -1,8 +1,8 @@
 """The gateway's statement to the server behind it: on whose authority one request comes (ES256, over a P-256 key). No
 I/O.
 
-It is made for one request and one server, and expires. No gateway accepts it as a token of its own clients: its issuer
-is a gateway, and its key signs nothing else.
+It is made for one request and one server, and expires. No gateway accepts it as a client's token: its issuer is a
+gateway, and its key signs nothing else.
 """
 
 from typing import TYPE_CHECKING

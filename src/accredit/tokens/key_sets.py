@@ -2,12 +2,12 @@
 
 These keys of a set are used; the others are ignored, as RFC 7517 section 5 asks:
 
-1. public keys (a key published with its private half is everybody's);
+1. public keys (a key published with its private half is compromised);
 2. keys for signatures (`use`, `key_ops`);
 3. RSA of 2,048 to 8,192 bits, the three NIST curves, and Ed25519; never symmetric keys.
 
 A key is used only for the algorithms of its own type, and if it names an `alg`, only for that: no token's header can
-have a key used for something else.
+make a key serve for something else.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """What a verified token may do. No I/O.
 
-A valid token that may not do something gets a 403. Lists and calls agree on its tools: both ask `may_use`. A tool is
-listed even if the token lacks its scope: only a client that sees what it lacks can get a token with it.
+A valid token that may not do something gets a 403. Lists and calls agree on its tools: both use `may_use`. A tool is
+listed even if the token lacks its scope: a client must see the scope to get a token with it.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def check_policy(token: VerifiedToken, digest: str) -> None:
 def check_session(token: VerifiedToken, session: str) -> None:
     """Check that a token which names a session names this one. Raises `InvalidToken`.
 
-    `session` is the id, as the client knows it, of the session that the token came in, or "" if there is none.
+    `session` is the id, towards the client, of the session that the token came in, or "" without one.
     """
     if token.session is not None and token.session != session:
         raise InvalidToken("names another session", "the token is good in one session, and this is not it")
@@ -37,13 +37,14 @@ def may_use(token: VerifiedToken, tool: str) -> bool:
 
 
 def check_present(token: VerifiedToken | None) -> None:
-    """Check that there is a token, where one is required. Raises `MissingToken`."""
+    """Check that there is a token, as one is required. Raises `MissingToken`."""
     if token is None:
         raise MissingToken("no token", "a bearer token is required")
 
 
 def check_tool(token: VerifiedToken | None, tool: str, token_scope: str = "") -> None:
-    """Check that a call may be made of a tool, which may require a scope; without a token it must not require one.
+    """Check that a token may call a tool, and has the scope that the tool requires; without a token the tool must
+    require none.
 
     An empty `token_scope` requires none. Raises `InsufficientScope`, or `MissingToken`; and `TypeError` for a scope
     that is no text, such as the None of a lookup that found nothing.

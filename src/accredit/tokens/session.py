@@ -31,7 +31,7 @@ _ISSUER = "accredit"
 class SessionGrant(Struct, frozen=True, kw_only=True):
     """The content of a session token; times are unix seconds. `allowed_tools` None allows all but the denied ones.
 
-    `session` is the one MCP session that it is valid in, by the id that its client has.
+    `session` is the one MCP session that it is valid in, by its id towards the client.
     """
 
     issuer: str = _ISSUER

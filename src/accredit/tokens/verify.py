@@ -41,7 +41,7 @@ TOKEN_LEEWAY_SECONDS = 30
 
 
 BOUND = "bound to a key (cnf), whose proof is not checked here"
-"""The reason for which a token is refused whose signature is good."""
+"""The reason for refusing a token whose signature is valid."""
 
 
 class Issuer(Struct, frozen=True):
@@ -71,7 +71,7 @@ class Issuer(Struct, frozen=True):
 
 
 class Presented(Struct, frozen=True):
-    """A token that was read but not verified: it says which keys to ask for, and may be relied on for nothing else.
+    """A decoded but unverified token: it tells which keys to ask for, and must not be trusted for anything else.
 
     Its `repr` does not show the token.
     """
@@ -80,10 +80,10 @@ class Presented(Struct, frozen=True):
     kid: str | None
     text: str
     compact: Compact | None = None
-    """Its parts; None for a token that is known already."""
+    """Its parts; None for a token that was verified before."""
 
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`: an object is always true, also for a token that is forged."""
+        """Raise `TypeError`: an object is always true, also for a forged token."""
         raise TypeError("a Presented token is neither true nor false: give it to TokenVerifier.verify, which raises")
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class TokenVerifier:
         self._cache = VerifiedTokens(max_cached)
 
     def read(self, text: str) -> Presented:
-        """Take steps 1 to 3. Raises `InvalidToken`."""
+        """Decode a token, and find its issuer (steps 1 to 3). Raises `InvalidToken`."""
         known = self._cache.peek(_sha256(text))
         if known is not None:
             return Presented(self._issuers[known.issuer], known.kid, text)
@@ -119,8 +119,8 @@ class TokenVerifier:
         return Presented(issuer, compact.kid, text, compact)
 
     def verify(self, presented: Presented, keys: KeySet, now: int) -> VerifiedToken:
-        """Take steps 4 to 7, with the keys of `presented.issuer`. `now` is in unix seconds. Raises `InvalidToken` or
-        `InsufficientScope`."""
+        """Verify the token with the keys of `presented.issuer` (steps 4 to 7). `now` is in unix seconds. Raises
+        `InvalidToken` or `InsufficientScope`."""
         sha256 = _sha256(presented.text)
         token = self._cache.get(sha256, keys.digest)
         if token is None:
@@ -139,7 +139,7 @@ class TokenVerifier:
 
 
 def _verify_presented(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> VerifiedToken:
-    """Take steps 4 to 6."""
+    """Verify the signature and the claims (steps 4 to 6)."""
     compact = presented.compact or take_apart(presented.text)
     candidates = keys.candidates(compact.algorithm, compact.kid)
     if not candidates:
@@ -171,7 +171,7 @@ def _is_signed_by(key: object, compact: Compact) -> bool:
 
 
 def _check_claims(claims: Claims, issuer: Issuer, now: int) -> None:
-    """Take step 6, except for `exp`, which is checked on every use."""
+    """Check `cnf`, audience and times (step 6), except for `exp`, which is checked on every use."""
     if claims.is_bound:
         raise InvalidToken(BOUND, "the token is bound to a key, and this server takes bearer tokens only")
     if not {issuer.audience, issuer.server_audience or issuer.audience}.intersection(claims.audiences):
@@ -189,7 +189,7 @@ def _quote(text: str) -> str:
 
 
 class VerifiedTokens:
-    """Tokens that need not be verified again: a bounded memory that drops the least recently used first.
+    """A bounded cache of verified tokens that drops the least recently used first.
 
     Threads may share it: a race can only make it forget.
     """
@@ -204,7 +204,7 @@ class VerifiedTokens:
         return len(self._known)
 
     def peek(self, sha256: bytes) -> VerifiedToken | None:
-        """Return the claims of a token that was verified, with whatever keys."""
+        """Return the claims of a token that was verified with any keys."""
         known = self._known.peek(sha256)
         return known.token if known is not None else None
 
