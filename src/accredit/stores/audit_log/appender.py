@@ -1,6 +1,6 @@
 """Appends records to the end of a writer's chain. No I/O.
 
-Nothing is written before `Tail.change` is: all records of a transaction go into the tables together.
+Nothing is written before `ChainAppender.change` is: all records of a transaction go into the tables together.
 """
 
 from collections.abc import Callable, Mapping, Sequence
