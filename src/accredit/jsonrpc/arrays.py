@@ -1,12 +1,11 @@
-"""Arrays in answers, counted before they are split, and written anew: the one place where a list of a peer's becomes a
-list of ours. No I/O.
+"""Counts the elements of an upstream's arrays before splitting them, and rewrites an array element by element. No I/O.
 
-Each element that is split off takes some 80 bytes, whatever it is; a text of 16 MiB has room for eight million of them.
-So commas are counted first: all of them, which is quick and enough for what is usual, and only if those are too many
-the ones between the array's own elements. Then no more is split than may be.
+Splitting costs some 80 bytes per element, whatever its size, and 16 MiB of text can hold eight million elements. So
+commas are counted first: all of them, which is fast and usually settles it, and only if there are too many, those
+between the array's own elements.
 
-What an array becomes goes straight into the new text, and is bounded as that is: beside the text that came, there is at
-no time more than the one that goes on.
+A rewritten array is written straight into the new text, whose length is bounded while it grows. Beside the text that
+arrived, memory never holds more than that one copy.
 """
 
 from collections.abc import Mapping
@@ -38,8 +37,8 @@ _IS_OWN = bytes(byte == 1 for byte in range(256))
 
 
 def elements(array: Raw | None, what: str, most: int = MAX_LISTED_ITEMS) -> Steps[list[Raw]]:
-    """Return the elements of an array that `text` has checked, in steps. Raises `FrameError` for anything else, and for
-    more than `most`; `what` is how it is called then."""
+    """Return the elements of an array that `text` has checked, in steps. Raises `FrameError` if the value is no array
+    or has more than `most` elements; the error calls it `what`."""
     if array is None or not is_array(array):
         raise FrameError(f"{what} is not an array")
     yield from check_count(array, what, most)
@@ -62,7 +61,7 @@ def check_count(array: Raw, what: str, most: int = MAX_LISTED_ITEMS) -> Steps[No
 
 
 def check_values(text: bytes, what: str, most: int) -> Steps[None]:
-    """Refuse a text with more than `most` values at all levels together, in steps; whether it is JSON or not. Raises
+    """Refuse a text, valid JSON or not, with more than `most` values at all levels together, in steps. Raises
     `FrameError`."""
     if text.count(_COMMA) + text.count(b"[") + text.count(b"{") < most:
         return
@@ -77,8 +76,8 @@ def check_values(text: bytes, what: str, most: int) -> Steps[None]:
 
 
 class RewrittenArray:
-    """The response that has another array in its result under `name`, written element by element. `message` and
-    `result` are the members of both; `most` is how many bytes the response may come to have."""
+    """A response whose result gets a new array under `name`, written element by element. `message` and `result` are the
+    members of both; `most` bounds the bytes of the new response."""
 
     def __init__(
         self, name: str, message: Mapping[str, Raw], result: Mapping[str, object], id: MessageId, most: int
@@ -92,7 +91,7 @@ class RewrittenArray:
         self._text.write(self._before + before + b"[")
 
     def add(self, element: Raw) -> None:
-        """Write one element. Raises `FrameError` where the response becomes too long."""
+        """Write one element. Raises `FrameError` if the response would become too long."""
         if self._text.tell() + len(element) > self._most:
             raise FrameError(f"an answer that becomes longer than {self._most} bytes", bound=True)
         if self._begun:
@@ -108,7 +107,7 @@ class RewrittenArray:
 
 
 def _own_commas(array: Raw, most: int) -> Steps[int]:
-    """Return how many commas an array has between its own elements, or, as soon as there are so many, `most`."""
+    """Return the number of commas between an array's own elements; counting stops at `most`."""
     level = found = 0
     for part in outside_strings(memoryview(array), LIST_STRUCTURE):
         steps = memoryview(part.translate(STEPS).translate(_LEVELS)).cast("b")

@@ -1,6 +1,6 @@
-"""Arrays and objects in a part of an answer, counted before the part is split at one go. No I/O.
+"""Counts the arrays and objects in a part of an answer before the part is split in one call. No I/O.
 
-A bracket takes twice as long to skip as any other byte, and a text of 16 MiB has room for sixteen million.
+A bracket takes twice as long to skip as any other byte, and 16 MiB of text can hold sixteen million.
 """
 
 from msgspec import Raw
@@ -12,13 +12,13 @@ from accredit.jsonrpc.objects import parts_of
 from accredit.jsonrpc.text import BRACKETS
 
 MAX_SPLIT_BRACKETS = 1_048_576
-"""Arrays and objects in such a part, at every depth. To skip one takes as long as ten other bytes; definitions of tools
-that are nothing but schemas have one in 22 bytes."""
+"""Arrays and objects in such a part, at every depth. Skipping one takes as long as ten other bytes. Tool definitions
+that consist only of schemas have one per 22 bytes."""
 
 
 def check_brackets(value: bytes | Raw, what: str) -> Steps[None]:
-    """Refuse a value with more than `MAX_SPLIT_BRACKETS` arrays and objects in it, in steps; `what` is how it is called
-    then. Raises `FrameError`."""
+    """Refuse a value that contains more than `MAX_SPLIT_BRACKETS` arrays and objects, in steps. Raises `FrameError`,
+    which calls the value `what`."""
     if len(value) <= 2 * MAX_SPLIT_BRACKETS:  # each is two brackets
         return
     found = 0

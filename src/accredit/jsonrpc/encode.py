@@ -1,4 +1,4 @@
-"""Writing frames: the few that the gateway makes itself, and the few members that it changes. No I/O."""
+"""Writes the few frames that the gateway makes itself, and the few members that it changes. No I/O."""
 
 from collections.abc import Mapping
 
@@ -13,12 +13,12 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 UPSTREAM_ERROR = -32000
-"""The upstream's answer was invalid, or there was none."""
+"""The upstream's answer was invalid or missing."""
 HEADER_MISMATCH = -32020
 """HTTP headers and body disagree (2026-07-28, basic/transports)."""
 
 UNSUPPORTED_VERSION = -32022
-"""The receiver has no such revision (2026-07-28, basic/transports)."""
+"""The receiver does not support this revision (2026-07-28, basic/transports)."""
 
 INVALID_ANSWER = "Invalid upstream JSON-RPC response"
 UNAVAILABLE = "Upstream unavailable"
@@ -44,5 +44,5 @@ def around(name: str, own: Mapping[str, object]) -> tuple[bytes, bytes]:
 
 
 def with_members(own: dict[str, Raw], changes: dict[str, object]) -> bytes:
-    """Return an object's text with some members replaced or added; the text of every other value stays as it was."""
+    """Return an object's text with some members replaced or added; the text of all other values is unchanged."""
     return to_json({**own, **changes})

@@ -1,17 +1,17 @@
 """The era of a request, and the agreement of its HTTP headers with its body (2026-07-28). No I/O.
 
-Source: 2026-07-28, basic/transports ("Standard headers", "Header validation") and basic/index ("Per-request
-protocol fields"). A modern request is refused, in this order:
+Source: 2026-07-28, basic/transports ("Standard headers", "Header validation") and basic/index ("Per-request protocol
+fields"). A modern request is refused, in this order:
 
 1. `params._meta` lacks the protocol version or the client's capabilities: -32602;
-2. a routing header occurs twice, is missing, or differs from the body: -32020. The headers are
-   `MCP-Protocol-Version`, `Mcp-Method` and, for calls with a target, `Mcp-Name`.
+2. a routing header occurs twice, is missing, or differs from the body: -32020. The headers are `MCP-Protocol-Version`,
+   `Mcp-Method` and, for calls with a target, `Mcp-Name`.
 
-Intermediaries route by headers and servers act on bodies: one that says two things is refused before anyone
-believes either. Whether the version is supported is the upstream's to say.
+Intermediaries route by headers and servers act on bodies, so a message whose two halves disagree is refused before
+either is trusted. Whether the version is supported is for the upstream to decide.
 
-A routing header that mirrors nothing in its message (any in the legacy era, one that names the target of a list) was
-compared with nothing, so it does not go on (`unmirrored_headers`).
+A routing header that mirrors nothing in its message (any in the legacy era, or `Mcp-Name` on a list request) could not
+be compared, so it is not forwarded (`unmirrored_headers`).
 """
 
 from collections.abc import Collection
@@ -43,7 +43,7 @@ def names_modern(headers: Headers) -> bool:
 
 
 def era_of_body(frame: Frame | Batch) -> Era:
-    """Return the era that a message's own metadata says."""
+    """Return the era named by a message's own metadata."""
     return frame.era if isinstance(frame, Request) else Era.LEGACY
 
 
@@ -63,11 +63,11 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
 def unmirrored_headers(
     frame: Frame | Batch | None, era: Era, headers: Headers, routing: Collection[bytes] | None = None
 ) -> frozenset[bytes]:
-    """Return the routing headers that mirror nothing in a message (None: an HTTP request without a body). They were
-    compared with nothing, and whoever routes by them would take the message for another one.
+    """Return the routing headers that mirror nothing in a message (None: an HTTP request without a body). They were not
+    compared with anything, so whoever routes by them could take the message for another.
 
-    For a method that MCP does not have, whoever defined it says what `Mcp-Name` and `Mcp-Param-*` mean: they stay.
-    `routing` are the names of all routing headers, where they are known already.
+    For a method that MCP does not define, `Mcp-Name` and `Mcp-Param-*` mean what its author says: they stay. `routing`
+    holds the names of all routing headers, if already known.
     """
     if routing is None:
         routing = routing_headers(headers)
@@ -83,15 +83,15 @@ def unmirrored_headers(
 
 
 def routing_headers(headers: Headers) -> tuple[bytes, ...]:
-    """Return the names of the headers by which a message is routed, but for that of its version."""
+    """Return the names of the headers by which a message is routed, except the version header."""
     return tuple(name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or is_param_header(name))
 
 
 def _target(frame: Request | Notification, headers: Headers) -> str | None:
     """Return what `Mcp-Name` mirrors, or None.
 
-    A method that the message's revision does not have (`tasks/result`) has no target: the answer is that there is no
-    such method, whatever its headers say (SEP-2663).
+    A method that the message's revision lacks (`tasks/result`) has no target: the answer is "method not found",
+    whatever its headers say (SEP-2663).
     """
     known = frame.method in TARGET_MEMBER and is_known(frame.method, _version_header(headers) or None)
     return frame.target if known else None

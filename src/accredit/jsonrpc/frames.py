@@ -1,13 +1,13 @@
-"""Frames: one JSON-RPC message each, told apart and checked. No I/O.
+"""Frames: one JSON-RPC message each, classified and checked. No I/O.
 
-A frame is bytes and what they say; the bytes stay as they came, so that what is not changed can be forwarded
-byte for byte. `decode_frame` applies, in this order (docs/reference/validation.md):
+A frame is the bytes as they arrived and what they mean, so an unchanged message is forwarded byte for byte.
+`decode_frame` applies, in this order (docs/reference/validation.md):
 
 1. the text is strict JSON (`text.check_text`), one object, no duplicate or misspelt member in it;
 2. `jsonrpc` is exactly "2.0";
 3. a message with `method` is a request (with an id) or a notification (without), and has no result or error;
-4. a message without is a response: exactly one of `result` and `error`, an id that is a string or an integer,
-   or, for an error only, null;
+4. a message without is a response: exactly one of `result` and `error`, an id that is a string or an integer, or, for
+   an error only, null;
 5. `error.code` is an integer, `error.message` a string, and `error` has no duplicate or misspelt member.
 """
 
@@ -34,26 +34,26 @@ _VERSION = b'"2.0"'
 
 
 class _Call:
-    """What one side asks of the other. Its `params` are opened at most once, when somebody first looks at them.
+    """A request or notification. Its `params` are parsed once, when first needed.
 
-    Nobody opens its text again. Whoever wants a change gets an edited call, whose text is encoded when it is sent. So
-    what is judged is what goes on, and a call that nobody edits keeps its bytes.
+    The text is never parsed again: a change makes an edited call, whose text is encoded when it is sent. So what was
+    judged is what is forwarded, and a call that is not edited keeps its bytes.
     """
 
     def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None) -> None:
-        """`envelope` holds the members of the message in `text`, if they are known already."""
+        """`envelope` holds the members of the message in `text`, if already known."""
         self.method = method
         self.size = len(text)
-        """The bytes that it came in: what is done with it takes time that grows with them."""
+        """The number of bytes that arrived: the time that processing takes grows with it."""
         self._given = params
         self._came = text
         self._envelope = envelope
         self._changes: Mapping[str, object] = {}
-        self.__dict__["text"] = text  # of an edited one it is computed
+        self.__dict__["text"] = text  # an edited call computes it
 
     @CachedProperty
     def text(self) -> bytes:
-        """The message: as it came or, for an edited call, as it goes on."""
+        """The message: as it arrived or, for an edited call, as it is sent."""
         envelope = self._envelope if self._envelope is not None else members(self._came)
         return to_json({**envelope, **self._changes})
 
@@ -97,7 +97,7 @@ class _Call:
 
     @CachedProperty
     def target(self) -> str | None:
-        """What the call is about; None if its method has no target (`TARGET_MEMBER`), or the target is no string.
+        """What the call is about (`TARGET_MEMBER`); None if its method has no target, or the target is no string.
 
         Raises `FrameError`.
         """
@@ -106,7 +106,7 @@ class _Call:
         return as_string(value) if isinstance(value, Raw) else None
 
     def with_params(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
-        """Return the call with other members of `params`, which are not `_meta`. Raises `FrameError`."""
+        """Return the call with other members of `params`, except `_meta`. Raises `FrameError`."""
         kept = {name: value for name, value in self.parts.items() if name not in without}
         return self._edited({"params": {**kept, **changes}})
 
@@ -114,18 +114,18 @@ class _Call:
         """Return the call with other members of `params._meta`. Raises `FrameError`."""
         kept = {name: value for name, value in self.meta.items() if name not in without}
         edited = self._edited({"params": {**self.parts, "_meta": {**kept, **changes}}})
-        edited.__dict__["target"] = self.target  # which `_meta` does not hold
+        edited.__dict__["target"] = self.target  # `_meta` does not contain the target
         return edited
 
     @CachedProperty
     def parts(self) -> Mapping[str, Raw | Mapping[str, Raw]]:
-        """The members of `params`; of an edited one `_meta` may be opened already. Raises `FrameError`."""
+        """The members of `params`; an edited call's `_meta` may be parsed already. Raises `FrameError`."""
         if "params" in self._changes:
             return cast("Mapping[str, Raw | Mapping[str, Raw]]", self._changes["params"])
         return members(self._given) if self._given is not None else {}
 
     def opened(self) -> Steps[None]:
-        """Open `params` now, in steps if they are long. Raises `FrameError`."""
+        """Parse `params` now, in steps if they are long. Raises `FrameError`."""
         if self._given is not None and len(self._given) > LONG_ANSWER_BYTES:
             self.__dict__["parts"] = yield from object_in_steps(self._given)
 
@@ -137,26 +137,26 @@ class _Call:
 
 
 _OF_AN_EDITED_CALL = frozenset({"id", "method", "size", "watcher", "_given", "_came", "_envelope"})
-"""What an edited call has of the one that it was made of; all else is read anew, from its own parts."""
+"""What an edited call takes from its original; everything else is computed from its own members."""
 
 
 class Watcher(Protocol):
-    """Whoever is told what comes of a request, by the way: it changes nothing. `trace_id` is that of the trace which
-    the request belongs to, if one was begun for it."""
+    """An observer of a request's outcome, which changes nothing. `trace_id` is the trace that the request belongs to,
+    if one was started."""
 
     trace_id: str | None
 
     def answered(self, response: "Response") -> None:
-        """Hear a good response to the request."""
+        """Take note of a valid response to the request."""
         ...
 
     def failed(self, error: AccreditError) -> None:
-        """Hear why there will be none but the gateway's own."""
+        """Take note that the request failed, and why: the gateway answers it itself."""
         ...
 
 
 class Request(_Call):
-    """A call that is owed an answer. Its `watcher`, if any, goes on with what is made of it by an edit."""
+    """A call that expects a response. Its `watcher`, if any, is passed on to edited copies."""
 
     watcher: Watcher | None = None
 
@@ -172,7 +172,7 @@ class Request(_Call):
         return Era.LEGACY if self.in_meta(META_VERSION) is None else Era.MODERN
 
     def failed(self, error: AccreditError) -> None:
-        """Tell whoever watches that there will be no answer but the gateway's own, and why."""
+        """Tell the watcher that the gateway answers the request itself, and why."""
         if self.watcher is not None:
             self.watcher.failed(error)
 
@@ -184,17 +184,17 @@ class Request(_Call):
 
 
 class Notification(_Call):
-    """A call that is owed no answer."""
+    """A call that expects no response."""
 
     def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None = None) -> None:
         super().__init__(method, params, text, envelope)
 
 
 class Success(Struct, frozen=True):
-    """A response with a `result` (which may be null: a member that is present counts).
+    """A response with a `result` (null counts as a result).
 
-    `is_complete` says that it was looked at, and is an object without a `resultType`, or of the type `complete`.
-    `listed` are the members of a long result, where somebody has listed them already.
+    `is_complete` says that the result was found to be an object of the type `complete` or without a `resultType`.
+    `listed` holds the members of a long result, if already read.
     """
 
     id: MessageId
@@ -204,7 +204,7 @@ class Success(Struct, frozen=True):
     listed: Mapping[str, Raw] | None = None
 
     def members(self) -> Steps[Mapping[str, Raw]]:
-        """Return the members of the result by name, in steps if it is long; none of one that is no object. Raises
+        """Return the members of the result by name, in steps if it is long; empty if it is no object. Raises
         `FrameError`."""
         return self.listed if self.listed is not None else (yield from object_in_steps(self.result))
 
@@ -222,7 +222,7 @@ class Success(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """A response with an `error`. `id` is None if the sender could not tell what it answers."""
+    """A response with an `error`. `id` is None if the sender could not tell which request it answers."""
 
     id: MessageId | None
     code: int
@@ -242,7 +242,7 @@ def decode_frame(text: bytes) -> Frame:
 
 
 def decode_frame_in_steps(text: bytes) -> Steps[Frame]:
-    """Do what `decode_frame` does, in steps if the text is long. Raises `FrameError`."""
+    """Like `decode_frame`, in steps if the text is long. Raises `FrameError`."""
     if len(text) <= LONG_ANSWER_BYTES:
         return decode_frame(text)
     found = yield from message_in_steps(text)
@@ -262,7 +262,7 @@ def decode_error(text: bytes) -> Failure:
 
 
 def decode_error_in_steps(text: bytes) -> Steps[Failure]:
-    """Do what `decode_error` does, in steps if the text is long. Raises `FrameError`."""
+    """Like `decode_error`, in steps if the text is long. Raises `FrameError`."""
     if len(text) <= LONG_ANSWER_BYTES:
         return decode_error(text)
     found = yield from message_in_steps(text)
@@ -270,7 +270,7 @@ def decode_error_in_steps(text: bytes) -> Steps[Failure]:
 
 
 def message_in_steps(text: bytes) -> Steps[dict[str, Raw]]:
-    """Return the members of a long message, in steps. Raises `FrameError`, also where what is split of it at one go has
+    """Return the members of a long message, in steps. Raises `FrameError`, also if a part that is split in one call has
     too many arrays and objects."""
     found = yield from members_in_steps(text, MESSAGE)
     for name in ("error", "params"):
@@ -280,8 +280,8 @@ def message_in_steps(text: bytes) -> Steps[dict[str, Raw]]:
 
 
 def _long_error(found: dict[str, Raw]) -> Steps[dict[str, Raw] | None]:
-    """Return the members of the error in a message that is one, in steps; None where it is short, or none that is
-    read. Raises `FrameError`."""
+    """Return the members of a message's long `error`, in steps; None if there is no error or it is short. Raises
+    `FrameError`."""
     error = found.get("error")
     if error is None or not is_object(error) or not LONG_ANSWER_BYTES < len(error) <= MAX_SPLIT_BYTES:
         return None
@@ -298,8 +298,8 @@ def _error_in(found: dict[str, Raw], text: bytes, error: dict[str, Raw] | None =
 
 
 def frame_of(found: dict[str, Raw], text: bytes, error: dict[str, Raw] | None = None) -> Frame:
-    """Return the message whose members are `found` (rules 2 to 5). Those of its `error` may be read already. Raises
-    `FrameError`."""
+    """Return the message whose members are `found` (rules 2 to 5). `error` holds the members of its error, if already
+    read. Raises `FrameError`."""
     version = found.get("jsonrpc")
     if version is None or (bytes(version) != _VERSION and as_string(version) != "2.0"):
         raise FrameError('"jsonrpc" is not "2.0"')
@@ -309,7 +309,7 @@ def frame_of(found: dict[str, Raw], text: bytes, error: dict[str, Raw] | None = 
 
 
 def message_id(raw: Raw) -> MessageId:
-    """Return an id, a string or an integer: 1.0, 1.5, true and null are none. Raises `FrameError`."""
+    """Return an id, a string or an integer; 1.0, 1.5, true and null are not ids. Raises `FrameError`."""
     value = as_integer(raw)
     if value is not None:
         return value

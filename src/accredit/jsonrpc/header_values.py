@@ -1,4 +1,4 @@
-"""HTTP header values that mirror what a message says: as they are spelled, and what they mean (2026-07-28). No I/O."""
+"""Encodes and decodes HTTP header values that mirror parts of a message (2026-07-28). No I/O."""
 
 import base64
 import binascii
@@ -9,10 +9,10 @@ _PLAIN = re.compile(rb"[\t\x20-\x7e]*")
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 
 Headers = Mapping[bytes, bytes]
-"""Header values by lower-case name; a header that came twice holds both values, joined by `DUPLICATED`."""
+"""Header values by lower-case name; a repeated header has all its values, joined by `DUPLICATED`."""
 
 DUPLICATED = b"\0"
-"""Joins the values of a repeated header: no value can hold it, so it equals nothing that a body says."""
+"""Joins the values of a repeated header. No valid value contains it, so the result never equals anything in a body."""
 
 
 def plain_header(value: bytes) -> str | None:
@@ -25,7 +25,7 @@ def plain_header(value: bytes) -> str | None:
 
 
 def encode_header(text: str) -> bytes:
-    """Return a header value that means a text: as it is where that can be read back, else in the sentinel form."""
+    """Return the header value for a text: the text itself if it can be read back unchanged, else its sentinel form."""
     value = text.encode("utf-8", "surrogatepass")
     if plain_header(value) == text and not _SENTINEL.fullmatch(text):
         return value

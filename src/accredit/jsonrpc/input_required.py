@@ -4,10 +4,10 @@ Source: basic/patterns/mrtr (SEP-2322). In this order:
 
 1. only `tools/call`, `prompts/get` and `resources/read` may be answered so;
 2. it holds `inputRequests` (an object, not empty), or `requestState` (a string), or both;
-3. every entry is an object with one of three methods, and `params` that is an object where present, under names
-   that all readers take alike;
-4. the client declared that kind of input in this request: `elicitation: {}` declares forms only, and what a reader
-   could take for either kind of elicitation needs both.
+3. every entry is an object with one of three methods, and `params` that is an object where present, under names that
+   all readers take alike;
+4. the client declared that kind of input in this request. `elicitation: {}` declares forms only; an elicitation that
+   readers could take for either kind needs both.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ def check_input_required(request: Request, result: dict[str, Raw]) -> Steps[None
 
 
 def check_told_of_task(notification: Notification, open_requests: Mapping[MessageId, Request]) -> Steps[None]:
-    """Check the `inputRequests` of a task in a `notifications/tasks` like those of a result, in steps: by what its
+    """Check the `inputRequests` of a `notifications/tasks`, in steps, like those of a result: against what its
     subscription declared, or else the only open request. Raises `FrameError`."""
     if notification.params is None or not may_name(notification.params, b"inputRequests"):
         return
@@ -68,8 +68,8 @@ def check_told_of_task(notification: Notification, open_requests: Mapping[Messag
 
 
 def check_input_requests(request: Request | None, asked: Raw) -> Steps[None]:
-    """Check the `inputRequests` of a task in the result that answers `request` (rules 3 and 4), in steps. An unknown
-    request has declared nothing. Raises `FrameError`."""
+    """Check a task's `inputRequests` in the result that answers `request` (rules 3 and 4), in steps. `request` is None
+    if unknown: it declared nothing. Raises `FrameError`."""
     if not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
     yield from check_brackets(asked, '"inputRequests"')
@@ -120,5 +120,5 @@ def _check_mode(params: Raw | None, declared: dict[str, Raw]) -> None:
         kind = "URL" if mode == "url" else "form"
         raise FrameError(f"a {kind} elicitation that the client did not declare")
     if "mode" not in found and "url" in found and "url" not in declared:
-        # A form, says the specification; a page to visit, says the official SDK, which goes by what fits.
+        # The specification takes it for a form; the official SDK goes by the members and takes it for a URL.
         raise FrameError("an elicitation without a mode that has a URL, which the client did not declare")

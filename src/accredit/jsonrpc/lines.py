@@ -10,9 +10,9 @@ _ON_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 class LineSplitter:
     """Bytes in, lines out, without their line ends; blank lines are skipped.
 
-    A line longer than `limit` bytes is not kept. It becomes a `LineTooLong` with what its two ends say, once it has
-    ended, or has exceeded twice the limit, since its end may never come; one that does not begin as a message, as soon
-    as it exceeds the limit. So does one that is given up.
+    A line longer than `limit` bytes is not kept: it becomes a `LineTooLong` with what its two ends say. That happens
+    when it ends or exceeds twice the limit, since its end may never come; at the limit already if it does not begin
+    like a message; and on `give_up`.
     """
 
     __slots__ = ("_buffer", "_detail", "_dropped", "_end", "_head", "_limit", "_told")
@@ -33,7 +33,7 @@ class LineSplitter:
         return len(self._buffer)
 
     def give_up(self, detail: str) -> None:
-        """Keep no more of the line that has begun than its two ends, because of this."""
+        """Keep only the two ends of the current line; `detail` is the reason."""
         self._detail = detail
         self._drop()
 
@@ -64,7 +64,7 @@ class LineSplitter:
             self._tell(b"", lines)
 
     def _drop(self) -> bytes:
-        """Drop all but the ends of the line; return its beginning."""
+        """Drop all of the line but its two ends; return its beginning."""
         if self._head is None:
             self._head = bytes(self._buffer[: self._end])
         beyond = len(self._buffer) - self._end

@@ -1,10 +1,9 @@
-"""Long answers, opened in steps between which others are served: `text` and `objects`, a piece at a time. No I/O.
+"""Reads long answers in steps, between which others are served: `text` and `objects`, one piece at a time. No I/O.
 
-C code that reads 100 MiB at one go keeps everybody waiting, in whatever thread it runs. So a text is cut after commas
-that stand outside strings. Since the brackets that are open there are known, what lies between two cuts is a JSON text
-of its own, once those are written before and after it; and if all pieces are valid, the whole is. What lies deeper than
-the members that are asked for is then left out, which makes a short text with the same members. Their values are views
-of the whole.
+C code that reads 100 MiB in one call blocks everybody, in whatever thread it runs. So a text is cut after commas that
+stand outside strings. The brackets open at each cut are known; written before and after a piece, they make it a JSON
+text of its own, and if all pieces are valid, so is the whole. Whatever is nested deeper than the requested members is
+then left out, which gives a short text with the same members. Their values are views of the whole text.
 
 Verdicts and reasons are those for short texts, in the same order (`tests/property/test_long_text.py`).
 """
@@ -47,11 +46,12 @@ from accredit.jsonrpc.text import (
 )
 from accredit.limits import LONG_ANSWER_BYTES, MAX_DEPTH
 
-# A piece with a long string cut out of it is two of them, and the brackets around it.
+# A piece from which a long string is cut consists of two slices and the brackets around them.
 _SLICE = ONE_PASS_BYTES // 2 - 1_024
-# So many parts outside strings are searched for a comma, from a slice's end: each without one goes a level up or down.
+# A comma is searched in at most this many parts outside strings, from a slice's end: each part without one changes the
+# level.
 _SEGMENTS = 4 * MAX_DEPTH
-# A pair of surrogates, `\\ud83d\\ude00`, is the longest that must not be cut.
+# The longest escape that must not be cut is a surrogate pair, `\\ud83d\\ude00`.
 _ESCAPE_BYTES = 12
 _HIGH_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
 _BEFORE_A_VALUE = re.compile(rb'[ \t\r\n]*+[{,][ \t\r\n]*+"(?:[^"\\]++|\\.)*+"[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL)
@@ -63,15 +63,15 @@ _FIRST = re.compile(rb"[ \t\r\n]*+(?!\{)")
 
 
 def members_in_steps(text: bytes | memoryview, names: Names) -> Steps[dict[str, Raw]]:
-    """Do what `check_text` and `unambiguous_members` do, in steps. Raises `FrameError`."""
+    """`check_text` and `unambiguous_members`, in steps. Raises `FrameError`."""
     listed = yield from pairs_in_steps(text)
     check_names([name for name, _ in listed], names)
     return dict(listed)
 
 
 def pairs_in_steps(text: bytes | memoryview) -> Steps[list[tuple[str, Raw]]]:
-    """Do what `check_text` and `pairs` do, in steps. Raises `FrameError`."""
-    if _FIRST.match(text):  # the first byte says that it is no object, whatever follows
+    """`check_text` and `pairs`, in steps. Raises `FrameError`."""
+    if _FIRST.match(text):  # the first byte shows that it is no object
         yield from check_in_steps(text)
         return pairs(bytes(text))
     reading = _Reading(text)
@@ -86,7 +86,7 @@ def pairs_in_steps(text: bytes | memoryview) -> Steps[list[tuple[str, Raw]]]:
 
 
 def check_in_steps(text: bytes | memoryview) -> Steps[None]:
-    """Do what `check_text` does, in steps. Raises `JsonError`."""
+    """`check_text`, in steps. Raises `JsonError`."""
     if text[:3] == codecs.BOM_UTF8:
         raise JsonError("the body starts with a byte order mark")
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -128,7 +128,7 @@ def _check_numbers(text: bytes | memoryview) -> Steps[None]:
 
 
 def outside_strings(text: bytes | memoryview, keep: bytes = b"") -> Iterator[bytes]:
-    """Yield what is outside strings, slice by slice; with `keep`, only these bytes of it."""
+    """Yield the text outside strings, slice by slice; if `keep` is given, only these bytes of it."""
     inside, carried = 0, b""
     for start in range(0, len(text), _SLICE):
         part = bytes(text[start : start + _SLICE])
@@ -144,8 +144,8 @@ def outside_strings(text: bytes | memoryview, keep: bytes = b"") -> Iterator[byt
 
 
 def object_in_steps(value: Raw) -> Steps[dict[str, Raw]]:
-    """Return an object's members by name, in steps if it is long; of two with one name, the last. None of what is no
-    object. Raises `FrameError`."""
+    """Return an object's members by name (the last of duplicates), in steps if it is long; empty for any other value.
+    Raises `FrameError`."""
     if not is_object(value):
         return {}
     if len(value) <= LONG_ANSWER_BYTES:
@@ -154,15 +154,14 @@ def object_in_steps(value: Raw) -> Steps[dict[str, Raw]]:
 
 
 def unambiguous_in_steps(value: bytes | Raw, names: Names) -> Steps[dict[str, Raw]]:
-    """Do what `unambiguous_members` does for an object that `text` has checked, in steps if it is long. Raises
-    `FrameError`."""
+    """`unambiguous_members` for an object that `text` has checked, in steps if it is long. Raises `FrameError`."""
     if len(value) <= LONG_ANSWER_BYTES:
         return unambiguous_members(value, names)
     return (yield from members_in_steps(memoryview(value), names))
 
 
 def may_hold_any(value: Raw, *texts: bytes) -> Steps[bool]:
-    """Do what `may_hold` does, for several texts at once: in steps, if the value is long."""
+    """`may_hold` for several texts at once, in steps if the value is long."""
     if len(value) <= SEARCHED_BYTES:
         whole = bytes(value)
         return b"\\u" in whole or any(text in whole for text in texts)
@@ -176,7 +175,7 @@ def may_hold_any(value: Raw, *texts: bytes) -> Steps[bool]:
 def masked_slice(text: bytes | memoryview, start: int) -> bytes:
     """Return the slice that begins at `start`, cut so that no escape is split.
 
-    Escaped backslashes and quotes are masked, so that every quote in it begins or ends a string.
+    Escaped backslashes and quotes are masked, so every remaining quote begins or ends a string.
     """
     masked = bytes(text[start : start + _SLICE])
     last = start + _SLICE >= len(text)
@@ -187,7 +186,7 @@ def masked_slice(text: bytes | memoryview, start: int) -> bytes:
             at = masked.find(b"\\u", max(len(masked) - _ESCAPE_BYTES + 1, 0))
             if at > 6:
                 masked = masked[: at - 6 if _HIGH_SURROGATE.fullmatch(masked, at - 6, at) else at]
-    if not last:  # nor a character
+    if not last:  # nor a character split
         while len(masked) > 1 and text[start + len(masked)] & 0xC0 == 0x80 and len(masked) > _SLICE - 4 - _ESCAPE_BYTES:
             masked = masked[:-1]
     return masked
@@ -212,7 +211,7 @@ def _last_comma(masked: bytes, inside: bool) -> int:
 
 
 def _opening_brackets(stack: bytes) -> bytes:
-    """Return what to write before a member or an element that has these brackets around it."""
+    """Return the text to write before a member or element that is inside these brackets."""
     return stack[:-1].replace(b"{", b'{"":') + stack[-1:]
 
 
@@ -225,11 +224,11 @@ def _closing_brackets(stack: bytes) -> bytes:
 
 
 class _Reading:
-    """An object that is read slice by slice. `sure` says that the rules for its text hold; `problem` makes the error
-    for the rule it broke, which is not kept: the frames that an error went through hold the text.
+    """An object read slice by slice. `sure` says that the rules for its text are known to hold. `problem` makes the
+    error for the rule it broke; the error itself is not kept, since its traceback would hold the text.
 
-    A piece goes from one cut to the next, and is checked. A part goes from one cut between two members of the object to
-    the next: its members are `found` in an `envelope`, which is the part without what lies deeper.
+    A piece lies between two cuts and is checked. A part lies between two cuts at the object's own level: its members
+    are `found` in an `envelope`, the part without deeper values.
     """
 
     def __init__(self, text: bytes | memoryview) -> None:
@@ -241,19 +240,19 @@ class _Reading:
         self._inside = False
         self._stack = b""
         self._cuts_string = False
-        """Whether the string that it is in may be cut out: not where it could be the name of a member."""
+        """Whether the current string may be cut out: not if it could be a member's name."""
         self._piece: list[tuple[int, int]] = []
-        """Where what is read of the piece is in the text."""
+        """The ranges of the text that make up the piece so far."""
         self._piece_stack = b""
         self._lowest = 0
-        """How far up the piece goes."""
+        """The lowest level that the piece reaches."""
         self._envelope: list[bytes | memoryview] = []
         self._length = 0
         self._whole = True
         self._kept_stack = b""
-        """What is open where the envelope ends."""
+        """The brackets open at the end of the envelope."""
         self._places: list[tuple[int, int]] = []
-        """Where what is kept begins in the envelope, and in the text."""
+        """Where each kept range begins, in the envelope and in the text."""
 
     @property
     def goes_on(self) -> bool:
@@ -273,7 +272,7 @@ class _Reading:
             masked, inside = masked[: comma + 1], False
         self._at += len(masked)
         if not self._inside and (masked.isdigit() or not masked.strip(_BLANKS)):
-            self._piece.append((start, start + 1))  # of blanks, and of digits within a number, one is as good as many
+            self._piece.append((start, start + 1))  # one stands for any number of blanks, or of digits within a number
             self._whole = False
             self.sure = self.sure and not masked.isdigit()
         else:
@@ -286,7 +285,7 @@ class _Reading:
                 self._end_piece()
 
     def _take_string(self, start: int) -> None:
-        """Read a string that is longer than a slice, from one end to the other."""
+        """Read a string that is longer than a slice to its end."""
         if not self._cuts_string:
             self._piece.append((start, self._at))
         elif self._is_valid(b'"%b"' % self._text[start : self._at]):
@@ -306,19 +305,19 @@ class _Reading:
         steps = memoryview(brackets.translate(STEPS)).cast("b")
         try:
             levels = bytes(accumulate(steps, initial=len(self._stack)))
-        except ValueError:  # more is closed than was open, or it is far too deep
+        except ValueError:  # more brackets are closed than opened, or nested far too deep
             self._fail()
             return False
         self.sure = self.sure and max(levels) <= MAX_DEPTH
         lowest, now = min(levels), levels[-1]
         self._lowest = min(self._lowest, lowest)
-        # What opened a level is what comes after the last time that the level was not reached.
+        # The bracket that opened a level is the first after the last position below that level.
         self._stack = self._stack[:lowest] + bytes(brackets[levels.rfind(level)] for level in range(lowest, now))
         return True
 
     def _end_piece(self) -> None:
         piece = b"".join(self._text[start:end] for start, end in self._piece)
-        if self._piece_stack:  # there is a comma before it, and one after it, which wants something to follow
+        if self._piece_stack:  # there is a comma on either side, so something must follow
             piece = _opening_brackets(self._piece_stack) + _element(self._piece_stack) + b"," + piece
         if self._at < len(self._text):
             piece += _element(self._stack) + _closing_brackets(self._stack)
@@ -335,7 +334,7 @@ class _Reading:
 
     def _keep(self) -> None:
         if self._kept_stack != self._piece_stack:
-            # Something in place of what was left out: it ends what was open, and opens what is.
+            # A placeholder for what was left out: it closes what was open, and opens what is open now.
             self._put(
                 _element(self._kept_stack)
                 + _closing_brackets(self._kept_stack[2:])
@@ -368,7 +367,7 @@ class _Reading:
             self.sure, self.problem = False, partial(type(error), error.detail, bound=error.bound)
             return
         self.found += listed if self._whole else self._in_the_whole(envelope, listed)
-        # The next one is an object of its own.
+        # The next part is an object of its own.
         self._envelope, self._length, self._places, self._whole = list[bytes | memoryview]((b"{",)), 1, [], True
 
     def _is_valid(self, piece: bytes) -> bool:

@@ -123,7 +123,7 @@ PARAMS_MEMBERS = {name: Names("_meta", *method.params) for name, method in METHO
 """Clients' methods, with the members that MCP defines in their `params`, over all revisions."""
 
 UNKNOWN_PARAMS = Names("_meta")
-"""The same for a method that MCP does not define."""
+"""The same for methods that MCP does not define."""
 
 
 def is_modern(revision: str) -> bool:

@@ -1,10 +1,9 @@
-"""JSON objects and arrays, split into values that stay text, and scalars read of it. No I/O.
+"""JSON objects and arrays, split into values that stay text, and scalars read from them. No I/O.
 
-The text has passed `text.check_text`. A scalar is read without guessing: a value of another type gives None, and is
-never converted.
+The text has passed `text.check_text`. A scalar is never converted: a value of another type gives None.
 
-A name may be spelled with escapes, and one that occurs twice, or differs only by case from one that the protocol
-defines, is taken differently by different readers. `pairs` sees every member; `check_names` refuses such names.
+Readers disagree about a name that is spelled with escapes, occurs twice, or differs only by case from one that the
+protocol defines. `pairs` returns every member; `check_names` refuses such names.
 """
 
 import re
@@ -27,7 +26,7 @@ MAX_MEMBERS = 65_536
 """Members of one JSON object whose names the gateway reads (a message, its params, its result). Real ones have tens; a
 body of 100 MiB could hold 20 million, at some 300 bytes of memory each."""
 SEARCHED_BYTES = 1_048_576
-"""Bytes of a long value that are searched at one go, for whether a word is in it: a millisecond or two."""
+"""Bytes of a long value that are searched for a word in one call: a millisecond or two."""
 
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
@@ -66,7 +65,7 @@ def _decode_long(text: bytes | Raw, most: int) -> dict[_Name, Raw]:
 
 
 def _surely_within(text: bytes | Raw) -> bool:
-    """Return whether a text has no room for more than `MAX_MEMBERS` members: each has a colon, and at least five
+    """Return whether a text is too small for more than `MAX_MEMBERS` members: each has a colon, and at least five
     bytes."""
     return len(text) < _SURELY_WITHIN_BYTES or bytes(text).count(b":") <= MAX_MEMBERS
 
@@ -83,7 +82,7 @@ def pairs(text: bytes | Raw, most: int = MAX_MEMBERS) -> list[tuple[str, Raw]]:
 
 
 def members(text: bytes | Raw) -> dict[str, Raw]:
-    """Return an object's members by name; of two with the same name, the last. Raises `FrameError`."""
+    """Return an object's members by name, the last of duplicates. Raises `FrameError`."""
     if len(text) >= _SURELY_WITHIN_BYTES and not _surely_within(text):
         return dict(pairs(text))
     try:
@@ -95,8 +94,7 @@ def members(text: bytes | Raw) -> dict[str, Raw]:
 
 
 def meta_members(meta: Raw | None) -> dict[str, Raw]:
-    """Return the members of a `_meta`, or an empty dict where there is no `_meta`. Raises `FrameError` if it is no
-    object."""
+    """Return the members of a `_meta`, empty if there is none. Raises `FrameError` if it is no object."""
     if meta is None:
         return {}
     if not is_object(meta):
@@ -117,8 +115,8 @@ class Names:
 def check_names(found: Collection[str], names: Names) -> None:
     """Raise `FrameError` for a name that occurs twice, or that differs only by case from a defined one.
 
-    Some parsers (Go's among them) take `Name` for `name`, so two readers would see two messages. Case is folded as
-    Unicode does it: the Kelvin sign is a k to them too.
+    Some parsers (Go's among them) take `Name` for `name`, so two readers would see two messages. Case is folded as in
+    Unicode, where the Kelvin sign equals k.
     """
     different = set(found)
     if not different <= names.defined:
@@ -131,7 +129,7 @@ def check_names(found: Collection[str], names: Names) -> None:
 
 
 def unambiguous_members(text: bytes | Raw, names: Names) -> dict[str, Raw]:
-    """Return an object's members by name. Raises `FrameError` for names that not all readers take alike."""
+    """Return an object's members by name. Raises `FrameError` for names that readers could take differently."""
     if len(text) < _SURELY_WITHIN_BYTES or _surely_within(text):
         found = members(text)
         if _fill(found, text):
@@ -145,7 +143,7 @@ def unambiguous_members(text: bytes | Raw, names: Names) -> dict[str, Raw]:
 def _fill(found: dict[str, Raw], text: bytes | Raw) -> bool:
     """Return whether these members fill the text, with no room for others such as a duplicate. Quick.
 
-    Each takes its value, its name as it is without escapes, two quotes, a colon, and a comma or the last brace.
+    Each takes its value, its name without escapes, two quotes, a colon, and a comma or the last brace.
     """
     return len(text) == 1 + 4 * len(found) + sum(map(len, found)) + sum(map(len, found.values()))
 
@@ -188,33 +186,33 @@ def split_batch(text: bytes) -> list[bytes]:
 
 
 def may_name(raw: Raw | None, name: bytes) -> bool:
-    """Return whether an object may have a member of this name, at any depth. Quick; False means that it has none."""
+    """Return whether an object may have a member of this name, at any depth. Quick; False is certain."""
     return raw is not None and may_hold(raw, name)
 
 
 def may_hold(raw: Raw, text: bytes) -> bool:
-    """Return whether a value may hold a string that has this text, ASCII letters and underscores, in it. Quick; False
-    means that it does not. Where the value may be long, `long_text.may_hold_any` has steps."""
+    """Return whether some string in a value may contain `text` (ASCII letters and underscores). Quick; False is
+    certain. For long values, `long_text.may_hold_any` has steps."""
     if len(raw) <= SEARCHED_BYTES:
         whole = bytes(raw)
-        return text in whole or b"\\u" in whole  # a letter may be spelled so
+        return text in whole or b"\\u" in whole  # letters may be escaped
     return any(text in part or b"\\u" in part for part in parts_of(raw, len(text)))
 
 
 def parts_of(value: bytes | Raw, overlap: int = 0) -> Iterator[bytes]:
-    """Yield a value's text in parts of `SEARCHED_BYTES`, of which each begins with so many bytes of the one before."""
+    """Yield a value's text in parts of `SEARCHED_BYTES`, each preceded by the last `overlap` bytes before it."""
     whole = memoryview(value)
     for start in range(0, max(len(whole), 1), SEARCHED_BYTES):
         yield bytes(whole[max(start - overlap, 0) : start + SEARCHED_BYTES])
 
 
 def is_object(raw: Raw | None) -> bool:
-    """Return whether a value that is known to be valid JSON is an object."""
+    """Return whether a value, known to be valid JSON, is an object."""
     return raw is not None and memoryview(raw)[0] == _BRACE
 
 
 def is_array(raw: Raw) -> bool:
-    """Return whether a value that is known to be valid JSON is an array."""
+    """Return whether a value, known to be valid JSON, is an array."""
     return memoryview(raw)[0] == _BRACKET
 
 

@@ -5,18 +5,18 @@ Source: 2026-07-28, basic/transports/streamable-http ("Custom Headers from Tool 
 An `x-mcp-header` annotation is valid where
 
 1. it stands on a property that is reached from the schema's root through `properties` alone;
-2. it is a token (RFC 9110 section 5.6.2), and no other in the schema differs from it by case only, or not at all;
+2. it is a token (RFC 9110 section 5.6.2), unique in the schema without regard to case;
 3. the property's `type` is string, integer or boolean.
 
-One that is not makes the tool invalid: clients must not offer it, so that no headers come, and nothing is checked.
+An invalid one makes the tool invalid: clients must not offer it, so no headers arrive and nothing is checked.
 
 A call is refused (-32020) when a declared header
 
 1. occurs twice;
-2. is there without its argument, or not there with it (null, and what is no scalar, count as no argument);
-3. is malformed or differs from the argument. Integers are compared as numbers: 42 and 42.0 are one.
+2. is there without its argument, or missing with it (null and non-scalar values count as no argument);
+3. is malformed or differs from the argument. Integers are compared as numbers: 42 and 42.0 are equal.
 
-Headers that no schema declares are nobody's business (they pass, as the source demands).
+Headers that no schema declares are forwarded, as the source demands.
 """
 
 import re
@@ -40,15 +40,15 @@ much memory."""
 MAX_PARAM_HEADERS = 64
 """Headers that one tool may declare. Servers stop at about 100 header fields of a request."""
 MAX_DECLARED_CHARS = 8_192
-"""Characters of the headers that one tool declares, and of the paths to their arguments: 64 of 128 each. What a tool
-declares is remembered, for `MAX_KNOWN_TOOLS`: a schema's own bound would let a server fill a gigabyte."""
+"""Characters of the headers that one tool declares, and of the paths to their arguments: 64 of 128 each. Declarations
+are kept for `MAX_KNOWN_TOOLS` tools; bounded by the schema's size alone, they could fill a gigabyte."""
 
 
 _Path = tuple[str, ...]
 """Names of properties from the root of a tool's arguments to one value."""
 
 PARAM_HEADERS = b"mcp-param-"
-"""What the names of these headers begin with."""
+"""The prefix of these headers' names."""
 
 _ANNOTATION = "x-mcp-header"
 _ANNOTATED = _ANNOTATION.encode("ascii")
@@ -68,7 +68,8 @@ _SCHEMAS = frozenset(
 
 
 class DeclaredHeader(Struct, frozen=True):
-    """One header that a tool declares: its `name` in lower case, the argument that it mirrors, and that one's type."""
+    """One header that a tool declares: its `name` in lower case, and the path and type of the argument that it
+    mirrors."""
 
     name: bytes
     path: _Path
@@ -99,11 +100,10 @@ def has_param_header(headers: Headers) -> bool:
 
 
 def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
-    """Return the headers that a tool's `inputSchema` declares; none if one of its annotations is not valid. Never
-    raises.
+    """Return the headers that a tool's `inputSchema` declares; none if an annotation is invalid. Never raises.
 
-    A schema of more than `MAX_SCHEMA_BYTES`, or with more than `MAX_PARAM_HEADERS` or `MAX_DECLARED_CHARS`, declares
-    none.
+    Also none if the schema is longer than `MAX_SCHEMA_BYTES` or declares more than `MAX_PARAM_HEADERS` or
+    `MAX_DECLARED_CHARS`.
     """
     text = bytes(input_schema)
     if len(text) > MAX_SCHEMA_BYTES or (_ANNOTATED not in text and b"\\" not in text):
@@ -129,7 +129,7 @@ def declared_headers(input_schema: bytes | Raw) -> tuple[DeclaredHeader, ...]:
 def listed_schemas(result: bytes | Raw) -> dict[str, Raw]:
     """Return the `inputSchema` of each tool in the `result` of a `tools/list`, by the tool's name. Never raises.
 
-    Empty for anything that is no such result, or is longer than `MAX_TOOL_LIST_BYTES`.
+    Empty for any other value, and for one longer than `MAX_TOOL_LIST_BYTES`.
     """
     if len(result) > MAX_TOOL_LIST_BYTES:
         return {}
@@ -190,7 +190,7 @@ def _members_of(value: Raw | None) -> dict[str, Raw]:
 
 
 def _argument(objects: dict[_Path, dict[str, Raw]], path: _Path) -> Raw | None:
-    """Return the value at a path. `objects` holds the objects opened so far, so that each is opened once."""
+    """Return the value at a path. `objects` caches the objects on the way, so each is parsed once."""
     parent, name = path[:-1], path[-1]
     if parent not in objects:
         objects[parent] = _members_of(_argument(objects, parent))
@@ -216,10 +216,8 @@ def _disagreement(header: DeclaredHeader, argument: Raw | None, value: bytes | N
 
 
 def _render(argument: Raw) -> str | None:
-    """Return a scalar as a header spells it, or None for a value that has no such form.
-
-    Of a string that is its value, of a number or boolean its JSON text.
-    """
+    """Return a scalar as a header spells it: a string's value, a number's or boolean's JSON text. None for other
+    values."""
     text = bytes(argument)
     if text == b"null" or text.startswith((b"{", b"[")):
         return None
@@ -227,7 +225,7 @@ def _render(argument: Raw) -> str | None:
 
 
 def _whole_number(text: bytes) -> bytes | None:
-    """Return sign and digits, one spelling for each number. Not by `int`, whose cost and bound depend on the digits."""
+    """Return sign and digits, one spelling per number. Not by `int`, whose cost and limit depend on the digits."""
     found = _WHOLE_NUMBER.fullmatch(text)
     if found is None:
         return None

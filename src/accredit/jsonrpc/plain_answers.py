@@ -1,9 +1,9 @@
-"""The usual answer, judged in one pass: a fast yes, never a no. No I/O.
+"""Judges the usual form of answer in one pass; it can confirm an answer but never refuses one. No I/O.
 
-Most answers are one object of exactly `jsonrpc`, the `id` that was asked for, and a `result` that is an object, in the
-order and with the spaces that the common servers write. Where a text begins or ends as they do, `simd` says that it is
-valid and has three members, and it is not too deep, then nothing else can be in it: it satisfies `frames.decode_frame`,
-and a modern one rule 5 of `responses`, without being split. All other texts are judged there.
+Most answers are one object of exactly `jsonrpc`, the requested `id`, and a `result` that is an object, in the order and
+with the spaces that the common servers write. If a text begins and ends so, `simd` finds it valid with three members,
+and it is not too deep, it can contain nothing else: it satisfies `frames.decode_frame` and, in the modern era, rule 5
+of `responses`, without being split. All other texts are judged there.
 """
 
 from msgspec import Raw
@@ -15,20 +15,20 @@ from accredit.jsonrpc.simd import ParsedObject, parsed_object
 from accredit.jsonrpc.text import is_too_deep
 
 MAX_PLAIN_RESULT_MEMBERS = 64
-"""Members of a modern result whose names are looked at one by one as the fast parser gives them; real ones have five. A
-larger result is split."""
+"""Members of a modern result whose names are read one by one from the fast parser; real ones have five. A larger result
+is split."""
 
 
 _MEMBERS = 3
 _BEGINNINGS = (b'{"jsonrpc":"2.0","id":%b,"result":{', b'{"jsonrpc": "2.0", "id": %b, "result": {')
-"""Of the Python SDK and most others, and of Python's own `json`. What is behind the result is the last brace."""
+"""As the Python SDK and most others write, and Python's own `json`. Only the last brace follows the result."""
 _RESULT_FIRST = b'{"result":{'
 _END = b'},"jsonrpc":"2.0","id":%b}'
-"""Of the TypeScript SDK."""
+"""As the TypeScript SDK writes."""
 
 
 def plain_result(text: bytes, id: MessageId, *, modern: bool) -> Raw | None:
-    """Return the `result` of a usual, good response to the request of this id. None may mean that nobody has looked."""
+    """Return the `result` of a valid response of usual form to the request with this id. None means undecided."""
     start, end = _extent(text, b"%d" % id if isinstance(id, int) else to_json(id))
     if not end:
         return None

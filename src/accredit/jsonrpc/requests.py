@@ -1,14 +1,13 @@
-"""Reading what a client sends: one message, or a batch if the revision allows it. No I/O.
+"""Reads what a client sends: one message, or a batch if the revision allows it. No I/O.
 
 If their parsers differ, the gateway may decide on one reading of a request and the upstream act on another. So requests
 are read more strictly than answers, in this order:
 
-1. no more values than can be read in a moment (`text.check_amount`), since the cost of everything after grows with
-   them;
+1. no more values than can be read in a moment (`text.check_amount`), since the cost of all later steps grows with them;
 2. strict JSON text, else -32700;
 3. no repeated member at any depth, also if spelled with escapes;
 4. a valid message (`frames.frame_of`), or a non-empty array of messages if a batch is allowed;
-5. bounded lengths of its id, its method and the names in its `_meta`, before anything else is done with a name;
+5. bounded lengths of its id, its method and the names in its `_meta`, before any of them is used;
 6. in `params` and `params._meta`, no member that differs only by case from one that MCP defines there.
 
 Every refusal is a `RequestError`, with the request's id if that could be read.
@@ -39,7 +38,7 @@ MAX_METHOD_CHARS = 256
 MAX_ID_CHARS = 1_024
 """Characters of a request's id that is a string. Clients count, or take a UUID of 36."""
 MAX_META_NAME_CHARS = 256
-"""Characters of the name of such a member: a domain name of at most 253, and the member's own name."""
+"""Characters of a name in `_meta`: a domain name of at most 253, and the member's own name."""
 
 
 class Batch:
@@ -58,7 +57,7 @@ def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch
 
 
 def read_request(text: bytes, *, batch_allowed: bool = False) -> Steps[Frame | Batch]:
-    """Do the same in steps, for a caller that has others to serve between them. Returns the message."""
+    """Like `decode_request`, in steps between which others are served."""
     message: dict[str, Raw] = {}
     try:
         check_amount(text)
@@ -111,7 +110,7 @@ def _check_params(call: Request | Notification) -> None:
 
 
 def check_meta(names: Collection[str]) -> None:
-    """Refuse more than `MAX_META_MEMBERS` names in `_meta`, and any longer than `MAX_META_NAME_CHARS`. Raises
+    """Refuse a `_meta` with more than `MAX_META_MEMBERS` names, or one longer than `MAX_META_NAME_CHARS`. Raises
     `FrameError`."""
     if len(names) > MAX_META_MEMBERS:
         raise FrameError(f'more than {MAX_META_MEMBERS} members in "params._meta"', bound=True)

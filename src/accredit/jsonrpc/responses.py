@@ -1,17 +1,17 @@
 """Whether an upstream's answer answers *this* request. No I/O.
 
-`Expected` is made from what the client sent and is asked about each frame that comes back. It refuses, in this
-order (docs/reference/validation.md):
+`Expected` is made from what the client sent and judges each frame that comes back. It refuses, in this order
+(docs/reference/validation.md):
 
 1. what is no valid frame at all (`frames.decode_frame`);
 2. a batch where none was sent, an empty one, or one with a member that is no response or that rule 3 refuses;
 3. a response to an id that was not asked for (7 is not "7"), or that was answered already;
 4. a request from the upstream where none may come: in the modern era, or in a plain JSON body;
-5. in the modern era: a `result` that is no object, a `resultType` that is no string or none of those that may answer
-   this request (`result_types`), an `input_required` that breaks its rules, a task, in a result or a notification,
-   that waits for what the client did not declare.
+5. in the modern era: a `result` that is no object, a `resultType` that is no string or may not answer this request
+   (`result_types`), an `input_required` that breaks its rules, a task, in a result or a notification, that waits for
+   what the client did not declare.
 
-What it does not check: whether a result has the shape that its method defines.
+It does not check whether a result has the shape that its method defines.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -52,32 +52,31 @@ from accredit.jsonrpc.text import check_text
 from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
 
 Edit = Callable[[Success], Steps[bytes]]
-"""What a good response becomes before it is forwarded, in steps. May raise `FrameError`: then it was none."""
+"""Changes a valid response before it is forwarded, in steps. May raise `FrameError`: then the response is refused."""
 
 _Judged = tuple[Response, Request | None, bytes]
-"""A response, the request that it answers, and what is forwarded of it."""
+"""A response, the request that it answers, and the bytes to forward for it."""
 
 
 class Answers(Struct, frozen=True):
-    """The responses in one text, each with what is forwarded of it. `array` says that they were a batch."""
+    """The responses in one text, each with the bytes to forward. `array` says that they were a batch."""
 
     members: list[tuple[Response, bytes]]
     array: bool = False
 
     def text(self, instead: Mapping[MessageId, bytes]) -> bytes:
-        """Return what is forwarded; `instead` holds the responses that take the place of those to some ids."""
+        """Return the bytes to forward; `instead` holds replacement responses by id."""
         texts = [instead.get(response.id, text) if response.id is not None else text for response, text in self.members]
         return b"[" + b",".join(texts) + b"]" if self.array else texts[0]
 
 
 class Expected:
-    """What one exchange may still be answered with. It shrinks as answers come.
+    """The answers that one exchange may still get; fewer as they arrive.
 
     `requests` are those of the client's POST, none for a standing stream. `batch` says that they were sent as an array.
-    With `resumed` the stream goes on where another one ended, so it may answer ids that were asked for elsewhere.
-    `edits` change the responses to the requests of these ids, `otherwise` those to others. `answers` are the responses
-    in the text that was judged last. `told` says how many messages that are no requests went the same way and may still
-    be what an error without an id is about.
+    A `resumed` stream continues another one, so it may answer ids that were asked for elsewhere. `edits` change the
+    responses to requests by id, `otherwise` all others. `answers` are the responses in the last text judged. `told`
+    counts the notifications and responses sent the same way: an error without an id may be about one of them.
     """
 
     __slots__ = ("answers", "batch", "edits", "era", "open", "otherwise", "resumed", "told", "waiting")
@@ -106,11 +105,11 @@ class Expected:
 
     @property
     def done(self) -> bool:
-        """Whether each request has had its response. A standing stream is never done."""
+        """Whether each request has been answered. A standing stream is never done."""
         return self.waiting and not self.open
 
     def take_answers(self) -> Answers:
-        """Return the responses in the text that was judged last, and keep none of them."""
+        """Return the responses in the last text judged, and forget them."""
         taken, self.answers = self.answers, Answers([])
         return taken
 
@@ -132,9 +131,9 @@ class Expected:
         return self._usual(data) or at_one_go(self.judging(data))
 
     def judging(self, text: bytes, *, alone: bool = False) -> Steps[tuple[bytes, Frame | None]]:
-        """Do what `event` does, or, for a text that comes `alone`, `body`: in steps, if it is long.
+        """Like `event`, or `body` for a text that comes `alone`; in steps, if it is long.
 
-        In between a request may be taken back, or another one take its id: then nobody has asked for this response.
+        Between steps a request may be withdrawn, or another one take its id: then this response is refused as unasked.
         """
         self.answers = Answers([])
         try:
@@ -159,14 +158,14 @@ class Expected:
             raise AnswerError(error.detail, bound=error.bound) from None
 
     def _check_call(self, call: Request | Notification) -> Steps[None]:
-        """Raise `FrameError` for what the upstream may not ask or tell here."""
+        """Raise `FrameError` for a request or notification that the upstream may not send here."""
         if isinstance(call, Request) and self.era is Era.MODERN:
             raise FrameError("a request from the upstream, which this revision does not allow")
         if isinstance(call, Notification) and call.method == TASK_NOTIFICATION:
             yield from check_told_of_task(call, self.open)
 
     def _usual(self, text: bytes) -> tuple[bytes, Success] | None:
-        """Judge a good answer of the usual form at one go. None may mean that nobody has looked."""
+        """Judge a valid answer of usual form in one call. None means undecided."""
         frame = self._plain(text)
         if frame is None:
             return None
@@ -183,7 +182,7 @@ class Expected:
         return edited, frame
 
     def _plain(self, text: bytes) -> Success | None:
-        """Return the response if it is good and of the usual form; None may mean that nobody has looked."""
+        """Return the response if it is valid and of usual form. None means undecided."""
         if len(self.open) != 1:
             return None
         (id,) = self.open
@@ -222,8 +221,8 @@ class Expected:
     def _asked(
         self, frame: Response, id: MessageId, result: list[tuple[str, Raw]] | None = None
     ) -> Steps[Request | None]:
-        """Return the request that a good response answers, or None for one that was sent elsewhere, in steps. The
-        members of a modern result may be listed already. Raises `FrameError`."""
+        """Return the request that a valid response answers, None if it was sent elsewhere; in steps. `result` holds the
+        members of a modern result, if already read. Raises `FrameError`."""
         request = self.open.get(id)
         if request is None:
             return self._unknown()
@@ -244,8 +243,8 @@ class Expected:
         return (yield from edit(frame))
 
     def _take(self, judged: list[_Judged], *, array: bool = False) -> None:
-        """Take the requests of these responses as answered: only now, since one whose answer is refused is still owed
-        one. Raises `FrameError` where one was taken back meanwhile."""
+        """Count the requests of these responses as answered: only now, since a request whose answer is refused still
+        needs one. Raises `FrameError` if one was withdrawn meanwhile."""
         if any(self.open.get(frame.id) is not request for frame, request, _ in judged if frame.id is not None):
             raise FrameError("a response to an id that was not asked for")
         for frame, request, _ in judged:
@@ -257,8 +256,8 @@ class Expected:
         self.answers = Answers([(frame, text) for frame, _, text in judged], array=array)
 
     def _nameless(self, frame: Failure) -> Steps[bytes]:
-        # Some clients wait for ever on an error without an id: where one request is open, it can only be about that,
-        # or about what was told: many a server says so that it does not know a notification.
+        # Some clients wait for ever on an error without an id. If one request is open, the error is about that, or
+        # about a notification: many servers report unknown notifications so.
         if self.told:
             self.told -= 1
             raise FrameError("an error without an id, after a notification or a response")
@@ -267,7 +266,7 @@ class Expected:
         ((id, request),) = self.open.items()
         found = yield from object_in_steps(Raw(frame.text.lstrip()))
         if self.open.pop(id, None) is not request:
-            raise FrameError("a response to an id that was not asked for")  # it was taken back meanwhile
+            raise FrameError("a response to an id that was not asked for")  # it was withdrawn meanwhile
         if request.watcher is not None:
             request.watcher.answered(frame)
         text = with_members(found, {"id": id})
@@ -276,7 +275,7 @@ class Expected:
 
 
 def _open_response(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, Raw]] | None]]:
-    """Return the message in a text, and of a long one also the members of its result, where they are needed."""
+    """Return the message in a text; of a long one also the members of its result, if needed."""
     frame = yield from decode_frame_in_steps(text)
     if not isinstance(frame, Success) or era is not Era.MODERN or len(frame.result) <= LONG_ANSWER_BYTES:
         return frame, None
@@ -289,11 +288,11 @@ def _open_response(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, 
 def _check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> Steps[None]:
     """Check rule 5 for the `result` of a response to `request`, in steps. Raises `FrameError`.
 
-    `listed` are its members, if somebody has listed them already.
+    `listed` holds its members, if already read.
     """
     if not is_object(result):
         raise FrameError('"result" is not an object')
-    # What decides about input must be said once; of other names in a result it is for the client to judge.
+    # Members that decide about input must be unambiguous; other names in a result are the client's concern.
     if listed is None:
         short = len(result) <= LONG_ANSWER_BYTES
         listed = pairs(result) if short else (yield from pairs_in_steps(memoryview(result)))

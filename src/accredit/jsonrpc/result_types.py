@@ -1,8 +1,8 @@
 """The kinds of a modern result (`resultType`), and which requests each may answer. No I/O.
 
 Sources: 2026-07-28, basic/index ("ResultType"), and SEP-2663 ("Polymorphic Results", "Supported Methods") for tasks. A
-client that takes a result of an unknown kind for a complete one acts on half an answer. So a kind is accepted only if
-it is named here; an extension's only for the methods that it is defined for, and if the request itself declares that
+client that takes a result of an unknown kind for a complete one acts on half an answer. So only the kinds listed here
+are accepted. An extension's kind may answer only the methods it is defined for, and only if the request declares that
 extension (`clientCapabilities.extensions`: an object under its identifier).
 """
 
@@ -17,13 +17,12 @@ INPUT_REQUIRED = "input_required"
 TASK = "task"
 
 DECIDING = Names("resultType", "inputRequests", "requestState")
-"""The members of a result that say of which kind it is, and what is asked for."""
+"""The members of a result that give its kind, and the input it asks for."""
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
 _EXTENSION_RESULT_TYPES = {TASKS_EXTENSION: {TASK: frozenset({"tools/call"})}}
-"""By extension: the kinds that it defines, each with the methods that it may answer. No other extension's kinds are
-known."""
+"""By extension: its kinds, each with the methods that it may answer. Kinds of other extensions are unknown."""
 
 
 def is_result_type(kind: str, method: str, extensions: Container[str]) -> bool:

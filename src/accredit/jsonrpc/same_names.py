@@ -1,16 +1,15 @@
-"""Members whose names another reader takes for the same: `amount` and `AMOUNT`. No I/O.
+"""Finds members whose names another reader takes for the same: `amount` and `AMOUNT`. No I/O.
 
-Binders in Go, .NET and others match names without regard to case, and may act on the one of the two that no constraint
-saw. Two names at any depth of a value count as the same if they are equal
+Binders in Go, .NET and others match names without regard to case, and may use the one of the two that no constraint
+checked. Two names at any depth of a value count as the same if they are equal
 
 1. in lower case, as Unicode folds it (the Kelvin sign is a k) and as Java and .NET do (so are the Turkish letters i);
 2. up to a NUL, where a reader in C stops.
 
-Unicode's normal forms don't count: names with accents that are equal only after normalization (Swift) differ here.
-Unpaired surrogates are not names: `text` and `msgspec` refuse them.
+Unicode normalization is ignored: names with accents that are equal only after it (Swift) differ here. Unpaired
+surrogates are not names: `text` and `msgspec` refuse them.
 
-Linear in the text, in passes of C code: the value is folded as a whole, and if it then has fewer members, two were the
-same.
+Linear in the text, in passes of C code: the whole value is folded; if it then has fewer members, two were the same.
 """
 
 import re
@@ -29,13 +28,14 @@ _FROM_NUL = re.compile(rb'\\u0000[^"]*')
 
 
 def check_same_names(value: Raw) -> None:
-    """Refuse a value with two members of one object that another reader takes for the same. Raises `FrameError`."""
+    """Refuse a value in which one object has two members that another reader takes for the same. Raises
+    `FrameError`."""
     text = bytes(value)
     if text.count(b":") < 2:  # no room for two members
         return
     try:
         if b"\\" in text or not text.isascii():
-            text = msgspec.json.encode(msgspec.json.decode(text))  # leaves only the necessary escapes
+            text = msgspec.json.encode(msgspec.json.decode(text))  # writes only the necessary escapes
         folded = at_one_go(_fold(text))
         if folded == text:
             return
@@ -47,7 +47,7 @@ def check_same_names(value: Raw) -> None:
 
 
 def check_same_names_in_steps(value: Raw) -> Steps[None]:
-    """Do the same in steps, for a value that is long. Raises `FrameError`."""
+    """Like `check_same_names`, in steps for a long value. Raises `FrameError`."""
     text = bytes(value)
     if text.count(b":") < 2:
         return
@@ -74,7 +74,7 @@ def _same() -> FrameError:
 
 
 def _reread(text: bytes) -> bytes:
-    """Return a text as the decoder understands it, which keeps the last of two members with one name."""
+    """Return a text decoded and encoded again, which keeps the last of two members with one name."""
     try:
         return msgspec.json.encode(msgspec.json.decode(text))
     except _UNREADABLE:
@@ -82,7 +82,7 @@ def _reread(text: bytes) -> bytes:
 
 
 def _fold(text: bytes) -> Steps[bytes]:
-    """Return JSON text with all strings as the most careless reader of names sees them, in steps. It stays valid
+    """Return JSON text with all strings folded as the most lenient reader of names would, in steps. It stays valid
     JSON."""
     if not text.isascii():
         whole, parts = str(text, "utf-8"), list[str]()

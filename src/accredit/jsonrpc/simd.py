@@ -1,9 +1,9 @@
-"""One pass over a text by a parser that takes 64 bytes at a time: a fast yes, never a no. No I/O.
+"""Validates a text in one pass, by a parser that takes 64 bytes at a time. Only its yes counts. No I/O.
 
-`simdjson` reads a text two to eight times faster than the passes of `text`. It says yes to two kinds of text that those
-refuse: with a byte order mark, and nested up to 1,024 deep. It says no to some that are good (integers beyond 64 bits).
-So its yes counts where neither is the case, and its no means nothing: then `text` looks itself, and gives the reason.
-Where no wheel of it is installed, nobody says anything here.
+`simdjson` reads a text two to eight times faster than the passes of `text`. It accepts two kinds of text that those
+refuse: with a byte order mark, and nested up to 1,024 deep. It rejects some that are good (integers beyond 64 bits). So
+its yes counts if neither is the case; after a no, `text` checks again and gives the reason. Where `simdjson` is not
+installed, nothing is confirmed here.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 try:
     from simdjson import Parser
-except (ImportError, RuntimeError):  # there are wheels for the usual machines; the rest does without
+except (ImportError, RuntimeError):  # wheels exist for common machines only
     Parser = None
 
 ONE_PASS_BYTES = 262_144
-"""Bytes of a text that one pass of a fast parser reads (some 0.2 ms). It keeps up to 14 times as much memory for it, of
-which it touches what the largest text so far has needed; longer texts are read in slices."""
+"""Bytes of a text that one pass of a fast parser reads (some 0.2 ms). The parser reserves up to 14 times as much
+memory, of which it uses what the largest text so far needed; longer texts are read in slices."""
 
 
 _BOM_BEGINS = 0xEF
@@ -24,7 +24,7 @@ _parse: Callable[[bytes], Any] | None = Parser(ONE_PASS_BYTES).parse if Parser i
 
 
 class ParsedObject(Protocol):
-    """An object as the parser holds it, duplicate members included. While it is held, nothing else can be parsed."""
+    """A parsed object, duplicate members included. While it is in use, the parser can't parse anything else."""
 
     def __len__(self) -> int:
         """Return the number of members."""
@@ -40,9 +40,9 @@ class ParsedObject(Protocol):
 
 
 def reads_well(data: bytes) -> bool:
-    """Return whether a text is surely UTF-8 without a byte order mark, valid JSON, and has finite numbers only.
+    """Return whether a text is certain to be UTF-8 without a byte order mark, and valid JSON with finite numbers only.
 
-    How deep it is nested, and whether names are unambiguous, it does not say. False may mean that nobody has looked.
+    Depth and ambiguous names are not checked. False means undecided.
     """
     if _parse is None or not 0 < len(data) <= ONE_PASS_BYTES or data[0] == _BOM_BEGINS:
         return False
@@ -54,7 +54,7 @@ def reads_well(data: bytes) -> bool:
 
 
 def parsed_object(data: bytes) -> ParsedObject | None:
-    """Return the object that a text beginning with `{` holds if it surely reads well (`reads_well`)."""
+    """Return the object in a text that begins with `{`, if it is certain to be valid (`reads_well`)."""
     if _parse is None or len(data) > ONE_PASS_BYTES:
         return None
     try:

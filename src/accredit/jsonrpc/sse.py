@@ -16,7 +16,7 @@ from accredit.jsonrpc.text import is_utf8
 
 MAX_EVENT_LINES = 100_000
 """Lines of one server-sent event. Servers write one to four; indented JSON of a megabyte makes some 40,000. Each costs
-a microsecond, so that lines of a byte would cost more than any other input."""
+a microsecond, so one-byte lines would cost more than any other input."""
 EVENTS_PIECE_BYTES = 16_384
 """Bytes of an event stream, or of a child's lines, that are judged at a time: of the smallest events (three bytes each)
 in some 15 ms."""
@@ -29,7 +29,7 @@ _BOM = b"\xef\xbb\xbf"
 _USUAL = ((b"event: message\ndata: ", b"message"), (b"data: ", None))
 
 KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment, which keeps an idle stream open and means nothing."""
+"""A comment that keeps an idle stream open."""
 
 
 class Event(Struct, frozen=True):
@@ -47,7 +47,7 @@ class SseParser:
     """Bytes in, events out.
 
     An event longer than `limit` bytes, or with more lines than `MAX_EVENT_LINES`, raises `AnswerError`, complete or
-    not. Its lines are read as they come: when its end does, little is left to do, however many there are.
+    not. Lines are read as they arrive, so little is left to do at the end of an event.
     """
 
     __slots__ = ("_buffer", "_data", "_id", "_in_utf8", "_limit", "_line", "_lines", "_name", "_scanned", "_started")
@@ -82,7 +82,7 @@ class SseParser:
 
     @property
     def size(self) -> int:
-        """How many bytes of an event have come that is not whole yet."""
+        """The number of bytes of the incomplete event."""
         return len(self._buffer)
 
     @property
@@ -91,7 +91,7 @@ class SseParser:
         return bool(self._buffer)
 
     def _begin(self) -> None:
-        """Begin with an event, of which nothing was read."""
+        """Start a new event."""
         self._line = self._scanned = self._lines = 0
         self._data: list[bytes] = []
         self._name: bytes | None = None
@@ -99,7 +99,7 @@ class SseParser:
         self._in_utf8 = True
 
     def _usual(self, chunk: bytes) -> Event | None:
-        """Return the event if a chunk is just one, of the form that most servers write: one line of data."""
+        """Return the event if a chunk is exactly one, in the form that most servers write: one line of data."""
         for beginning, name in _USUAL:
             if chunk.startswith(beginning):
                 end = chunk.find(b"\n", len(beginning))
@@ -118,10 +118,10 @@ class SseParser:
         return True
 
     def _end_of_event(self) -> int:
-        """Return where the first event in the buffer ends; 0 if it does not end yet.
+        """Return where the first event in the buffer ends; 0 if it has not ended.
 
         A CR that ends an event is not held back in case it becomes CRLF: a following LF opens the next event as a blank
-        line, which means nothing. A CR that ends any other line is. Consecutive blank lines are one empty event: a peer
+        line, which is ignored. A CR that ends any other line is. Consecutive blank lines are one empty event: a peer
         can send millions.
         """
         blank = _BLANK_LINES.match(self._buffer)
@@ -144,7 +144,7 @@ class SseParser:
             self._line = self._scanned = after
 
     def _read(self, start: int, end: int) -> None:
-        """Read one line. Unknown fields and comments mean nothing, nor does an id with a NUL."""
+        """Read one line. Unknown fields, comments and an id with a NUL are ignored."""
         field = _FIELD.match(self._buffer, start, end)
         with memoryview(self._buffer) as whole:
             value = bytes(whole[field.end() if field is not None else start : end])
@@ -174,14 +174,14 @@ def _line_end(text: bytes | bytearray, start: int) -> tuple[int, int]:
 
 
 def pieces(chunk: bytes) -> Iterable[bytes]:
-    """Return bytes of a stream in parts, between which others are served: they may be many tiny events."""
+    """Split bytes of a stream, which may be many tiny events, into parts between which others are served."""
     if len(chunk) <= EVENTS_PIECE_BYTES:
         return (chunk,)
     return (chunk[start : start + EVENTS_PIECE_BYTES] for start in range(0, len(chunk), EVENTS_PIECE_BYTES))
 
 
 def encode_event(data: bytes, *, name: bytes | None = b"message", id: bytes | None = None) -> bytes:
-    """Return one event. Line breaks between JSON tokens become spaces: a line each would cost more than the rest."""
+    """Return one event. Line breaks between JSON tokens become spaces, since each would need its own `data` line."""
     fields = [b"event: ", name, b"\n"] if name is not None else []
     if id is not None:
         fields += [b"id: ", id, b"\n"]

@@ -1,4 +1,4 @@
-"""Tasks on the wire, in both shapes: what announces one, what is about one, and lists of them. No I/O.
+"""Tasks on the wire, in both shapes: results that announce one, messages about one, and lists. No I/O.
 
 Source: 2025-11-25, basic/utilities/tasks (`params.task`, `result.task`, `tasks/list`, `related-task`), and the
 extension `io.modelcontextprotocol/tasks` of SEP-2663 (`resultType` "task"). Of an answer:
@@ -96,7 +96,7 @@ def check_about(result: Raw, id: str) -> Steps[None]:
 
 
 def may_subscribe(call: Request | Notification) -> bool:
-    """Return whether a message may be a subscription to tasks. Quick; if False, it names none."""
+    """Return whether a message may be a subscription to tasks. Quick; False is certain."""
     return call.method == LISTEN and may_name(call.params, b"taskIds")
 
 
@@ -112,7 +112,7 @@ def subscribed_tasks(request: Request) -> tuple[str, ...]:
 
 
 def subject_of(notification: Notification) -> str | None:
-    """Return the task that a notification is about, or None. "" is for one that does not say it in one way."""
+    """Return the task that a notification is about, or None; "" if the task is missing or ambiguous."""
     if not may_name(notification.params, _NAMED) or notification.params is None:
         return "" if notification.method in _STATUS_NOTIFICATIONS else None
     try:
@@ -127,14 +127,15 @@ def subject_of(notification: Notification) -> str | None:
 
 
 def without_state(notification: Notification) -> Notification:
-    """Return a notification without any raw `requestState`: nobody could seal it. Raises `FrameError`."""
+    """Return a notification without a raw `requestState`, which can't be sealed in it. Raises `FrameError`."""
     if not may_name(notification.params, b"requestState"):
         return notification
     return notification.with_params({}, without=("requestState",))
 
 
 def filter_tasks(response: Success, shown: Callable[[str], bool]) -> Steps[bytes]:
-    """Return the response to `tasks/list`, with the tasks for which `shown` is true, in steps. Raises `FrameError`."""
+    """Return the response to `tasks/list` with only the tasks for which `shown` is true, in steps. Raises
+    `FrameError`."""
     if len(response.text) > MAX_SPLIT_BYTES:
         raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
     yield from check_brackets(response.result, "a list")
@@ -155,8 +156,7 @@ def filter_tasks(response: Success, shown: Callable[[str], bool]) -> Steps[bytes
 
 
 def holds_tasks(response: Success) -> Steps[bool]:
-    """Return whether a response to an unknown request (on a resumed stream) has the shape of a list of tasks, in
-    steps."""
+    """Return whether a response to an unknown request (on a resumed stream) looks like a list of tasks, in steps."""
     try:
         return "tasks" in (yield from response.members())
     except FrameError:

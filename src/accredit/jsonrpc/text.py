@@ -6,8 +6,8 @@
 2. nesting at most `MAX_DEPTH` deep, found without recursion;
 3. numbers that every parser reads as finite (`1e999` is Infinity to some).
 
-All are passes of C code, linear in the text, over slices of it where a pass makes objects: a string of a peer's costs
-no object of ours. `simd` does most of it in one pass where it can; it never decides that a text is bad.
+All checks are passes of C code, linear in the text, over slices where a pass creates objects: no Python object is made
+per string. `simd` does most of it in one pass if it can; it never decides that a text is bad.
 """
 
 import codecs
@@ -27,8 +27,8 @@ MAX_STRUCTURES = 65_536
 """Arrays, objects and members of objects in a request, at every depth. They cost three times as much as a number, and
 real requests have a few hundred; a map with 20,000 points has 40,000."""
 MAX_NUMBER_BYTES = 1_048_576
-"""Bytes of a JSON number that is looked at, for whether it is finite; a longer one counts as too large. The fast parser
-takes none that is longer than `ONE_PASS_BYTES`."""
+"""Bytes of a JSON number that is checked for finiteness; a longer one counts as too large. The fast parser takes none
+longer than `ONE_PASS_BYTES`."""
 
 
 _SLICE = 1 << 18
@@ -42,7 +42,7 @@ _LONG_DIGITS = b"0" * 200
 _EXTREME_NUMBER = re.compile(
     rb"-?[0-9](?:[0-9]*+(?:\.[0-9]++)?[eE]\+?[0-9]{3,}+|[0-9]{199,}+(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)"
 )
-# Numbers, each between blanks; of words only an e is left, which is none.
+# Numbers, separated by blanks; of words only an `e` remains, which is no number.
 NUMBERS = bytes(byte if byte in b"0123456789.+-eE" else ord(" ") for byte in range(256))
 
 # What may follow a backslash, and the backslash itself.
@@ -53,25 +53,25 @@ LIST_STRUCTURE = b"[]{},"
 _COLONS = b":"
 ALL_BUT = {keep: bytes(set(range(256)) - set(b'"' + keep)) for keep in (BRACKETS, LIST_STRUCTURE, _STRUCTURE, _COLONS)}
 ALL_BUT_ESCAPES = {keep: bytes(set(dropped) - set(_ESCAPED)) for keep, dropped in ALL_BUT.items()}
-# In a long text, so many brackets are found one by one faster than all are counted; most messages have fewer.
+# In a long text, up to this many brackets are found faster one by one than by counting all; most messages have fewer.
 _FEW_BRACKETS = 16
 _SHORT = 2_048
-# As signed bytes: a level deeper is 1, a level back is -1.
+# As signed bytes: an opening bracket is 1, a closing one -1.
 STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _THERE_AND_BACK = b"\x01\xff"
-# Most brackets of real data are the two innermost levels. To take one away is a fifth of what counting it costs.
+# Most brackets of real data are on the two innermost levels; removing one costs a fifth of counting it.
 _TAKEN_LEVELS = 2
 
 
 def check_text(data: bytes) -> None:
-    """Check rules 1 to 3, by one pass if that sees that they hold. Raises `JsonError`."""
+    """Check rules 1 to 3, in one pass if that confirms them. Raises `JsonError`."""
     if not reads_well(data) or is_too_deep(data):
         check_each_rule(data)
 
 
 def is_too_deep(data: bytes) -> bool:
     """Return whether a valid text breaks rule 2."""
-    return len(data) > 2 * MAX_DEPTH and depth_exceeds(data, MAX_DEPTH)  # it has two brackets a level
+    return len(data) > 2 * MAX_DEPTH and depth_exceeds(data, MAX_DEPTH)  # each level has two brackets
 
 
 def check_each_rule(data: bytes) -> None:
@@ -82,7 +82,7 @@ def check_each_rule(data: bytes) -> None:
     opened, extreme = 0, False
     for start in range(0, len(data), _SLICE):
         shape = _shape(data, start, _SLICE)
-        if opened <= MAX_DEPTH:  # to take them away is the fastest way to count a few
+        if opened <= MAX_DEPTH:  # removing them is the fastest way to count a few
             opened += len(shape) - len(shape.replace(b"[", b"", MAX_DEPTH + 1))
         extreme = extreme or _is_extreme(shape)
     if opened > MAX_DEPTH and depth_exceeds(data, MAX_DEPTH):
@@ -110,14 +110,14 @@ def _is_extreme(shape: bytes) -> bool:
 
 
 def may_be_infinite(data: bytes | memoryview, start: int, length: int) -> bool:
-    """Return whether a number that begins in this part may be too large for a double. Quick."""
+    """Return whether a number that begins in this part may be too large for a double. Quick; False is certain."""
     return _is_extreme(_shape(data, start, length))
 
 
 def check_amount(data: bytes) -> None:
     """Refuse a text with more than `MAX_VALUES` values, or `MAX_STRUCTURES` arrays, objects and members of objects.
 
-    Call it first: the time of everything else grows with these. Raises `FrameError`.
+    Call it first: the time of all other checks grows with these. Raises `FrameError`.
     """
     if len(data) <= MAX_STRUCTURES or _within_amount(data):
         return
@@ -155,15 +155,15 @@ def is_utf8(data: bytes) -> bool:
 
 
 def _outside_strings(data: bytes, keep: bytes = b"") -> bytes:
-    """Return the text without its strings; with `keep`, only these bytes of the rest."""
+    """Return the text without its strings; if `keep` is given, only these bytes of it."""
     # Escaped backslashes and quotes go first, so that every quote left opens or closes a string. The letters of other
-    # escapes may go only then: without its n, the backslash of `\n` would join the next one.
+    # escapes must go later: without its n, the backslash of `\n` would join the next one.
     if b"\\" in data:
         if keep:
             data = data.translate(None, ALL_BUT_ESCAPES[keep])
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     if keep:
-        # What is left of most strings is two quotes; two that close one and open the next may go as well.
+        # Most strings are now two quotes. Pairs that close one string and open the next may go too.
         data = data.translate(None, ALL_BUT[keep]).replace(b'""', b"")
     if b'"' not in data:
         return data
@@ -179,7 +179,7 @@ def _outside_strings(data: bytes, keep: bytes = b"") -> bytes:
 def _has_few_brackets(data: bytes, most: int) -> bool:
     """Return whether at most `most` brackets open, those in strings included. Quick.
 
-    For a long text it gives up at 17, and returns False.
+    In a long text it stops at 17, and returns False.
     """
     if len(data) <= _SHORT:
         return data.count(b"[") + data.count(b"{") <= most
@@ -199,7 +199,7 @@ def depth_exceeds(data: bytes, limit: int) -> bool:
     if _has_few_brackets(data, limit):
         return False
     steps = _outside_strings(data, BRACKETS).translate(STEPS)
-    # With everything closed, each time that all innermost pairs are taken away makes it one level less deep.
+    # After everything is closed, each removal of all innermost pairs makes it one level less deep.
     steps += b"\xff" * (2 * steps.count(1) - len(steps))
     for _ in range(min(_TAKEN_LEVELS, limit)):
         steps = steps.replace(_THERE_AND_BACK, b"")
@@ -228,7 +228,7 @@ def numbers_are_finite(data: bytes) -> bool:
 
 
 class ExtremeNumbers:
-    """The numbers of one text that could be too large. At most `MAX_EXTREME_NUMBERS` of them are looked at."""
+    """Checks the numbers of one text that could be too large; at most `MAX_EXTREME_NUMBERS` of them."""
 
     def __init__(self) -> None:
         self._left = MAX_EXTREME_NUMBERS
