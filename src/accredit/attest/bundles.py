@@ -1,4 +1,4 @@
-"""Everything that a log holds of one call, in one JSON object, to hand to somebody else. No I/O.
+"""All that a log holds about one call, as one JSON object to hand to somebody else. No I/O.
 
 `envelopes` are the call's records, the decision first; `certificates` those of its proof's chain, leaf first; `proof`
 is the proof without them; `checkpoint` is the same writer's first checkpoint that counts the decision. A bundle is
@@ -9,8 +9,8 @@ valid if:
 3. the decision holds the SHA-256 of the certificates, and of the proof;
 4. the checkpoint verifies, and counts the decision.
 
-Whether the checkpoint's chain passes through the records can only be checked in the log itself. What certificates and
-proof are worth is for `policy.evidence` to say. Earlier versions wrote no `proof`.
+Whether the checkpoint's chain passes through the records can only be checked in the log itself. `policy.evidence`
+judges the certificates and the proof. Earlier versions wrote no `proof`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,13 +1,13 @@
-"""The rules of calls, over all chains of a log. No I/O.
+"""The rules for a call's records, across all chains of a log. No I/O.
 
-1. A call has one decision at most, and one outcome at most.
-2. An outcome is that of a decision that goes on. Of one chain, it comes after that decision; how the records of several
-   chains follow one another is nowhere signed, so there it may be read first.
-3. An outcome whose decision is not there is good if that can have been pruned: the call came before the time of the
-   latest note of pruning.
+1. A call has at most one decision and one outcome.
+2. An outcome needs a decision that let the call proceed. In the same chain it comes after that decision; the order
+   between chains is not signed, so there it may be read first.
+3. An outcome without its decision is accepted only if that may have been pruned: the call arrived before the time of
+   the latest note of pruning.
 
-They are judged at the end, by a mark of each record. Of a log of any length these need a place of the reader's choice
-(`Marks`), which gives them back in the order of calls.
+Calls are judged at the end, by one mark per record. `Marks` keeps them, so that the reader of a long log can choose
+where, and returns them grouped by call.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ from typing import NamedTuple, Protocol
 from accredit.attest.statements import CallRecord
 
 REFUSED, GOES_ON, OUTCOME = range(3)
-"""What a record says of its call: a decision by which it does not go on, one by which it does, its outcome."""
+"""What a record says about its call: refused, allowed to proceed (so it has an outcome), or its outcome."""
 
 
 class Step(NamedTuple):
-    """What a record says of its call, and when that came, as it says."""
+    """What a record says about its call, and the call's time of arrival in the record."""
 
     call: str
     says: int
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A record of a call: it is the `order`-th that was read, and `sequence` of its chain (by a number)."""
+    """A record of a call: `order` is its position in the reading, `sequence` its position in its chain (a number)."""
 
     call: str
     order: int
@@ -41,19 +41,19 @@ class Mark(NamedTuple):
 
 
 class Marks(Protocol):
-    """Keeps marks, and gives them back: those of one call together, in the order in which they were read."""
+    """Keeps marks, and returns those of each call together, in the order in which they were read."""
 
     def add(self, mark: Mark) -> None:
         """Keep a mark."""
         ...
 
     def by_call(self) -> Iterable[Mark]:
-        """Yield all of them."""
+        """Yield all marks, grouped by call."""
         ...
 
 
 class MarksInMemory:
-    """Marks of a log that is not long."""
+    """Keeps the marks of a short log in memory."""
 
     def __init__(self) -> None:
         self._marks: list[Mark] = []
@@ -68,7 +68,7 @@ class MarksInMemory:
 
 
 class CallFault(NamedTuple):
-    """What is wrong with a call: at which record, and why; `other` is the record of it that the reason is about."""
+    """What is wrong with a call, and at which record; `other` is the call's other record that the reason mentions."""
 
     at: Mark
     reason: str
@@ -76,7 +76,7 @@ class CallFault(NamedTuple):
 
 
 def step_of(record: CallRecord) -> Step:
-    """Return what a record says of its call."""
+    """Return what a record says about its call."""
     decision = record.decision
     says = OUTCOME if decision is None else GOES_ON if decision.goes_on else REFUSED
     return Step(record.call.id, says, record.times.received)

@@ -1,7 +1,7 @@
-"""Canonical JSON (RFC 8785) of what is recorded, and its digests. No I/O.
+"""Canonical JSON (RFC 8785) of recorded values, and its digests. No I/O.
 
-The text is one that `jsonrpc` has accepted. It is decoded (of repeated members the last counts, as in most readers) and
-written by `accredit.canonical`. Texts that differ only in integers beyond 2^53 which are equal as doubles have the same
+`jsonrpc` has already accepted the text. It is decoded (the last of repeated members counts, as in most readers) and
+written by `accredit.canonical`. Texts that differ only in integers beyond 2^53 that are equal as doubles have the same
 form.
 """
 
@@ -16,17 +16,17 @@ from accredit.canonical import canonical as canonical_form
 from accredit.errors import AttestationError
 
 MAX_CANONICAL_RESULT_BYTES = 262_144
-"""Bytes of a result that is put into canonical form for its digest (up to 0.1 s, if it is all fractions); a longer
-one's own bytes are digested."""
+"""Bytes of a result that is put into canonical form for its digest (up to 0.1 s if it is all fractions). Of a longer
+one, the original bytes are digested."""
 
 
 _Params = bytes | Raw | Mapping[str, Raw] | None
-"""A request's `params`: their text, or their members where they are split already; None where there are none."""
+"""A request's `params`: their text, or their members if already split; None if absent."""
 
 
 class RecordedParams(NamedTuple):
-    """A request's params as they are recorded: the SHA-256 of their canonical form, without `_meta` and tokens, and
-    that form itself if full arguments are recorded."""
+    """A request's params as recorded: the SHA-256 of their canonical form, without `_meta` and tokens, and the form
+    itself if full arguments are recorded."""
 
     sha256: str
     text: bytes | None = None
@@ -43,8 +43,8 @@ def canonical(text: bytes | Raw) -> bytes:
 
 
 def recorded_params(params: _Params, *, token_argument: bool, full: bool = False) -> RecordedParams:
-    """Return what is recorded of a request's `params`: everything but `_meta` and, with `token_argument`,
-    `arguments._token`. Raises `AttestationError` for a text without a canonical form."""
+    """Return a request's `params` as recorded: without `_meta` and, with `token_argument`, without `arguments._token`.
+    Raises `AttestationError` for a text without a canonical form."""
     steps = record_params(params, token_argument=token_argument, full=full)
     while True:
         try:
@@ -56,7 +56,7 @@ def recorded_params(params: _Params, *, token_argument: bool, full: bool = False
 def record_params(
     params: _Params, *, token_argument: bool, full: bool = False
 ) -> Generator[None, None, RecordedParams]:
-    """Do the same in steps, for callers that serve others between two of them."""
+    """Like `recorded_params`, in steps between which the caller serves others."""
     if isinstance(params, Mapping):
         tree: object = {name: _parse(value) for name, value in params.items()}
     else:
@@ -71,21 +71,21 @@ def record_params(
 
 
 class RecordedChain(NamedTuple):
-    """A proof's chain as it is recorded: the canonical form of its certificates (a JSON array, leaf first) and the
-    form's SHA-256."""
+    """A proof's chain as recorded: the canonical form of its certificates (a JSON array, leaf first) and its
+    SHA-256."""
 
     sha256: str
     text: bytes
 
 
 def recorded_chain(certificates: Iterable[bytes]) -> RecordedChain:
-    """Return what is recorded of a proof's chain. `certificates` are JSON texts, leaf first."""
+    """Return a proof's chain as recorded. `certificates` are JSON texts, leaf first."""
     form = canonical(b"[%b]" % b",".join(certificates))
     return RecordedChain(sha256_hex(form), form)
 
 
 def result_digest(result: bytes | Raw) -> dict[str, str]:
-    """Return what is recorded of a result: `{"rfc8785-sha256": hex}` or, for one over `MAX_CANONICAL_RESULT_BYTES` or
+    """Return a result's digest as recorded: `{"rfc8785-sha256": hex}` or, for one over `MAX_CANONICAL_RESULT_BYTES` or
     without a canonical form, `{"sha256": hex}` of its bytes."""
     if len(result) <= MAX_CANONICAL_RESULT_BYTES:
         try:

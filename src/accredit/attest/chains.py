@@ -24,18 +24,18 @@ class Chain:
 
     def __init__(self, index: int = 0) -> None:
         self.index = index
-        """The chain's place among those of its log, in the order in which they began."""
+        """The chain's position among those of its log, in the order in which they began."""
         self.sequence = 0
         self.head = GENESIS
         self.checkpointed = 0
-        """The number of records that a checkpoint or a note covers."""
+        """The number of records that a checkpoint or note covers."""
         self.pruned = 0
-        """The number of records that a note stands for."""
+        """The number of pruned records that a note replaces."""
         self._pruned = hashlib.sha256()
 
     @property
     def awaits_note(self) -> bool:
-        """Whether digests came that no note has covered yet."""
+        """Whether digests were read that no note has covered yet."""
         return self.sequence > 0 and self.head == ""
 
     def record(self, place: Place, sha256: str) -> None:

@@ -9,7 +9,7 @@ envelope is accepted only if:
 3. its base64 is standard, padded and canonical, so that no bit of it can change unnoticed;
 4. it has a signature.
 
-Who signed, whether the signatures are valid, and whether they may have other members, is for `signing` to say.
+`signing` checks who signed, whether the signatures are valid, and whether they may have other members.
 """
 
 import binascii
@@ -30,9 +30,9 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
 class Signature(NamedTuple):
-    """A signature's raw bytes, and the id of the key that is said to have made it.
+    """A signature's raw bytes, and the id of the key that supposedly made it.
 
-    `members` are its other members, such as a sigstore bundle: a canonical JSON object, or nothing.
+    `members` are its other members, such as a sigstore bundle: a canonical JSON object, or empty.
     """
 
     key_id: str
@@ -93,7 +93,7 @@ def signature_members(members: object) -> bytes:
     form = canonical(_check_size(text))
     if not form.startswith(b"{") or _KEPT & _decode_members(form).keys():
         raise AttestationError("what a signature holds beside its bytes is no object of other members")
-    return _check_size(form)  # again: canonical numbers may be longer
+    return _check_size(form)  # checked again: canonical numbers may be longer
 
 
 def decode_envelope(text: bytes) -> Envelope:

@@ -1,11 +1,11 @@
-"""Proofs as they are kept: what an agent signed for one call, and what of the call it signed. No I/O.
+"""Proofs as they are kept: what an agent signed for one call. No I/O.
 
-A proof's text is the RFC 8785 form of its members; a record names it by the SHA-256 of that. It holds the agent's key,
-so that it can be judged by itself. A store keeps it packed: without base64, and without that key, which the leaf of the
-call's chain has. Of a proof that is bound to no call, `session_context` and `context` are left out.
+A proof's text is its RFC 8785 form, and a record refers to it by the SHA-256 of that. It contains the agent's key, so
+it can be verified on its own. A store keeps it packed: without base64, and without the key, which is in the leaf of the
+call's chain. A proof that is not bound to a call has no `session_context` and no `context`.
 
-Until `held_until` (unix seconds), which is packed with it, nobody is shown it: it is worth nothing anywhere then. No
-gateway takes a challenge of that age, and the id of the session that it names opens nothing any more.
+A proof is shown to nobody before `held_until` (unix seconds, packed with it). By then it is useless: no gateway accepts
+a challenge of that age, and the session id in it is no longer valid.
 
 Nothing is judged here: `policy.evidence` does that.
 """
@@ -26,17 +26,17 @@ _Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 _Time = Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
 
 
-# Members are in the order of RFC 8785, in which they are written.
+# Members are in the order of RFC 8785, as they are written.
 class Halves(Struct, frozen=True, forbid_unknown_fields=True):
-    """Both keys, or both signatures, of a hybrid one."""
+    """Both keys of a hybrid key, or both signatures of a hybrid signature."""
 
     ed25519: bytes
     ml_dsa_65: bytes
 
 
 class SignedContext(Struct, frozen=True, forbid_unknown_fields=True):
-    """What of a call a bound proof covers, by Ratify's names: "" where there is nothing to say. `payload_digest` has 32
-    bytes, or none."""
+    """The parts of a call that a bound proof covers, by Ratify's names; "" if absent. `payload_digest` has 32 bytes, or
+    none."""
 
     agent_id: str
     invocation_id: str
@@ -61,7 +61,7 @@ class KeptProof(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     session_context: bytes = b""
 
     def text(self) -> bytes:
-        """Return the proof's text. It is put together member by member, as each recorded call has one made."""
+        """Return the proof's text, written member by member for speed: every recorded call needs one."""
         text = (
             f'{{"agent_pub_key":{_halves(self.agent_pub_key)},"challenge":{_base64(self.challenge)}'
             f',"challenge_at":{self.challenge_at},"challenge_sig":{_halves(self.challenge_sig)}'
@@ -114,12 +114,12 @@ _decode = msgspec.json.Decoder(KeptProof).decode
 
 
 def decode_proof(text: bytes) -> KeptProof:
-    """Read a proof's text, in whatever order and with whatever blanks it is written. Raises `AttestationError`."""
+    """Read a proof's text, with members and blanks in any order. Raises `AttestationError`."""
     try:
         proof = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise AttestationError("not a proof of a call") from None
-    if proof.text() != canonical(text):  # base64 that others read otherwise, a member twice
+    if proof.text() != canonical(text):  # base64 that others decode differently, or a repeated member
         raise AttestationError("a proof that is not written as it was signed")
     return proof
 
@@ -127,21 +127,21 @@ def decode_proof(text: bytes) -> KeptProof:
 def kept_proof(
     authority: RecordedAuthority, packed: bytes | None, certificates: bytes | None
 ) -> KeptProof | Literal[b""] | None:
-    """Return a call's proof, by what a store keeps of it and the call's chain; None where its record says that it was
-    not kept, and no bytes where it should be there and is not, or can't be read."""
+    """Return a call's proof from what a store keeps and the call's chain; None if the record says that it was not kept,
+    b"" if it should be there but is missing or unreadable."""
     if authority.proof != "kept":
         return None
     try:
         kept, (leaf, *_) = _unpack(packed or b""), _read_leaf(certificates or b"[]")
         key = _read_key(leaf).subject_pub_key
-    except (ValueError, RecursionError):  # msgspec's errors, of what is empty, and of what is no text
+    except (ValueError, RecursionError):  # msgspec's errors, and those for empty input and for non-text
         return b""
     return KeptProof(key, kept.challenge, kept.challenge_at, kept.challenge_sig, kept.context, kept.session_context)
 
 
 def is_held(packed: bytes | None, now: int) -> bool:
-    """Return whether nobody is shown a proof yet that a store keeps, at a time in unix seconds."""
+    """Return whether a stored proof is still withheld, at a time in unix seconds."""
     try:
         return packed is not None and _unpack(packed).held_until >= now
     except (ValueError, RecursionError):
-        return False  # what is damaged is nobody's secret
+        return False  # damaged bytes reveal nothing

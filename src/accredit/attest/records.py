@@ -1,4 +1,4 @@
-"""A gateway's knowledge of a call, and the payloads of its records. No I/O: place and time are arguments.
+"""The payloads of a call's records, made from what the gateway knows of it. No I/O: place and time are arguments.
 
 Texts for people are clipped. What must not be recorded must not be passed in.
 """
@@ -37,8 +37,8 @@ class CallDecision(Struct, frozen=True, kw_only=True):
 
     `policy_digest` identifies the configuration: the SHA-256 of its effective values (`config.digest`). `certificates`
     is the proof's chain, a JSON array, leaf first, whose SHA-256 is `authority.chain_sha256`. `resume`, 32 bytes, is
-    what another process finds the call by, if its answer comes there; it is not recorded. `proof` is the proof that is
-    kept, packed (`proofs`).
+    how another process finds the call if its answer arrives there; it is not recorded. `proof` is the packed proof
+    (`proofs`).
     """
 
     gateway: str
@@ -60,9 +60,9 @@ def in_short(decided: CallDecision) -> CallDecision:
 
 
 def decided_again(payload: bytes, policy_digest: str) -> CallDecision:
-    """Return a decision by its record, as far as the record of its outcome needs it. Raises `AttestationError`.
+    """Rebuild a decision from its record, as far as the outcome's record needs it. Raises `AttestationError`.
 
-    `policy_digest` is for a record of version 1, which does not name one.
+    `policy_digest` is for a record of version 1, which has none.
     """
     statement = decode_statement(payload)
     record = statement.predicate
@@ -80,7 +80,7 @@ def decided_again(payload: bytes, policy_digest: str) -> CallDecision:
 
 def decision_payload(decided: CallDecision, place: Place, now_ms: int, version: int = WRITTEN) -> bytes:
     """Return the record of a decision; `now_ms` is in unix milliseconds. Raises `AttestationError` for a text that
-    can't be written."""
+    can't be encoded."""
     call, decision = decided.call, decided.decision
     if decided.params.text is not None:
         call = replace(call, params=Raw(decided.params.text))
@@ -103,7 +103,7 @@ def outcome_payload(
     decided: CallDecision, outcome: Outcome, place: Place, now_ms: int, version: int = WRITTEN
 ) -> bytes:
     """Return the record of an outcome; `now_ms` is in unix milliseconds. Raises `AttestationError` for a text that
-    can't be written."""
+    can't be encoded."""
     if outcome.detail is not None:
         outcome = replace(outcome, detail=clip_text(outcome.detail))
     record = CallRecord(
@@ -129,8 +129,7 @@ def unknown_payload(
 ) -> bytes:
     """Return the record that closes a call whose writer has died. `decision` is the statement of its decision.
 
-    A decision of version 1 does not say by which policy it was made: `policy_digest`, that of the process closing the
-    call, takes its place.
+    A decision of version 1 does not name its policy; `policy_digest`, that of the closing process, is recorded instead.
     """
     closed = CallRecord(
         gateway=record.gateway,
@@ -155,7 +154,7 @@ def pruning_payload(pruning: Pruning, head: str) -> bytes:
 
 
 def _of_version(authority: RecordedAuthority | None, version: int) -> RecordedAuthority | None:
-    """Return an authority with the members of a version."""
+    """Return an authority with only the members of a version."""
     if authority is None or version == WRITTEN:
         return authority
     return replace(authority, **dict.fromkeys(OF_PROOF))

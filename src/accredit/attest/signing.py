@@ -1,9 +1,9 @@
-"""Who signs the log, and with which keys it is verified. No I/O.
+"""Signs the log's entries, and holds the keys that verify them. No I/O.
 
 A record has one signature: Ed25519 with the gateway's id as its key id, or that of another signer, under its own key
 id. Only another signer's signature may have further members, which its key must verify. Checkpoints and notes of
-pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65, so that the log as a whole
-outlives Ed25519 at no cost to a call.
+pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65, so that the log as a whole stays
+verifiable if Ed25519 is broken, at no cost to a call.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ ML_DSA_65_SUFFIX = "/ml-dsa-65"
 
 
 class RecordSigner(Struct, frozen=True):
-    """A signer of records in place of the gateway's key. `sign` may block, and raises `StoreUnavailable`; `check` is
+    """A signer that replaces the gateway's key for records. `sign` may block, and raises `StoreUnavailable`; `check` is
     that of its public key (`RecordKey`)."""
 
     id: str
@@ -43,7 +43,7 @@ class RecordSigner(Struct, frozen=True):
 class LogSigner(Struct, frozen=True, dict=True):
     """A gateway's key: its id, and two seeds of 32 bytes each, which its `repr` does not show.
 
-    `records`, if given, signs records in place of this key.
+    `records`, if given, signs records instead of this key.
     """
 
     id: str
@@ -56,13 +56,13 @@ class LogSigner(Struct, frozen=True, dict=True):
 
     @CachedProperty
     def keys(self) -> "tuple[LogKey | RecordKey, ...]":
-        """The public keys of what it signs."""
+        """The public keys that verify what it signs."""
         first = ed25519.Ed25519PrivateKey.from_private_bytes(self.ed25519).public_key().public_bytes_raw()
         own = LogKey(self.id, first, self._ml_dsa_65.public_key().public_bytes_raw())
         return (own,) if self.records is None else (own, RecordKey(self.records.id, self.records.check))
 
     def record(self, payload: bytes) -> Envelope:
-        """Return a record's envelope. Raises `StoreUnavailable` if another signer signs, and can't."""
+        """Return a record's envelope. Raises `StoreUnavailable` if another signer is used and fails."""
         message = signed_bytes(payload)
         if self.records is not None:
             return Envelope(payload, (self.records.sign(message),))

@@ -1,9 +1,9 @@
 """Statements: in-toto v1, with the three predicates of the log. No I/O.
 
-They are a call's record (`urn:accredit:tool-call:v2`, `tool-call.v2.schema.json` beside this file), a checkpoint of a
-writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that stands for pruned records
-(`urn:accredit:log-pruning:v1`). Records of version 1 are always read, and no longer written; those of version 3 are
-read already. A payload is accepted only if:
+They are a call's record (`urn:accredit:tool-call:v3`, `tool-call.v3.schema.json` beside this file), a checkpoint of a
+writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that replaces pruned records
+(`urn:accredit:log-pruning:v1`). Records of versions 1 and 2 are always read; a store whose tables can't keep proofs
+still writes version 2. A payload is accepted only if:
 
 1. it is one JSON object with the members that in-toto names, the right `_type`, and one subject with a SHA-256;
 2. its predicate has the members of its type and version, and nothing else;
@@ -26,7 +26,7 @@ from accredit.limits import MAX_RECORDED_TEXT, MAX_SAFE_INTEGER
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 CALL_TYPES = {version: f"urn:accredit:tool-call:v{version}" for version in (1, 2, 3)}
 WRITTEN = 3
-"""The version of calls' records that are written."""
+"""The version in which calls' records are written."""
 CALL_TYPE, CALL_TYPE_V1 = CALL_TYPES[WRITTEN], CALL_TYPES[1]
 _CHECKPOINT_TYPE = "urn:accredit:log-checkpoint:v1"
 _PRUNING_TYPE = "urn:accredit:log-pruning:v1"
@@ -48,7 +48,7 @@ NO_PARAMS = Raw()
 """The `params` of a call whose arguments are not recorded in full."""
 
 OF_PROOF = ("proof", "proof_sha256", "verifier_id", "request_sha256", "call_sha256", "granted_scope")
-"""What version 3 added to `authority`."""
+"""The members that version 3 added to `authority`."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
@@ -82,10 +82,10 @@ class Call(_Part, frozen=True):
 
 
 class RecordedDecision(_Part, frozen=True):
-    """What was decided. `error` is the word for programs, `reason` is for people.
+    """What was decided. `error` is a code for programs, `reason` is for people.
 
-    Version 2 added `enforced`, false where proofs are only observed (where it is not set, it is true), and the verdict
-    `challenge`, for a call whose client was asked for a proof over a challenge.
+    Version 2 added `enforced`, false if decisions were only observed (absent means true), and the verdict `challenge`,
+    for a call whose client was asked to sign a challenge.
     """
 
     verdict: _Verdict
@@ -95,8 +95,8 @@ class RecordedDecision(_Part, frozen=True):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the call has an outcome: it was allowed, or decisions were only observed. Then it went on to its
-        server, or the outcome says that it was refused all the same."""
+        """Whether the call has an outcome: it was allowed, or decisions were only observed. It then reached its server,
+        or the outcome says that it was refused after all."""
         return self.verdict == "allow" or self.enforced is False
 
 
@@ -105,9 +105,9 @@ class RecordedAuthority(_Part, frozen=True):
     8785 form of the array of certificates), the scope that the call needed, and whether the proof was bound to the
     call.
 
-    Version 3 added the rest: whether the proof is kept, and the SHA-256 of its text (`proofs`); of a bound one whom it
-    was made for, and the SHA-256 of the request and of its params in it; and which of the scopes that the call accepts
-    the chain covers.
+    Version 3 added the rest: whether the proof is kept, and the SHA-256 of its text (`proofs`); for a bound proof, the
+    verifier it was made for, and the SHA-256 of the request and of its params; and which of the scopes that the call
+    accepts are granted by the chain.
     """
 
     principal_id: str
@@ -126,7 +126,7 @@ class RecordedAuthority(_Part, frozen=True):
 
 
 class RecordedToken(_Part, frozen=True):
-    """The token that came with the call, and its subject: never the token itself, but the SHA-256 of its text."""
+    """The token that came with the call: its subject and the SHA-256 of its text, never the text itself."""
 
     issuer: str
     subject: str
@@ -136,7 +136,7 @@ class RecordedToken(_Part, frozen=True):
 
 
 class Outcome(_Part, frozen=True):
-    """What became of a call that was forwarded. `result` comes from `result_digest`.
+    """How a forwarded call ended. `result` comes from `result_digest`.
 
     Version 2 added the status `task`: the server has accepted the call as a task, whose result comes later.
     """
@@ -147,7 +147,7 @@ class Outcome(_Part, frozen=True):
 
 
 class Times(_Part, frozen=True):
-    """When the call came, and when this record was made."""
+    """When the call arrived, and when this record was made."""
 
     received: _Time
     recorded: _Time
@@ -163,7 +163,7 @@ class Place(_Part, frozen=True):
 
 
 class PolicyDigest(_Part, frozen=True):
-    """The configuration that decided: the SHA-256 of its effective values, in the form of RFC 8785."""
+    """The configuration that decided: the SHA-256 of its effective values, in RFC 8785 form."""
 
     digest: _Sha256
 
@@ -192,8 +192,8 @@ class Checkpoint(_Part, frozen=True):
 
 
 class Pruning(_Part, frozen=True):
-    """Records 1 to `last` of a writer, those from before `before`, were pruned. The statement's subject is the SHA-256
-    of the last one's payload; `digests_sha256` is the SHA-256 of all their digests (32 bytes each), in order."""
+    """Records 1 to `last` of a writer, all from before `before`, were pruned. The statement's subject is the SHA-256 of
+    the last one's payload; `digests_sha256` is the SHA-256 of all their digests (32 bytes each), in order."""
 
     writer: _WriterId
     last: _Sequence
@@ -244,9 +244,9 @@ _DECODERS = {
 }
 
 
-@lru_cache(maxsize=64)  # the calls of one moment share their times
+@lru_cache(maxsize=64)  # calls at the same moment share their times
 def timestamp(at_ms: int) -> str:
-    """Return unix milliseconds as RFC 3339: the nearest time that it can write."""
+    """Return unix milliseconds as RFC 3339, limited to what that can express."""
     at = _EPOCH + timedelta(milliseconds=min(max(at_ms, 0), _LATEST_MS))
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -257,12 +257,12 @@ def milliseconds(text: str) -> int:
 
 
 def clip_text(text: str) -> str:
-    """Return what a record keeps of a text for people. It can always be written."""
+    """Return a text for people as it is recorded: clipped, and without characters that can't be encoded."""
     return text[:MAX_RECORDED_TEXT].encode("utf-8", "replace").decode("utf-8")
 
 
 def encode_statement(statement: Statement) -> bytes:
-    """Return the statement's payload. Raises `AttestationError` for a text that can't be written (a lone surrogate)."""
+    """Return the statement's payload. Raises `AttestationError` for a text that can't be encoded (a lone surrogate)."""
     predicate = statement.predicate
     wire = _Wire(
         _STATEMENT_TYPE,
@@ -307,7 +307,7 @@ def _check_phase(record: CallRecord) -> None:
 
 
 def _is_version_1(record: CallRecord) -> bool:
-    """Return whether nothing that later versions added is there."""
+    """Return whether the record has no member that a later version added."""
     call, decision, outcome = record.call, record.decision, record.outcome
     added = (record.policy, call.definition, call.trace, call.server, decision and decision.enforced)
     if any(member is not None for member in added) or _says_of_proof(record.authority):
@@ -316,12 +316,12 @@ def _is_version_1(record: CallRecord) -> bool:
 
 
 def _is_version_2(record: CallRecord) -> bool:
-    """Return whether the members that version 2 requires are there, and none that version 3 added."""
+    """Return whether the record has the members that version 2 requires, and none that version 3 added."""
     return _has_policy(record) and not _says_of_proof(record.authority)
 
 
 def _is_version_3(record: CallRecord) -> bool:
-    """Return whether the members that version 3 requires are there. A proof that is bound to no call is not kept."""
+    """Return whether the record has the members that version 3 requires. A proof not bound to a call is never kept."""
     authority = record.authority
     if not _has_policy(record) or authority is None:
         return _has_policy(record)
@@ -338,7 +338,7 @@ def _has_policy(record: CallRecord) -> bool:
 
 
 def _says_of_proof(authority: RecordedAuthority | None) -> bool:
-    """Return whether a member is there that version 3 added."""
+    """Return whether an authority has a member that version 3 added."""
     return authority is not None and any(getattr(authority, name) is not None for name in OF_PROOF)
 
 

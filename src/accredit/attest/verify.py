@@ -4,14 +4,14 @@ Each entry of a log is checked in this order; the first failure ends the verific
 
 1. its statement is read (`statements`);
 2. its key is one of those trusted here, and its signatures are valid (`signing`);
-3. it is where, and what, the store says that it is;
+3. its place and kind are those under which the store holds it;
 4. its chain continues with it (`chains`);
-5. the log passes through every checkpoint that was kept elsewhere, and every head that its store knows of: a chain that
-   has another record there, or ends before, was changed or cut;
-6. its records say of each call what can be (`calls`): that is judged when all chains have been read to their ends.
+5. the log passes through every checkpoint kept elsewhere, and every head that its store knows of: a chain that has
+   another record there, or ends before, was changed or cut;
+6. the records of each call fit together (`calls`): judged when all chains have been read to their ends.
 
-The first two steps, which take nearly all the time, need nothing but the entry (`examine`): several processes may share
-them, as long as the results come in the order of the entries.
+The first two steps, which take nearly all the time, need only the entry (`examine`): several processes may share them,
+as long as the results come in the order of the entries.
 
 Without a kept checkpoint, records missing from the end of a chain can't be noticed. Not checked: whether the keys are
 the right ones, and whether what the records say is true.
@@ -29,13 +29,13 @@ from accredit.attest.statements import CallRecord, Checkpoint, Place, Pruning, S
 from accredit.errors import AttestationError
 
 _FIRST = "the first entry"
-"""The place of a fault before any record is read."""
+"""The place of a fault before any record was read."""
 
 
 class Stored(NamedTuple):
-    """An envelope of a log. `place` is where a store says that it is, "writer/number": a record's sequence, a
-    checkpoint's count, or a note's last record; "" for an entry of a file. `kind` is what the store says that it is, if
-    it does: "record", "checkpoint" or "note"."""
+    """An envelope of a log. `place` is where a store holds it, "writer/number" (a record's sequence, a checkpoint's
+    count, or a note's last record), or "" for an entry of a file. `kind` is "record", "checkpoint" or "note", if the
+    store says."""
 
     envelope: Envelope
     place: str = ""
@@ -54,11 +54,11 @@ Entry = Stored | Digest
 
 
 class Examined(NamedTuple):
-    """What `examine` found: what an entry says, and `fault`, why it is not good, or None.
+    """The result of `examine`: the content of an entry, and `fault`, why it is invalid, or None.
 
-    `place` and `kind` are those of `Stored`. `says` is a record's place, or a summary's predicate; None if it can't be
-    read. `sha256` is that of a record's payload, or of a summary's subject. `opened` is False if there was no envelope.
-    `step` is what a record says of its call.
+    `place` and `kind` are those of `Stored`. `says` is a record's place, or a summary's predicate; None if unreadable.
+    `sha256` is that of a record's payload, or of a summary's subject. `opened` is False if there was no envelope.
+    `step` is what a record says about its call.
     """
 
     place: str
@@ -70,7 +70,7 @@ class Examined(NamedTuple):
     step: Step | None = None
 
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`: a tuple of many is always true, also for an entry that is forged."""
+        """Raise `TypeError`: a tuple with members is always true, even for a forged entry."""
         raise TypeError("an Examined entry is neither true nor false: ask for found.fault, which is None if it is good")
 
 
@@ -79,9 +79,9 @@ Examiner = Callable[[Iterable[Entry | Envelope | bytes | str]], Iterable[Examine
 
 
 class Head(NamedTuple):
-    """What a store knows of a writer's chain: its record `sequence` has this SHA-256.
+    """A chain's end according to its store: the writer's record `sequence` has this SHA-256.
 
-    It is not signed. It reveals a damaged file, but whoever cuts the log can cut it as well.
+    It is not signed. It reveals a damaged file, but whoever cuts the log can change it as well.
     """
 
     writer: str
@@ -90,14 +90,14 @@ class Head(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """The first fault: "writer/sequence", or what else it is in, and the reason."""
+    """The first fault: its place ("writer/sequence", or a description) and the reason."""
 
     place: str
     reason: str
 
 
 class WriterReport(NamedTuple):
-    """The state of one writer's chain: `records` in all, of which `pruned` are gone and `checkpointed` are covered by a
+    """The state of one writer's chain: of `records` in all, `pruned` are gone, and `checkpointed` are covered by a
     checkpoint in the log; `head` is the SHA-256 of the last payload."""
 
     writer: str
@@ -120,7 +120,7 @@ class LogReport(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Whether everything holds."""
+        """Whether no fault was found."""
         return self.fault is None
 
 
@@ -130,7 +130,7 @@ def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey | Re
 
 
 def examine(entry: Entry | Envelope | bytes | str, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
-    """Read one entry and verify its signatures with the keys that are trusted, by their ids. A digest has neither."""
+    """Read one entry and verify its signatures with the trusted keys, by their ids. A digest is returned as it is."""
     if isinstance(entry, Digest):
         return entry
     try:
@@ -153,7 +153,7 @@ def examine(entry: Entry | Envelope | bytes | str, keys: Mapping[str, LogKey | R
 
 
 def misplaced(found: Examined) -> str | None:
-    """Return why an entry whose signatures are good is not what its store says that it is, or None."""
+    """Return how an entry with valid signatures differs from what its store says that it is, or None."""
     if found.says is None:
         return None
     kind, writer, number = _kind_and_place(found.says)
@@ -176,10 +176,10 @@ def verify_log(
 ) -> LogReport:
     """Verify a log as it streams by: a store's entries, envelopes, or the lines of an export.
 
-    `kept` are checkpoints that were put aside before, and heads; a bad one is a fault as well. `examiner` is in place
-    of `examine` with these keys. `has_digests` says that those of pruned records must be there, as they are in a store.
-    `marks` keeps what is to be known of each call to the end: by default the memory. Raises nothing that depends on the
-    log, and `ValueError` for no keys: with none a log that says nothing would be valid.
+    `kept` are checkpoints kept elsewhere, and heads; an invalid one is a fault as well. `examiner` replaces `examine`
+    with these keys. `has_digests` says that digests of pruned records are required, as in a store. `marks` keeps what
+    must be known about each call until the end: by default in memory. Raises nothing that depends on the log, and
+    `ValueError` without keys: any log that says nothing would be valid.
     """
     known = {key.id: key for key in keys}
     if not known:
@@ -301,7 +301,7 @@ class _Log:
             raise AttestationError("another record was there before")
 
     def _forget(self, writer: str, last: int) -> None:
-        # The gateway signed the note. An export has no digests of the records that it covers, so what was kept of
+        # The gateway signed the note. An export lacks the digests of the records that it covers, so what was kept of
         # them can't be compared.
         counts = self._kept.get(writer, {})
         for count in [count for count in counts if count < last]:
