@@ -1,7 +1,7 @@
 """Challenges that a verifier issues and accepts once (Ratify section 9). No I/O.
 
-A challenge is good while it is stored, has not expired, and is bound to what the verifier looks it up with: the session
-context or, in the gateway, the hash of the request. Time and randomness are arguments.
+A challenge is valid while it is stored, has not expired, and is bound to what the verifier looks it up with: the
+session context or, in the gateway, the hash of the request. Time and randomness are arguments.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _UNKNOWN = "challenge was not issued by this verifier or has already been used"
 
 
 class ChallengeStore(Protocol):
-    """The store of challenges that `verify_bundle` asks. `binding` is empty or 32 bytes, `now` in unix seconds."""
+    """The store of challenges that `verify_bundle` uses. `binding` is empty or 32 bytes, `now` in unix seconds."""
 
     def validate(self, challenge: bytes, binding: bytes, now: int) -> str | None:
         """Return None if the challenge could be consumed now, otherwise why not. Changes nothing."""
@@ -32,7 +32,7 @@ class ChallengeStore(Protocol):
 
 
 class IssuedChallenge(NamedTuple):
-    """A fresh challenge of 32 bytes, and the last unix second at which it is good."""
+    """A fresh challenge of 32 bytes, and the last unix second in which it is valid."""
 
     challenge: bytes
     expires_at: int

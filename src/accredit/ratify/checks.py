@@ -1,4 +1,4 @@
-"""The steps that verifying a bundle and verifying a streamed turn share (Ratify sections 8 and 10). No I/O.
+"""The steps shared by verifying a bundle and verifying a streamed turn (Ratify sections 8 and 10). No I/O.
 
 Each returns, or raises `Refusal` with the exact reason. `what` names the verified object in the text.
 """

@@ -10,7 +10,7 @@ from accredit.ratify.canonical import canonical, number
 
 
 class CallFacts(Struct, frozen=True, kw_only=True):
-    """The call itself, for constraints of extensions that are about certain calls.
+    """The call itself, for extension constraints that need it.
 
     `verifier_id` is the gateway's. `params_digest()` returns the SHA-256 of the RFC 8785 form of the params without
     `_meta`, tokens and the members of a single leg. `definition` is the pinned digest of the tool's definition, in
@@ -28,12 +28,12 @@ class CallFacts(Struct, frozen=True, kw_only=True):
 
 
 class VerifierContext(Struct, frozen=True, kw_only=True):
-    """What the verifier knows of the call; what it does not know is None or "".
+    """What the verifier knows about the call; unknown facts are None or "".
 
     Units are degrees, metres, and metres per second. `invocations_in_window(cert_id, window_s)` counts a certificate's
-    uses in the last `window_s` seconds, without the present one. Negative amounts and speeds are the caller's to
-    refuse. `has_resource` False says that no resource is requested, whatever the other members say. No constraint that
-    the protocol defines looks at `call`.
+    uses in the last `window_s` seconds, without the present one. The caller must refuse negative amounts and speeds.
+    `has_resource` False says that no resource is requested, whatever the other members say. Only extension constraints
+    use `call`.
     """
 
     current_lat: float | None = None

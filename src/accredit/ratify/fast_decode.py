@@ -3,14 +3,14 @@
 `ProofBundle.decode` defines what a bundle is. This module recognises texts that `msgspec` alone reads in the same way,
 in half the time. Within the allowed size, a text is one of them if
 
-1. it has no backslash: every string is spelled literally, so there is no half of a surrogate pair;
+1. it has no backslash: every string is spelled literally, so no surrogate stands alone;
 2. it has no more colons than its members and strings account for: no member occurs twice;
 3. no integer in it is 0: none can be written "-0", and `Integer` bounds the others;
 4. every "=" follows a character that canonical base64 can end with;
 5. its certificates with constraints were each read strictly.
 
 Any other text is read strictly, which also gives the errors. A certificate whose exact text was read before is not read
-again; that says nothing about its signatures, which the verifier checks.
+again; its signatures are still checked by the verifier.
 """
 
 from typing import NoReturn
@@ -26,9 +26,9 @@ from accredit.ratify.structures import DelegationCert, Presentation, ProofBundle
 from accredit.ratify.wire import base64_is_canonical
 
 MAX_GLIMPSED_TEXTS = 4_096
-"""Beginnings of certificates' texts that were seen once, some 250 bytes each."""
+"""Prefixes of certificates' texts that were seen once, some 250 bytes each."""
 MAX_REMEMBERED_TEXTS = 256
-"""Texts of certificates that were seen again, remembered with the decoded certificate."""
+"""Texts of certificates that were seen twice, kept with the decoded certificate."""
 MAX_REMEMBERED_TEXT_BYTES = 16_384
 """Bytes of such a text. One with a few scopes has 11 KB; with its object and two loaded keys of 11 KiB each (measured),
 256 of them are at most 14 MiB."""
@@ -44,7 +44,7 @@ _CERT_MEMBERS = 17
 """Members of a certificate without constraints, its keys' and signature's included."""
 
 _LOOKUP_BYTES = 96
-"""How many bytes of a certificate's text it is looked up by: they hold the whole `cert_id` where it comes first."""
+"""Bytes of a certificate's text used as its lookup key: they include the whole `cert_id` if that comes first."""
 
 
 class _Envelope(Presentation, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ def decode_proof_bundle(data: bytes | str) -> ProofBundle:
 
 
 def _plain(data: bytes) -> ProofBundle | None:
-    """Return the bundle, or None if the text has to be read strictly."""
+    """Return the bundle, or None if the text must be read strictly."""
     if len(data) > MAX_PROOF_BUNDLE_BYTES or b"\\" in data:
         return None
     try:
@@ -136,9 +136,9 @@ def _colons(data: bytes) -> int:
 
 
 def _remember(read: _Read) -> None:
-    """Remember a text when it comes for the second time: most come once, and would only fill the memory.
+    """Cache a text when it is seen for the second time: most are seen once, and would only fill the memory.
 
-    A certificate with parameters is not shared, as a holder could change them: they are mutable.
+    A certificate with parameters is not cached: they are mutable, so a holder could change them.
     """
     name = _lookup_key(read.text)
     if _remembered.get(name) is read:

@@ -57,7 +57,7 @@ class HybridSignature(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 UNSIGNED = HybridSignature(bytes(_ED25519_SIGNATURE_BYTES), bytes(_ML_DSA_65_SIGNATURE_BYTES))
-"""The signature of an object that is not signed yet: the right lengths, and never valid."""
+"""A placeholder signature for an object that is not signed yet: the right lengths, never valid."""
 
 
 def derive_id(key: HybridPublicKey) -> str:

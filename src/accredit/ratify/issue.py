@@ -1,10 +1,10 @@
-"""Making delegations and proofs; refusing to sign what no verifier should meet (Ratify sections 3, 7, 8). No I/O.
+"""Makes delegations and proofs, and refuses to sign what a verifier would refuse (Ratify sections 3, 7, 8). No I/O.
 
 A certificate is signed only if it would verify, and if every implementation reads it in the same way:
 
 1. its scopes are known, its counts and lengths are within bounds, and it does not end before it begins;
 2. its constraints name one resource, with valid paths, each of which lies below the other;
-3. no number is so small, and no text so written, that another implementation would print it differently;
+3. it has no number (too near to zero) and no text that another implementation would print differently;
 4. with a parent: the issuer is its subject and may delegate, and the parent chain is valid at this time and grants
    every scope that is passed on.
 """

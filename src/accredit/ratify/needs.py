@@ -1,7 +1,7 @@
-"""What a verification needs from the world while it runs, and how it is answered (Ratify section 8). No I/O.
+"""The inputs that a verification asks for while it runs, and how they are answered (Ratify section 8). No I/O.
 
 A verification is a generator: it yields a need and is sent the answer. So its steps stand in one place, in order,
-whether the answers come from memory or from a database. An exception in place of an answer refuses the bundle.
+whether the answers come from memory or from a database. An exception instead of an answer refuses the bundle.
 """
 
 from collections.abc import Callable, Generator
@@ -48,7 +48,7 @@ def run_to_result(steps: Steps) -> Steps:
 def run(
     steps: Steps, now: int, is_revoked: Callable[[str], bool] | None = None, store: ChallengeStore | None = None
 ) -> VerifyResult:
-    """Run steps whose needs are answered at once. Whatever a callback raises is thrown into the step that asked."""
+    """Run steps, answering needs from these callbacks. A callback's exception is thrown into the step that asked."""
     try:
         need = next(steps)
         while True:

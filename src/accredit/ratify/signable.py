@@ -1,7 +1,7 @@
-"""What an agent signs, what binds that to one call, and the hashes of chains and bundles (Ratify section 4). No I/O.
+"""What an agent signs, what binds it to one call, and the hashes of chains and bundles (Ratify section 4). No I/O.
 
 A call is bound by its operation and by the session in which it is requested. In both hashes every member is preceded by
-its length, so that no two calls give the same bytes; text is UTF-8, taken as it is.
+its length, so that no two calls give the same bytes; text is UTF-8, unchanged.
 
 The signable bytes of every other object are defined beside its structure.
 """
@@ -22,8 +22,7 @@ _UINT64 = 2**64
 def challenge_sign_bytes(
     challenge: bytes, challenge_at: int, session_context: bytes = b"", stream_id: bytes = b"", stream_seq: int = 0
 ) -> bytes:
-    """Return what an agent signs, in binary: 40 bytes, followed by the session context and the turn of a stream, if
-    any.
+    """Return what an agent signs, in binary: 40 bytes, followed by the session context and the stream turn, if any.
 
     Numbers have eight bytes, big-endian, negative ones in two's complement.
     """

@@ -142,7 +142,7 @@ class ProofBundle(Presentation, frozen=True, kw_only=True):
 
 
 class StreamContext(Struct, frozen=True):
-    """What a verifier knows of a stream: its 32-byte id, and the number of the last accepted turn (0: none yet)."""
+    """A verifier's state of a stream: its 32-byte id, and the number of the last accepted turn (0: none yet)."""
 
     stream_id: bytes
     last_seen_seq: int = 0

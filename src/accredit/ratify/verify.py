@@ -70,10 +70,10 @@ MAX_CACHED_CERTIFICATES = 65_536
 
 
 class CertificateCache:
-    """Certificates that need not be verified again, to be shared between calls and threads.
+    """Certificates that need not be verified again, shared between calls and threads.
 
-    It holds the digest of everything that was signed and of both signatures, only after both were good. Whatever can
-    change (time, revocation, linkage, scopes, constraints, the challenge) is evaluated every time.
+    It holds the digest of everything that was signed and of both signatures, added only after both were verified.
+    Whatever can change (time, revocation, linkage, scopes, constraints, the challenge) is evaluated every time.
     """
 
     __slots__ = ("_digests",)
@@ -99,9 +99,9 @@ class Terms(Struct, frozen=True, kw_only=True):
     """What a verification checks a bundle against.
 
     `now` is in unix seconds. `vocabulary` is what the deployment adds to the canonical scopes. `session_context` is
-    empty or 32 bytes. `check_revocation` and `single_use` say whether anyone answers these needs. `max_age` and
+    empty or 32 bytes. `check_revocation` and `single_use` say whether the caller answers these needs. `max_age` and
     `max_ahead` bound the challenge's time, in seconds; the defaults are the protocol's. `check_constraints` is False
-    for a request that does nothing that constraints could be about.
+    for a request that does nothing that constraints could apply to.
     """
 
     now: int
@@ -204,8 +204,7 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
 
 
 def moment_of(now: object) -> int:
-    """Return the time that is meant, in unix seconds; None is this machine's. Raises `TypeError`: no comparison with a
-    NaN refuses anything."""
+    """Return a time in unix seconds, this machine's for None. Raises `TypeError`: a NaN would pass every time check."""
     if now is None:
         return unix_seconds()
     if type(now) is not int:
@@ -214,7 +213,7 @@ def moment_of(now: object) -> int:
 
 
 def scope_of(required: object) -> str:
-    """Return the scope that is required, "" for `UNSET`. Raises `TypeError`, and `ValueError` for an empty one."""
+    """Return the required scope, "" for `UNSET`. Raises `TypeError`, and `ValueError` for an empty one."""
     if required is UNSET:
         return ""
     if not isinstance(required, str):
@@ -226,7 +225,7 @@ def scope_of(required: object) -> str:
 
 
 def context_of(session_context: bytes | None) -> bytes:
-    """Return the session context that is asked for, none for None. Raises `ValueError` for an empty one."""
+    """Return the required session context, b"" for None. Raises `ValueError` for an empty one."""
     if session_context == b"":
         raise ValueError("session_context is empty, and would bind a proof to nothing: leave it out if that is meant")
     return session_context or b""
@@ -242,14 +241,12 @@ def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Itera
 
 
 def chain_verification(chain: Sequence[DelegationCert], terms: Terms) -> Steps:
-    """Return the steps of `verify_chain` as a generator of needs. The terms say whether somebody knows of
-    revocations."""
+    """Return the steps of `verify_chain` as a generator of needs. `terms` says whether revocations are checked."""
     return run_to_result(_chain_steps(chain, terms))
 
 
 def constraints_fault(chain: Sequence[DelegationCert], terms: Terms) -> VerifyResult | None:
-    """Return the result of the first constraint that does not hold, or None: for a chain that was verified without
-    them."""
+    """Return the result of the first violated constraint, or None: for a chain verified without its constraints."""
     try:
         for index, cert in enumerate(chain):
             _check_constraints(index, cert, terms)
@@ -259,8 +256,8 @@ def constraints_fault(chain: Sequence[DelegationCert], terms: Terms) -> VerifyRe
 
 
 def certificate_fault(chain: Sequence[DelegationCert], index: int) -> str | None:
-    """Return why a certificate of a chain, leaf first, is not valid by itself, or None: by its ids, its signature, and
-    the certificate above it. Only faults that time does not change."""
+    """Return why a certificate of a chain, leaf first, is invalid whatever the time, or None. Checks its ids, its
+    signature, and the certificate above it."""
     cert = chain[index]
     for whose, holder_id, key in (
         ("issuer", cert.issuer_id, cert.issuer_pub_key),

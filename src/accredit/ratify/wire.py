@@ -1,7 +1,7 @@
-"""What every object on the wire has in common: strict reading, and writing in canonical form. No I/O.
+"""The base of every object on the wire: strict reading, and writing in canonical form. No I/O.
 
 A structure's annotations are its schema: its members, their types, the lengths of byte strings. Reading takes these
-steps in order (Ratify section 12), and any bytes at all give an object or one `WireError`:
+steps in order (Ratify section 12), and any input gives either an object or one `WireError`:
 
 1. the text is strict JSON (`strict_json`);
 2. its members are those of the structure, with their types and lengths: nothing unknown, missing or null;
@@ -114,7 +114,7 @@ def _read_member(_kind: type, value: object) -> Constraint:
 
 
 def _public(reason: str) -> str:
-    # msgspec quotes only one text of a peer: an unknown member's name.
+    # The only input that msgspec quotes is an unknown member's name.
     unknown = _UNKNOWN.search(reason)
     return f"unknown field {quote(unknown[1])}" if unknown else reason
 
@@ -122,7 +122,7 @@ def _public(reason: str) -> str:
 def base64_is_canonical(data: bytes) -> bool:
     """Return whether every "=" in `data` follows a character that canonical base64 can end with: no bits are left over.
 
-    Decoders ignore such bits. Texts other than base64 may also hold "=": False only means that a closer look is needed.
+    Decoders ignore such bits. Other texts may contain "=" too: False only means that a closer look is needed.
     """
     if b"\\" in data:
         return False

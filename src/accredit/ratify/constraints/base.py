@@ -27,8 +27,8 @@ def unverifiable(detail: str) -> Outcome:
 
 
 class Constraint:
-    """A condition that a certificate puts on every call made with it. This base class is a kind that nobody can
-    evaluate."""
+    """A condition that a certificate puts on every call made with it. This base class stands for an unknown kind, which
+    always refuses."""
 
     __slots__ = ()
 

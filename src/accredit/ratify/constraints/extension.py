@@ -18,7 +18,7 @@ MAX_JSON_NESTING_DEPTH = 16
 
 
 class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, rename={"name": "type"}):
-    """A constraint of a type that the protocol does not define. Its name should be a domain of one's own, reversed
+    """A constraint of a type that the protocol does not define. Its name should be a reversed domain name that you own
     (`com.example.office-hours`)."""
 
     name: str
@@ -58,7 +58,7 @@ def evaluate(
         return constraint.judge(facts, cert_id, now)
     try:
         answer = evaluator(constraint, cert_id, facts, now)
-    except Exception as error:  # a deployment's own code: whatever it raises refuses the call
+    except Exception as error:  # deployment code: any exception refuses the call
         return denial(f"evaluator failed: {error}")
     if answer is None or answer is True:
         return None

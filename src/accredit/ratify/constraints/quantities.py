@@ -51,7 +51,7 @@ class MaxRate(BuiltIn, frozen=True, tag="max_rate"):
             return denial("malformed max_rate: count and window_s must be positive")
         try:
             used = finite(facts.invocations_in_window(cert_id, self.window_s))
-        except Exception:  # a counter that fails does not know
+        except Exception:  # a counter that fails counts as unknown
             used = None
         if used is None:
             return unverifiable("the rate counter failed")

@@ -49,7 +49,7 @@ class SessionToken(WireObject, frozen=True):
 
 
 class StreamedTurn(Struct, frozen=True, kw_only=True):
-    """One turn: a challenge with the agent's signature, bound as a bundle's is. `challenge_at` is in unix seconds."""
+    """One turn: a challenge with the agent's signature, bound like a bundle's. `challenge_at` is in unix seconds."""
 
     challenge: bytes
     challenge_at: int
