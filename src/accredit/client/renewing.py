@@ -50,7 +50,7 @@ from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, STOP_GRA
 from accredit.refusals import SESSION_LOST
 
 MAX_TRIES = 2
-"""Sessions that may end under one request: it fails when it finds a second one lost."""
+"""Sessions that may end under one request: it fails if the second one ends as well."""
 
 
 _log = logging.getLogger("accredit.client")

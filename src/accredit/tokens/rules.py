@@ -25,7 +25,7 @@ def check_policy(token: VerifiedToken, digest: str) -> None:
 def check_session(token: VerifiedToken, session: str) -> None:
     """Check that a token which names a session names this one. Raises `InvalidToken`.
 
-    `session` is the id, towards the client, of the session that the token came in, or "" without one.
+    `session` is the session's id as the client knows it, "" without a session.
     """
     if token.session is not None and token.session != session:
         raise InvalidToken("names another session", "the token is good in one session, and this is not it")
@@ -37,14 +37,13 @@ def may_use(token: VerifiedToken, tool: str) -> bool:
 
 
 def check_present(token: VerifiedToken | None) -> None:
-    """Check that there is a token, as one is required. Raises `MissingToken`."""
+    """Check that a token was sent, for a call that requires one. Raises `MissingToken`."""
     if token is None:
         raise MissingToken("no token", "a bearer token is required")
 
 
 def check_tool(token: VerifiedToken | None, tool: str, token_scope: str = "") -> None:
-    """Check that a token may call a tool, and has the scope that the tool requires; without a token the tool must
-    require none.
+    """Check that a token may call a tool that requires `token_scope`; without a token it must require none.
 
     An empty `token_scope` requires none. Raises `InsufficientScope`, or `MissingToken`; and `TypeError` for a scope
     that is no text, such as the None of a lookup that found nothing.
