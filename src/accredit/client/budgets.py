@@ -26,8 +26,8 @@ from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES, MAX_DIALOGS, MA
 MAX_CALL_CHARS = 67_108_864
 """Characters from a server in all while a call is open: four of the longest answers."""
 MAX_NOTIFICATION_CHARS = 262_144
-"""Characters of a server's notification at a client: progress waits for the host's callback, and with one rare
-character in it takes 1 MiB each. Other clients' hosts show a line of them."""
+"""Characters of a notification from a server. Progress waits for the host's callback, and with one rare character takes
+1 MiB each. Hosts show a line of it."""
 MAX_CALL_ASKED_CHARS = 8_388_608
 """Characters of what a server asks for while a call is open: requests that wait for a person or a model are kept. As
 many as some pictures have, for a model to look at; with one rare character in each they take 32 MiB."""

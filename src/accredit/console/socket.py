@@ -262,7 +262,7 @@ class DeskSocket:
         return {"key": self._desk.keys.state}
 
     async def _unlock(self, said: object, _connection: "_Connection") -> Said:
-        """Take a passphrase, alone or with what the person was told it is for."""
+        """Take a passphrase, with or without what the person was told it is for."""
         members = cast("Said", said) if isinstance(said, dict) else {"passphrase": said}
         passphrase, wanted_for = members.get("passphrase"), members.get("for")
         if not isinstance(passphrase, str) or len(passphrase) > MAX_PASSPHRASE_BYTES:

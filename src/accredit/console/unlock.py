@@ -130,10 +130,10 @@ class KeyHolder:
             return await self._opened(text, each=each)
 
     async def unlock(self, passphrase: str, wanted_for: str | None = None, beforehand: str = "") -> None:
-        """Unlock the key: for the pending signature if there is one, else for as long as `desk.toml` says; where each
-        signature needs the passphrase, for the one shown to the person (`beforehand`, "" if ambiguous). `wanted_for` is
-        what they were told (None: nothing, and nothing is compared). Raises `ConfigurationError` for a wrong
-        passphrase, and `DeskError`."""
+        """Unlock the key: for the pending signature, else for as long as `desk.toml` says. If each signature needs the
+        passphrase and none is pending, it is for the one on the page (`beforehand`, "" if ambiguous). `wanted_for` is
+        what the person was told (None: don't compare). Raises `ConfigurationError` for a wrong passphrase, and
+        `DeskError`."""
         locks = self._locks
         async with self._trying:  # each try takes 64 MiB, and any program of the user may try
             opened = await asyncio.to_thread(self._key.open, passphrase)

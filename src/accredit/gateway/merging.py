@@ -87,7 +87,7 @@ def _tokens(servers: Sequence[GatewaySettings], resource: str) -> TokenSettings 
 
 
 def merged_pins(pins: Pins, pinned: Mapping[str, Definitions | None]) -> Pins:
-    """Return the pins of several servers (rule 3): `pinned` are each server's, `pins` those of any."""
+    """Return the pins of several servers (rule 3): `pinned` by server, `pins` with the common settings."""
     own: dict[str, str] = {}
     listed: dict[str, str] = {}
     for server, definitions in pinned.items():

@@ -127,7 +127,7 @@ def in_latin(name: str) -> str:
 
 
 def _readings(name: str) -> tuple[str, str]:
-    """Return a name without regard to case, once with its strokes as they are and once as they look (rule 3)."""
+    """Return a name in folded case, twice: as it is, and with I, 1, | and O as they look (rule 3)."""
     letters = in_latin(name[:MAX_LOOK_ALIKE_CHARS])
     separated = _SEPARATORS.sub("_", letters)
     return _merge_letters(separated.casefold()), _merge_letters(separated.translate(_STROKES).casefold())

@@ -19,9 +19,9 @@ class Policy(Struct, frozen=True, kw_only=True):
     """A deployment's settings for decisions. `roots` maps pinned keys to names; times are in seconds.
 
     With `bind_agent` a call needs a token whose subject is the id of the proof's agent. `constraint_evaluators`
-    evaluate the constraints of extensions, by type (`policy.evaluators`). `server` is the name of the calls' server, if
-    the store is shared with others: a challenge is valid for one. With `observes` decisions are only recorded, and
-    refuse nothing (`policy.decide`, 11). `quotas` are those that a proof's calls take.
+    evaluate extension constraints, by type (`policy.evaluators`). `server` names the calls' server if the store is
+    shared with others, since a challenge is valid for one server. With `observes` decisions are only recorded, and
+    refuse nothing (`policy.decide`, 11). `quotas` apply to calls with proofs.
     """
 
     verifier_id: str

@@ -226,8 +226,8 @@ class Auditor:
         return known[0]
 
     def verified(self, text: bytes, chain: _Chain, now: int) -> VerifyResult:
-        """Verify a chain by itself, as of a time. Its scopes are accepted, as the gateway's catalog may have named
-        them. A result is reused at any time at which all certificates are valid."""
+        """Verify a chain by itself, as of a time. Any scopes are accepted: the gateway's catalog may have defined them.
+        A result is reused for any time at which all certificates are valid."""
         known = self._verified.get(text)
         if known is not None and all(cert.issued_at <= now <= cert.expires_at for cert in chain):
             return known

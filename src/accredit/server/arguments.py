@@ -1,8 +1,8 @@
-"""Arguments as a tool gets them. No I/O, but what the validators of the tool's own types do.
+"""Arguments as a tool gets them. No I/O, except by the validators of the tool's own types.
 
-Constraints are evaluated for what a client wrote. A tool's types may take an argument by another name (aliases), or
-convert it: a second name of `amount` paid 5,000 on a delegation of 10. So constrained arguments are read here by the
-same types, and named as the tool lists them:
+Constraints are evaluated for what a client wrote. A tool's types may read an argument under another name (an alias) or
+convert it: by a second name of `amount`, 5,000 were paid on a delegation of 10. So constrained arguments are read here
+by the same types, and named as in the tool's schema:
 
 1. The written arguments are what the tool gets if each member has a listed name, and reaches the tool with its value,
    perhaps of another type (`"5"` for 5).
@@ -10,8 +10,8 @@ same types, and named as the tool lists them:
 3. A value without a JSON form is left out: no constraint on it can be verified.
 4. What the types refuse never reaches the tool.
 
-Not checked: defaults, which no client has written; types that read the same arguments in two ways; what the tool itself
-makes of them.
+Not checked: defaults, which no client has written; types that read the same arguments in two ways; what the tool does
+with them.
 """
 
 import dataclasses

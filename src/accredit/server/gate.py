@@ -141,7 +141,7 @@ def put_first(one: Any, among: list[Any]) -> None:
 
 
 def check_first(one: object, among: Iterable[object]) -> None:
-    """Check that only others of its kind stand before this one. Raises `ConfigurationError`."""
+    """Check that a guard comes before all middleware except other guards. Raises `ConfigurationError`."""
     for each in among:
         if each is one:
             return

@@ -21,7 +21,7 @@ from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued
 
 NEVER = -1
-"""The latest end of forgotten entries while there are none; as `since`, that all spent challenges are known."""
+"""No entry was forgotten; as `since`, all spent challenges are known."""
 
 
 class ListChange(NamedTuple):
@@ -39,7 +39,7 @@ class Series(NamedTuple):
 
 
 def judge(*, spent: bool, ours: Issued | None, issued: bool, now: int) -> Spending:
-    """Return the verdict on a challenge. `ours` is its content if it was issued here, and `issued` that it must be."""
+    """Return the verdict on a challenge. `ours` is its content if it was issued here; `issued`: only such count."""
     if spent:
         return Spending.SPENT
     if ours is None:

@@ -138,7 +138,7 @@ async def _check_environment(bearer: Bearer | None) -> None:
 
 
 class Wrap(Intake[bytes]):
-    """The host's side and the child's side."""
+    """Relays messages between a host and one child, both over stdio."""
 
     answers_later = True
 

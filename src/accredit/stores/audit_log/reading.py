@@ -139,8 +139,8 @@ class LogReader(ABC):
 
     @abstractmethod
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
-        """Yield the entries that contain a text, such as a part of a call's id: newest first. With `since`, that record
-        and later ones, in order; of its writer's chain at least."""
+        """Yield the entries that contain a text, such as a part of a call's id, newest first. With `since`, yield that
+        record and later ones in order, at least those of its chain."""
 
     @abstractmethod
     def of_calls(self, prefix: str) -> Iterator[Numbered]:

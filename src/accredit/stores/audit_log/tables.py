@@ -38,8 +38,7 @@ class ChainEnded(StoreUnavailable):
 
 
 class ChainTaken(ChainEnded):
-    """The writer's chain is not where it left it, and no signature of its own says so: it is abandoned, and another one
-    is started."""
+    """Somebody else has changed the writer's chain: it is abandoned, and another one is started."""
 
     def __init__(self, writer: str) -> None:
         super().__init__(writer, f"the chain of writer {writer} was changed by somebody else, and is left")
@@ -121,7 +120,7 @@ class LogTables(Protocol):
         ...
 
     async def find_others(self, name: str, left: Sequence[str]) -> Others:
-        """Return the other writers that have not ended, and may have died; note that this one lives. Those that were
+        """Record that this writer is alive, and return the others that may have died without ending. Those that were
         `left` open are not judged, and other gateways may take them. Raises `ChainEnded`."""
         ...
 

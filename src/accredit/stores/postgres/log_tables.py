@@ -37,8 +37,8 @@ from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
 from accredit.stores.postgres.schema import CALL_KEY, short
 
 LOG_BURIED_AT_ONCE = 8
-"""Dead writers of a database that one process closes after one look: a rolling restart leaves some, and others look,
-too."""
+"""Dead writers of a database that one process closes per look: a rolling restart leaves a few, and others look as
+well."""
 
 
 NO_PARTITION, DIVISION_BY_ZERO = "23514", "22012"

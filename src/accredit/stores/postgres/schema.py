@@ -15,7 +15,7 @@ LOG_DAYS_AHEAD = 7
 """Days ahead for which a database has tables for the log's entries. Gateways create one more each day; if that fails,
 people have a week to find out why."""
 LOG_COPIED, LOG_COPIED_BYTES = 10_000, 33_554_432
-"""Entries, and bytes of them, that may be copied (in 0.1 s) while all gateways wait: when today's table is rebuilt."""
+"""Entries and bytes that rebuilding today's table may copy while all gateways wait (0.1 s)."""
 
 
 _MAKE_DAYS = f"""

@@ -174,7 +174,7 @@ async def schema_version(connection: Connection) -> int | None:
 
 
 def _check_clock(database: PostgresDatabase, off: float) -> None:
-    """Judge `off`, the seconds by which the database's clock was outside the interval that ours showed meanwhile."""
+    """Judge `off`, by how many seconds the database's clock was outside the interval of the query by ours."""
     if off > CLOCK_SKEW_SECONDS:
         raise ClocksDiffer(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s", off)
     if off > CLOCK_SKEW_WARN_SECONDS:

@@ -66,7 +66,7 @@ class MemberAccess:
         return request.with_meta({META_PROGRESS: Raw(to_json(own))})
 
     def reply_of(self, reply: Reply, request: Request, name: str, own: str | None = None) -> MemberReply:
-        """Return the reply for a server's answer to a request; `own` is its own name for the target. Raises
+        """Return the reply for the answer of the server `name`; `own` is the server's own name for the target. Raises
         `UpstreamUnavailable` if it is not in the session."""
         if self._enforces:
             return self.member_reply(reply, name, digest_of(request.id), own=own)

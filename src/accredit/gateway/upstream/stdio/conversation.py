@@ -36,8 +36,8 @@ _S = TypeVar("_S", bound=StreamCall)
 
 
 class Conversation(ABC, Generic[_S]):
-    """Made with a new child, which it ends. `over` is done when nothing of it remains. `line`, if set, is the room of
-    an unfinished line, until it was judged: the results have room of their own."""
+    """The exchange with a child, which it ends. `over` is done when nothing of it remains. `line`, if set, is the room
+    held for an unfinished line until it is judged; results hold room of their own."""
 
     def __init__(
         self,

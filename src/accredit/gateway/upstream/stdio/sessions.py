@@ -167,7 +167,7 @@ class Sessions:
 
     @contextlib.asynccontextmanager
     async def using(self, reply: Reply, *, stands: bool = False, watches: bool = True) -> AsyncGenerator[Session]:
-        """Return the client's session, which does not expire meanwhile. With `stands` it is only listened to. Without
+        """Yield the client's session, which can't expire while in use. `stands` is for a standing stream. Without
         `watches` the caller itself watches for a client that disconnects.
 
         Raises `RequestError` (400, 404), and `UpstreamUnavailable` if its child does not start it.
