@@ -34,7 +34,7 @@ MAX_CHORES = 256
 """Messages that wait to be sent to one server, with no answer awaited: ends of sessions, cancellations. They are a
 courtesy: beyond the bound they are dropped."""
 MAX_CHORES_AT_ONCE = 64
-"""Those being sent, each with a connection, at all servers; a server that answers takes some milliseconds."""
+"""Chores in flight at all servers together, each on a connection; a server that answers takes some milliseconds."""
 MIN_CHORES_AT_ONCE = 4
 """The same at one of many servers."""
 

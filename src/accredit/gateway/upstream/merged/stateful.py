@@ -387,7 +387,7 @@ class Stateful:
             self._streams.discard(stream)
 
     def _end(self, name: str, aside: Aside) -> None:
-        """End a session at a server that no client knows."""
+        """End a server's session that no client ever learned of."""
         head = in_session(aside.head, MemberSession(aside.session, aside.replica, ""))
         head.method = "DELETE"
         ending = Aside(aside, head)

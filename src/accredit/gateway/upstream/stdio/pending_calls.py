@@ -123,7 +123,7 @@ class Notified(Generic[_C]):
 
 @dataclass(frozen=True, slots=True)
 class UnexpectedAnswer:
-    """An invalid line that answers no request, but is only observed: forward it as it is."""
+    """An invalid line that answers no request. Nothing is enforced, so it is forwarded unchanged."""
 
     text: bytes
 
