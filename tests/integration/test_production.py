@@ -11,7 +11,8 @@ import pytest
 from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accredit
 
-from accredit.cli.actions.doctor.production.facts import HealthReport, Unknown
+from accredit.cli.actions.doctor.engine import Unknown
+from accredit.cli.actions.doctor.production.facts import HealthReport
 from accredit.cli.actions.doctor.production.running import health_found, listens_outside, processes_found
 from accredit.config import load
 from accredit.keys import make_key, write_key

@@ -20,7 +20,8 @@ from tests.world.running import run
 
 from accredit.attest import RecordedDecision
 from accredit.base.clock import unix_seconds
-from accredit.cli.actions.doctor.production.checklist import LINES, facts_of, go_through, run_looks
+from accredit.cli.actions.doctor.engine import Unknown, run_looks
+from accredit.cli.actions.doctor.production.checklist import LINES, facts_of, go_through
 from accredit.cli.actions.doctor.production.facts import (
     DiskSpace,
     Facts,
@@ -29,7 +30,6 @@ from accredit.cli.actions.doctor.production.facts import (
     LogFound,
     Process,
     SinkFound,
-    Unknown,
 )
 from accredit.cli.actions.doctor.production.stored import drill_found
 from accredit.config import load
@@ -47,11 +47,10 @@ from accredit.stores.sqlite.schema import SCHEMA
 
 pytestmark = [
     pytest.mark.holds("cli/actions/doctor/production/configured"),
-    pytest.mark.holds("cli/actions/doctor/production/there"),
+    pytest.mark.holds("cli/actions/doctor/production/environment"),
     pytest.mark.holds("cli/actions/doctor/production/facts"),
     pytest.mark.holds("cli/actions/doctor/production/files", 1, 2, 4),
     pytest.mark.holds("cli/actions/doctor/production/stored"),
-    pytest.mark.holds("cli/actions/doctor/production/results"),
     pytest.mark.holds("cli/actions/doctor/production/checklist"),
 ]
 
@@ -522,7 +521,7 @@ def test_nothing_is_changed_or_made__and_no_secret_is_shown(folder: Path, capsys
     assert "production.shipping: nobody has the log but the store" in shown
 
 
-@pytest.mark.holds("cli/actions/doctor/production/checklist", 2)
+@pytest.mark.holds("cli/actions/doctor/engine", 3)
 def test_what_is_left_out_by_name_does_not_count__but_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "accredit.db").touch(0o600)
     assert go_through(folder / "accredit.toml", list(LINES), {}, as_json=True) == 0
@@ -574,7 +573,7 @@ def test_the_manifests_own_configurations_lack_only_what_is_yours_to_add(made: P
     assert judged(in_manifest("sqlite", tmp_path / "sqlite", made)).keys() == THEIRS.keys()
 
 
-@pytest.mark.holds("cli/actions/doctor/production/checklist", 3)
+@pytest.mark.holds("cli/actions/doctor/production/checklist", 2)
 def test_a_configuration_that_can_t_be_read_or_may_be_somebody_else_s_has_no_lines(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -601,8 +600,10 @@ def test_what_never_answers__or_fails__keeps_nobody_waiting_for_the_other_lines(
     finally:
         stop.set()
     assert told == {
-        "late": Unknown("this look took more than 1 s"), "wrong": Unknown("this look has failed: gone"), "well": 1
-    }  # fmt: skip
+        "late": Unknown("this look took more than 1 s", "see what it waits for"),
+        "wrong": Unknown("this look has failed: gone", "see what is there"),
+        "well": 1,
+    }
 
 
 def test_a_sink_that_has_not_come_far_is_seen_in_the_log_itself(folder: Path) -> None:

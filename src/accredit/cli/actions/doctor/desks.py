@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from accredit.cli.actions.doctor.findings import Finding, bad, faulty, good, note
+from accredit.cli.actions.doctor.engine import Result, bad, faulty, good, note
 from accredit.cli.actions.doctor.surroundings import Surroundings
 from accredit.cli.actions.own_files import fault_of_folder
 from accredit.console.client import find_desk, tell_desk
@@ -12,7 +12,7 @@ from accredit.errors import ConfigurationError, DeskError
 from accredit.keys.places import desk_socket, desk_sockets
 
 
-def look_at_desk(at: Surroundings) -> Iterator[Finding]:
+def look_at_desk(at: Surroundings) -> Iterator[Result]:
     """Yield findings about the desk."""
     try:
         settings = read_settings(at.environ)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.cli.actions.doctor.findings import Finding, bad, command_line, good, note
+from accredit.cli.actions.doctor.engine import Result, bad, command_line, good, note
 from accredit.cli.actions.doctor.gateways import ask_gateways
 from accredit.cli.actions.doctor.keys import look_at_grant, look_at_key
 from accredit.cli.actions.doctor.surroundings import Surroundings
@@ -52,7 +52,7 @@ class _Entry(NamedTuple):
         return f"cd {folder} && {line}" if line and folder and Path.cwd() != self.host.file.parent else line
 
 
-def look_at_entries(at: Surroundings) -> Iterator[Finding]:
+def look_at_entries(at: Surroundings) -> Iterator[Result]:
     """Yield findings about entries in hosts' files."""
     states = host_states(at.environ, at.here)
     used = {each.file for each in read_installed(state_folder(at.environ))}
@@ -91,7 +91,7 @@ def _entries(at: Surroundings, state: HostState) -> Iterator[_Entry]:
         yield _Entry(state, each, words, of_project)
 
 
-def _faults(at: Surroundings, entry: _Entry, silent: dict[str, str]) -> Iterator[Finding]:
+def _faults(at: Surroundings, entry: _Entry, silent: dict[str, str]) -> Iterator[Result]:
     name = f"{entry.host.host}: {entry.state.name}"
     if entry.state.state != "installed":
         what = f"{name} is {entry.state.state}: {entry.state.why}"

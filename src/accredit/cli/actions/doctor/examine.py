@@ -1,39 +1,42 @@
-"""Runs all checks concurrently, and prints their findings. I/O: threads, stdout.
+"""Looks at all subjects of `accredit doctor`. I/O: as `engine`.
 
-1. A check that takes longer than `DOCTOR_SECONDS` is abandoned with a finding; its thread ends with the process.
-2. A check that fails, or gets no thread, yields a finding; the others go on.
-3. The exit code is 1 if any finding is bad.
+What a look had found before it failed counts; that it failed, or took longer than `DOCTOR_SECONDS`, is a finding.
 """
 
 import os
-import queue
-import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-
-from msgspec import to_builtins
+from typing import get_args
 
 from accredit.cli.actions.doctor.desks import look_at_desk
+from accredit.cli.actions.doctor.engine import (
+    FAILURES,
+    Found,
+    Result,
+    Subject,
+    Unknown,
+    bad,
+    explain_failure,
+    print_results,
+    run_looks,
+)
 from accredit.cli.actions.doctor.entries import look_at_entries
-from accredit.cli.actions.doctor.findings import SUBJECTS, Finding, Subject, bad
 from accredit.cli.actions.doctor.gateways import look_at_gateways
 from accredit.cli.actions.doctor.keys import look_at_keys
 from accredit.cli.actions.doctor.production.checklist import go_through
 from accredit.cli.actions.doctor.setup import look_at_configuration, look_at_store
 from accredit.cli.actions.doctor.surroundings import Surroundings, surroundings
 from accredit.cli.actions.doctor.versions import look_at_versions
-from accredit.cli.actions.output import BAD, GOOD, QUIET, print_json, say
 from accredit.cli.progress import Progress
-from accredit.errors import AccreditError, ConfigurationError
-from accredit.limits import DOCTOR_SECONDS
+from accredit.errors import ConfigurationError
+from accredit.limits import DOCTOR_SECONDS, MAX_FINDING_CHARS
 
 MAX_FINDINGS = 500
 """Findings that `accredit doctor` tells: a host's file may have any number of entries."""
 
 
-_Look = Callable[[Surroundings], Iterable[Finding]]
+_Look = Callable[[Surroundings], Iterable[Result]]
 LOOKS: Mapping[Subject, _Look] = {
     "keys": look_at_keys,
     "configuration": look_at_configuration,
@@ -43,7 +46,7 @@ LOOKS: Mapping[Subject, _Look] = {
     "hosts": look_at_entries,
     "versions": look_at_versions,
 }
-_MARKS = {"good": ("ok  ", GOOD), "note": ("note", ""), "bad": ("BAD ", BAD)}
+_SUBJECTS = get_args(Subject)
 
 
 def run_doctor(*, config: Path | None, production: bool, left_out: Sequence[str], as_json: bool) -> int:
@@ -60,57 +63,37 @@ def diagnose(config: Path | None, environ: Mapping[str, str] = os.environ, *, as
     at = surroundings(config, environ)
     with Progress("looking"):
         found = findings_of(at, LOOKS)
-    is_well = not any(each.level == "bad" for each in found)
-    if as_json:
-        print_json({"ok": is_well, "findings": [to_builtins(each) for each in found]})
-        return 0 if is_well else 1
-    for each in found:
-        mark, style = _MARKS[each.level]
-        say(f"{mark}  {each.subject}: {each.what}", style)
-        if each.remedy:
-            say(f"      {each.remedy}")
-        if each.command:
-            say(f"      {each.command}")
-    counts = Counter(each.level for each in found)
-    say("")
-    say(f"{counts['bad']} bad, {counts['note']} to know, {counts['good']} good", QUIET if is_well else BAD)
-    return 0 if is_well else 1
+    return print_results(found, "findings", members, ("bad", "note", "good"), as_json=as_json)
 
 
-def findings_of(at: Surroundings, looks: Mapping[Subject, _Look], seconds: float = DOCTOR_SECONDS) -> list[Finding]:
-    """Return the findings of all checks, ordered by subject, without duplicates."""
-    told: queue.SimpleQueue[tuple[Subject, list[Finding]]] = queue.SimpleQueue()
-    for subject, look in looks.items():
-        thread = threading.Thread(target=_take, args=(subject, look, at, told), daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:
-            told.put((subject, [_failure_finding(subject, error)]))
-    late_at, waiting, found = time.monotonic() + seconds, set(looks), list[Finding]()
-    while waiting:
-        try:
-            subject, findings = told.get(timeout=max(0.0, late_at - time.monotonic()))
-        except queue.Empty:
-            break
-        waiting.discard(subject)
-        found += findings
-    found += [bad(each, f"this look took more than {seconds:g} s", "see what it waits for") for each in waiting]
-    order = {subject: number for number, subject in enumerate(SUBJECTS)}
-    return sorted(dict.fromkeys(found), key=lambda each: order[each.subject])[:MAX_FINDINGS]
+def members(finding: Result) -> dict[str, str]:
+    """Return a finding's members in JSON."""
+    texts = {"what": finding.what, "remedy": finding.remedy, "command": finding.command}
+    return {"subject": finding.about, "level": finding.state, **texts}
 
 
-def _take(
-    subject: Subject, look: _Look, at: Surroundings, told: "queue.SimpleQueue[tuple[Subject, list[Finding]]]"
-) -> None:
-    findings: list[Finding] = []
+def findings_of(at: Surroundings, looks: Mapping[Subject, _Look], seconds: float = DOCTOR_SECONDS) -> list[Result]:
+    """Return the findings of all looks, ordered by subject, without duplicates."""
+    found: dict[Subject, Found[list[Result]]] = run_looks(
+        {subject: partial(_collect, subject, look, at) for subject, look in looks.items()}, seconds
+    )
+    findings = [
+        each.fit(each.about, _shorten)
+        for subject, value in found.items()
+        for each in ([bad(subject, *value)] if isinstance(value, Unknown) else value)
+    ]
+    return sorted(dict.fromkeys(findings), key=lambda each: _SUBJECTS.index(each.about))[:MAX_FINDINGS]
+
+
+def _collect(subject: Subject, look: _Look, at: Surroundings) -> list[Result]:
+    findings: list[Result] = []
     try:
         for finding in look(at):
             findings.append(finding)  # noqa: PERF402 - what was found before a failure counts
-    except (AccreditError, OSError, ValueError, RuntimeError, MemoryError) as error:
-        findings.append(_failure_finding(subject, error))
-    told.put((subject, findings))
+    except FAILURES as error:
+        findings.append(bad(subject, *explain_failure(error)))
+    return findings
 
 
-def _failure_finding(subject: Subject, error: Exception) -> Finding:
-    what = f"this look has failed: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-    return bad(subject, what, "see what is there")
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_FINDING_CHARS else f"{text[:MAX_FINDING_CHARS]}..."

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from accredit.app.pid_file import serving
 from accredit.base.addresses import is_loopback_host
-from accredit.cli.actions.doctor.findings import Finding, bad, command_line, faulty, good, note
+from accredit.cli.actions.doctor.engine import Result, bad, command_line, faulty, good, note
 from accredit.cli.actions.doctor.surroundings import Surroundings
 from accredit.config.listen import url_here
 from accredit.console.gateways import GatewayHealth, Gateways, read_known
@@ -28,7 +28,7 @@ _REVOCATIONS = "revocations"
 """Also works with its last known state, but only until a restart."""
 
 
-def look_at_gateways(at: Surroundings) -> Iterator[Finding]:
+def look_at_gateways(at: Surroundings) -> Iterator[Result]:
     """Yield findings about gateways and clocks."""
     own = ""
     if at.loaded is not None and at.file is not None:
@@ -62,7 +62,7 @@ def ask_gateways(known: Mapping[str, str]) -> list[GatewayHealth]:
     return asyncio.run(Gateways(lambda: known).ask())
 
 
-def _not_running(at: Surroundings, url: str) -> Finding:
+def _not_running(at: Surroundings, url: str) -> Result:
     command = command_line("accredit", "up", "--config", str(at.file)) if at.is_own else ""
     gateway = at.loaded.config.gateway if at.loaded is not None else None
     if gateway is not None and is_loopback_host(gateway.host) and _is_taken(gateway.host.strip("[]"), gateway.port):
@@ -77,7 +77,7 @@ def _is_taken(host: str, port: int) -> bool:
         return client.connect_ex((host, port)) == 0
 
 
-def _health(gateway: GatewayHealth, *, is_own: bool) -> Iterator[Finding]:
+def _health(gateway: GatewayHealth, *, is_own: bool) -> Iterator[Result]:
     if gateway.problem:
         if is_own:
             yield bad("gateway", f"{gateway.address}: {gateway.problem}", "see what it logs")
@@ -105,7 +105,7 @@ def _remedy(part: str) -> str:
     return "see whether the server behind it runs, and what it logs" if behind else "see what the gateway logs"
 
 
-def _clock(gateway: GatewayHealth) -> Finding:
+def _clock(gateway: GatewayHealth) -> Result:
     ahead = gateway.clock_ahead or 0.0
     if abs(ahead) <= CLOCK_DIFFERENCE_SECONDS:
         return good("clock", f"that of {gateway.address} and this one agree")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accredit.base.clock import unix_seconds
-from accredit.cli.actions.doctor.findings import Finding, bad, command_line, faulty, good, into_file, note
+from accredit.cli.actions.doctor.engine import Result, bad, command_line, faulty, good, into_file, note
 from accredit.cli.actions.doctor.surroundings import Surroundings
 from accredit.cli.actions.own_files import fault_of_folder
 from accredit.cli.actions.own_grant import DELEGATION, fault_of_grant, grant_command
@@ -17,7 +17,7 @@ from accredit.limits import MAX_KEY_FILES
 _OTHERS = 0o077
 
 
-def look_at_keys(at: Surroundings) -> Iterator[Finding]:
+def look_at_keys(at: Surroundings) -> Iterator[Result]:
     """Yield findings about keys and delegations."""
     folder = at.folder
     if not folder.is_dir():
@@ -38,7 +38,7 @@ def look_at_keys(at: Surroundings) -> Iterator[Finding]:
             yield from look_at_grant(at, key, grant)
 
 
-def look_at_key(path: Path) -> Iterator[Finding]:
+def look_at_key(path: Path) -> Iterator[Result]:
     """Yield problems of a private key and its public half."""
     try:
         mode = path.stat().st_mode
@@ -62,7 +62,7 @@ def look_at_key(path: Path) -> Iterator[Finding]:
         yield note("keys", f"{path} has no passphrase: any program of yours can sign with it", "make one that has")
 
 
-def _public_half(path: Path, about: KeyFile) -> Iterator[Finding]:
+def _public_half(path: Path, about: KeyFile) -> Iterator[Result]:
     public = public_path(path)
     command = into_file(str(public), "accredit", "keys", "show", str(path), "--public")
     try:
@@ -72,7 +72,7 @@ def _public_half(path: Path, about: KeyFile) -> Iterator[Finding]:
         yield bad("keys", f"{path} has no public half that can be read", "make it again from that", command)
 
 
-def _person(at: Surroundings) -> Iterator[Finding]:
+def _person(at: Surroundings) -> Iterator[Result]:
     try:
         settings = read_settings(at.environ)
     except ConfigurationError:
@@ -91,7 +91,7 @@ def _person(at: Surroundings) -> Iterator[Finding]:
         yield note("keys", error.what, error.remedy)
 
 
-def look_at_grant(at: Surroundings, key: Path, grant: Path) -> Iterator[Finding]:
+def look_at_grant(at: Surroundings, key: Path, grant: Path) -> Iterator[Result]:
     """Yield whether a delegation is valid for an agent."""
     file = at.file if at.is_own and at.loaded is not None else None
     observes = at.loaded is not None and at.loaded.config.proofs.mode != "required"

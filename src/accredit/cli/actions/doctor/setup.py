@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from accredit.app.assemble import revocation_lists
-from accredit.cli.actions.doctor.findings import MIGRATE, Finding, bad, command_line, faulty, good, note
+from accredit.cli.actions.doctor.engine import MIGRATE, Result, bad, command_line, faulty, good, note
 from accredit.cli.actions.doctor.surroundings import Surroundings
 from accredit.cli.actions.own_files import fault_of_file
 from accredit.config import Loaded, build_all_settings, store_of
@@ -32,7 +32,7 @@ DOCTOR_STORE_SECONDS = 2.0
 _STEPS_BETWEEN_LOOKS = 10_000
 
 
-def look_at_configuration(at: Surroundings) -> Iterator[Finding]:
+def look_at_configuration(at: Surroundings) -> Iterator[Result]:
     """Yield findings about the configuration."""
     if at.file is None:
         yield note("configuration", "there is none here", "`accredit up URL` makes one; --config FILE names another")
@@ -79,7 +79,7 @@ def _command(at: Surroundings, loaded: Loaded) -> str:
     return command_line("cp", str(public), str(missing)) if not os.path.lexists(missing) else ""
 
 
-def look_at_store(at: Surroundings) -> Iterator[Finding]:
+def look_at_store(at: Surroundings) -> Iterator[Result]:
     """Yield findings about the store."""
     if at.loaded is None or at.file is None:
         return
@@ -100,7 +100,7 @@ def look_at_store(at: Surroundings) -> Iterator[Finding]:
         yield from _postgres(at, store)
 
 
-def _sqlite(path: Path) -> Iterator[Finding]:
+def _sqlite(path: Path) -> Iterator[Result]:
     if not os.path.lexists(path):
         yield good("store", f"{path} is made when the gateway starts")
         return
@@ -159,7 +159,7 @@ def is_still(path: Path) -> bool:
     return not path.with_name(f"{path.name}-wal").exists()
 
 
-def _postgres(at: Surroundings, store: PostgresDatabase) -> Iterator[Finding]:
+def _postgres(at: Surroundings, store: PostgresDatabase) -> Iterator[Result]:
     if not at.is_own:
         yield note("store", f"{store.name} was not asked", "with --config FILE it is")
         return

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from accredit import __version__
 from accredit.base.version import version_text
-from accredit.cli.actions.doctor.findings import Finding, good
+from accredit.cli.actions.doctor.engine import Result, good
 from accredit.cli.actions.doctor.surroundings import Surroundings
 
 _METADATA = "lib/python3*/site-packages/accredit-*.dist-info"
 
 
-def look_at_versions(at: Surroundings) -> Iterator[Finding]:
+def look_at_versions(at: Surroundings) -> Iterator[Result]:
     """Yield the versions."""
     yield good("versions", f"accredit {version_text()}, Python {platform.python_version()}, {sys.executable}")
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from accredit.base.addresses import is_loopback_host
-from accredit.cli.actions.doctor.findings import command_line
-from accredit.cli.actions.doctor.production.facts import Facts, Found, Unknown
-from accredit.cli.actions.doctor.production.results import Result, no, ok, unknown
+from accredit.cli.actions.doctor.engine import Found, Result, Unknown, command_line, no, ok, unknown
+from accredit.cli.actions.doctor.production.facts import Facts
 from accredit.config import Loaded
 from accredit.config.servers import views
 from accredit.errors import ConfigurationError

@@ -3,23 +3,13 @@ I/O."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from accredit.cli.actions.doctor.engine import Found
 from accredit.config import Loaded
 from accredit.gateway.settings import GatewaySettings
 from accredit.stores import StoreUrl
 from accredit.stores.postgres.condition import DatabaseCondition
-
-T = TypeVar("T")
-
-
-class Unknown(NamedTuple):
-    """Why a fact is unknown."""
-
-    why: str
-
-
-Found = T | Unknown
 
 
 class FileFound(NamedTuple):

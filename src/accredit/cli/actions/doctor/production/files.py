@@ -17,8 +17,8 @@ from pathlib import Path
 
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
-from accredit.cli.actions.doctor.findings import command_line
-from accredit.cli.actions.doctor.production.facts import FileFound, Found, Unknown
+from accredit.cli.actions.doctor.engine import Found, Unknown, command_line
+from accredit.cli.actions.doctor.production.facts import FileFound
 from accredit.cli.actions.own_files import OwnFault, fault_of_file, fault_of_folder
 from accredit.config import Loaded, folder_of, lock_file, own_key_file
 from accredit.config.servers import views

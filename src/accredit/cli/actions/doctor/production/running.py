@@ -19,7 +19,8 @@ from typing import cast
 import msgspec
 
 from accredit.base.addresses import is_loopback_host
-from accredit.cli.actions.doctor.production.facts import Found, HealthReport, Process, Unknown
+from accredit.cli.actions.doctor.engine import Found, Unknown
+from accredit.cli.actions.doctor.production.facts import HealthReport, Process
 from accredit.config import Config
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file

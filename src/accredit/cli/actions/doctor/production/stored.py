@@ -14,7 +14,8 @@ from hashlib import sha256
 from typing import TypeVar
 
 from accredit.attest import CallRecord, Checkpoint, Statement
-from accredit.cli.actions.doctor.production.facts import DiskSpace, FileStore, Found, LogFound, SinkFound, Unknown
+from accredit.cli.actions.doctor.engine import Found, Unknown
+from accredit.cli.actions.doctor.production.facts import DiskSpace, FileStore, LogFound, SinkFound
 from accredit.cli.actions.doctor.setup import is_still, reading_only
 from accredit.cli.actions.log_place import own_keys
 from accredit.config import Loaded, folder_of, read_public_key

@@ -3,9 +3,8 @@
 Each is a function of the facts, and named as its line of the checklist: `production.NAME`.
 """
 
-from accredit.cli.actions.doctor.findings import MIGRATE, command_line
-from accredit.cli.actions.doctor.production.facts import Facts, Unknown
-from accredit.cli.actions.doctor.production.results import Result, no, ok, unknown
+from accredit.cli.actions.doctor.engine import MIGRATE, Result, Unknown, command_line, no, ok, unknown
+from accredit.cli.actions.doctor.production.facts import Facts
 from accredit.config import own_key_file
 from accredit.limits import CLOCK_SKEW_WARN_SECONDS
 from accredit.stores import InMemory, PostgresDatabase, SqliteFile
