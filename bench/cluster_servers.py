@@ -15,7 +15,8 @@ from pathlib import Path
 from tests.world.ports import reserved_port
 from tests.world.postgres import SUPERUSER, programs, unprivileged
 
-from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
+from accredit.stores.opening import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.migration import migrate
 from accredit.stores.postgres.session import run_once

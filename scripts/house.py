@@ -7,7 +7,8 @@ Run by `make check`. What is counted, over `src/accredit`:
 - crumbs: files of 60 lines or fewer, without the `__init__.py` that only name what a package offers;
 - public names: classes, functions and constants at the top level, by 1,000 lines;
 - participles: functions at the top level that are named by one (`told`, `_shown`, `asked_of_desk`). A function is named
-  by what it does or by what it gives: `read_answer`, `quoted_text`.
+  by what it does or by what it gives: `read_answer`, `quoted_text`;
+- checks of a kind of store by its class outside `stores/`: what a kind can do are its methods.
 """
 
 import ast
@@ -37,6 +38,10 @@ PARTICIPLE = re.compile(
 )
 """A name that is a participle, or one with what follows it (`kept_by`); `kept_proof` is a plain noun."""
 
+KINDS_OF_STORE = {"InMemory", "SqliteFile", "PostgresDatabase"}
+"""Classes of what a store's URL names: none is asked for outside the package that has them."""
+STORES = "accredit/stores/"
+
 Module = tuple[str, ...]
 """A module's dotted name in its parts."""
 
@@ -63,7 +68,11 @@ def main(root: Path = ROOT) -> int:
     print(f"house: {len(named)} functions are named by a participle")
     if len(named) > MAX_PARTICIPLES:
         print(f"house: more than {MAX_PARTICIPLES}: {', '.join(named)}")
-    return 1 if circle or private or crumbs > MAX_CRUMBS or len(named) > MAX_PARTICIPLES else 0
+    checks = {str(path.relative_to(root)): len(list(checks_of_kind(tree))) for path, tree in trees.items()}
+    checks = {path: number for path, number in checks.items() if number and not path.startswith(STORES)}
+    for path, number in checks.items():
+        print(f"house: {path} asks {number} times for the class of a store")
+    return 1 if circle or private or checks or crumbs > MAX_CRUMBS or len(named) > MAX_PARTICIPLES else 0
 
 
 def print_figures(trees: dict[Path, ast.Module], private: dict[str, list[str]]) -> float:
@@ -153,6 +162,19 @@ def participles(tree: ast.Module) -> Iterator[str]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and PARTICIPLE.fullmatch(node.name):
             yield node.name
+
+
+def checks_of_kind(tree: ast.Module) -> Iterator[ast.expr]:
+    """Where a value's class is compared with a kind of store: by `isinstance`, or by a pattern."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]) | ast.MatchClass(cls=kinds):
+                named = {each.id for each in ast.walk(kinds) if isinstance(each, ast.Name)}
+                named |= {each.attr for each in ast.walk(kinds) if isinstance(each, ast.Attribute)}
+                if named & KINDS_OF_STORE:
+                    yield kinds
+            case _:
+                pass
 
 
 if __name__ == "__main__":

@@ -63,3 +63,22 @@ def test_functions_named_by_a_participle_are_counted__nouns_and_verbs_are_not(
     many = "".join(f"def _told_{n}() -> None: ...\ndef told_by_{n}() -> None: ...\n" for n in range(61))
     (tmp_path / "more").mkdir()
     assert measure(house(tmp_path / "more", first=many)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = isinstance(b, SqliteFile)\n",
+        "a = isinstance(store_of(b), stores.InMemory | None)\n",
+        "match a:\n    case PostgresDatabase():\n        pass\n",
+    ],
+)
+def test_whoever_asks_for_the_class_of_a_store_is_named__but_where_it_is_at_home(
+    measure: Callable[[Path], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    package = house(tmp_path, first=text, second="a = isinstance(b, Database)\n")
+    assert measure(package) == 1
+    assert "accredit/first.py asks 1 times for the class of a store" in capsys.readouterr().out
+    (package / "accredit/stores").mkdir()
+    (package / "accredit/first.py").rename(package / "accredit/stores/first.py")
+    assert measure(package) == 0

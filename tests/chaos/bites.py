@@ -19,7 +19,7 @@ from tests.world.replicated import Replicated, wait_for
 from accredit.base.clock import unix_seconds
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.ports import Spending
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.store import PostgresStore
 
 Make = Callable[[PostgresDatabase], PostgresStore]

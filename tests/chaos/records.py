@@ -21,8 +21,8 @@ from tests.world.postgres import SUPERUSER
 from tests.world.replicated import DATABASE, Replicated
 
 from accredit.attest import CallRecord, Outcome, Statement
-from accredit.stores.opening import open_log
-from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
+from accredit.stores.opening import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost
 
 CLOSED_SECONDS = 100.0
 """In which the calls of a gateway that was lost are closed by another one, with some room for a busy machine."""
@@ -40,7 +40,7 @@ class RunRecords:
 
     def begin(self) -> None:
         """Notes where the log is, and keeps its checkpoints."""
-        with open_log(self._database) as log:
+        with self._database.open_log() as log:
             self._position = log.position()
         file = self._fleet.folder / f"kept-{len(self.kept)}"
         done = accredit("log", "checkpoint", "--store", self._url, "--out", str(file), folder=self._fleet.folder)
@@ -49,7 +49,7 @@ class RunRecords:
 
     def broken(self, exchanges: Iterable[Exchange], journal: Iterable[Forwarded]) -> list[str]:
         """Compares what came since with what clients and the server saw."""
-        with open_log(self._database) as log:
+        with self._database.open_log() as log:
             after = log.after(self._position)
             entries = log.entries() if after is None else after
             statements = (statement for each in entries if (statement := each.statement()) is not None)

@@ -9,8 +9,8 @@ from typing import Any
 
 from accredit.errors import AccreditError
 from accredit.ports import Spending
+from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres import session
-from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.forgetting import CLOCK, DATABASE_KEEP_SECONDS
 from accredit.stores.postgres.store import PostgresStore

@@ -19,10 +19,9 @@ from accredit.gateway.settings import RecordSettings
 from accredit.limits import CLOCK_BACK_SECONDS, SESSION_ID_SECONDS
 from accredit.policy import GuardedCall
 from accredit.policy.evidence import Auditor, Evidence
-from accredit.stores import open_log
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.thread import DatabaseThread
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.log_pruning import prune as prune_database
 from accredit.stores.postgres.migration import migrate
 
@@ -147,7 +146,7 @@ def test_tables_of_the_version_before_have_records_of_that__until_they_are_migra
                 await record(log.port, SETTINGS, proven(call(), bound=True), hides=False)
 
         run(main())
-        with open_log(database) as log:
+        with database.open_log() as log:
             assert log.verify([gateway()[1]]).valid
             found = [(each.statement(), each.proof) for each in log.entries(proofs=True)]
         return [

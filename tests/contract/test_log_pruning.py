@@ -18,7 +18,7 @@ from tests.world.running import run
 
 from accredit.attest import LogReport
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.stores import PostgresDatabase, SqliteFile, open_log
+from accredit.stores import PostgresDatabase, SqliteFile
 from accredit.stores.audit_log.reading import LogAway
 from accredit.stores.postgres import log_pruning
 from accredit.stores.postgres.driver import Connection, DatabaseFailed
@@ -77,7 +77,7 @@ def pruned_once_free(database: PostgresDatabase) -> None:
 
 
 def verified(database: PostgresDatabase) -> LogReport:
-    with open_log(database) as log:
+    with database.open_log() as log:
         return log.verify([KEY])
 
 
@@ -99,7 +99,7 @@ def test_a_database_is_pruned_as_a_file_is(path: Path, database: PostgresDatabas
     assert pruned(database, told=told.append) == (12, True)
     assert told[-1] == 12
     assert pruned_file(path, NOW_MS + 500) == 12
-    with open_log(SqliteFile(path)) as log:
+    with SqliteFile(path).open_log() as log:
         expected = log.verify([KEY])
     report = verified(database)
     assert report.valid, report.fault
@@ -121,7 +121,7 @@ def test_that_a_reader_keeps_what_was_pruned_is_told__and_pruning_again_takes_it
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_pruning, "EMPTY_LOG_SECONDS", 0.05)
-    with open_log(database) as log:
+    with database.open_log() as log:
         assert pruned(database) == (12, False)
         assert log.verify([KEY]).valid  # as it was
     assert verified(database).valid
@@ -198,7 +198,7 @@ def test_a_call_that_is_open_is_not_pruned__it_could_not_be_closed(tmp_path: Pat
     assert pruned(database, NOW_MS + 1) == (2, True)
     assert verified(database).valid
     assert rows(database, f"SELECT count(*) FROM log_entries WHERE day = '{LONG_AGO}'")[0][0] == 3
-    with open_log(database) as log:
+    with database.open_log() as log:
         assert len(list(log.open_calls())) == 1
 
 
@@ -223,7 +223,7 @@ def test_a_log_verifies_after_pruning_where_a_clock_was_set_back_within_a_call(w
         store = cluster().fresh()
         copy_log(path, store)
         pruned(store, OLD + 500)
-    with open_log(store) as log:
+    with store.open_log() as log:
         report = log.verify([KEY])
     assert (report.fault, report.records) == (None, 4)
     assert sum(each.pruned for each in report.writers) == 2

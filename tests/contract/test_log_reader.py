@@ -21,7 +21,7 @@ from tests.world.running import run
 from accredit.attest import CallDecision, Checkpoint, Entry, Stored, verify_log
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import MAX_ATTESTATION_BYTES
-from accredit.stores import LogStore, PostgresDatabase, open_log
+from accredit.stores import LogStore, PostgresDatabase
 from accredit.stores.audit_log.calls import join_newest_first, read_call_records
 from accredit.stores.audit_log.reader import OF_CALLS
 from accredit.stores.audit_log.reading import Bookmark, LogAway, LogReader, Numbered, key_range, windows
@@ -81,7 +81,7 @@ def store(request: pytest.FixtureRequest, written: Written) -> Iterator[LogStore
 
 @pytest.fixture
 def log(store: LogStore) -> Iterator[LogReader]:
-    with open_log(store) as found:
+    with store.open_log() as found:
         yield found
 
 
@@ -96,7 +96,7 @@ def by_chain(entries: list[Entry]) -> dict[str, list[Entry]]:
 
 @pytest.mark.holds("stores/postgres/log_reader", 1)
 def test_each_store_has_the_same_entries_in_each_chain__and_the_same_verdict(written: Written, log: LogReader) -> None:
-    with open_log(store_of(written)) as file:
+    with store_of(written).open_log() as file:
         assert by_chain([each.entry for each in log.entries()]) == by_chain([each.entry for each in file.entries()])
         assert sorted(log.heads()) == sorted(file.heads())
         report, expected = log.verify([KEY]), file.verify([KEY])
@@ -203,7 +203,7 @@ def test_what_comes_after_a_position_is_all_that_came__and_nothing_twice(tmp_pat
     async def main() -> None:
         async with Log(path) as first, Log(path) as second:
             await first.call()
-            with in_store(kind, path) as store, open_log(store) as log:
+            with in_store(kind, path) as store, store.open_log() as log:
                 position = log.position()
                 new = [await first.call(), await second.call(), await first.call()]
                 assert list(log.after(position) or ()) == []  # it shows one state until it is renewed
@@ -223,9 +223,9 @@ def test_what_comes_after_a_position_is_all_that_came__and_nothing_twice(tmp_pat
 def test_a_log_that_has_lost_records_is_told_from_one_that_goes_on(written: Written, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "accredit.db"
     run(_one_call(path))
-    with in_store(kind, written.path) as store, open_log(store) as log:
+    with in_store(kind, written.path) as store, store.open_log() as log:
         position = log.position()
-    with in_store(kind, path) as store, open_log(store) as log:
+    with in_store(kind, path) as store, store.open_log() as log:
         assert log.after(position) is None
 
 
@@ -237,7 +237,7 @@ async def _one_call(path: Path) -> None:
 def test_records_of_several_days_are_one_log(written: Written) -> None:
     database = cluster().fresh()
     copy_log(written.path, database, lambda entry: datetime.date(2026, 1, 1) + datetime.timedelta(entry // 4))
-    with open_log(database) as log:
+    with database.open_log() as log:
         assert log.verify([KEY]).valid
         numbers = [each.number for each in log.newest_first()]
         assert len(numbers) == 16
@@ -249,7 +249,7 @@ def test_records_of_several_days_are_one_log(written: Written) -> None:
 def test_entries_that_are_too_large_to_come_with_others_come_by_themselves__or_are_damage(written: Written) -> None:
     with in_store("postgres", written.path) as store:
         assert isinstance(store, PostgresDatabase)
-        with open_log(store) as log:
+        with store.open_log() as log:
             assert (
                 max(len(each.entry.envelope.payload) for each in log.newest_first() if isinstance(each.entry, Stored))
                 > 40_000
@@ -259,7 +259,7 @@ def test_entries_that_are_too_large_to_come_with_others_come_by_themselves__or_a
             " WHERE number = 2 AND kind = 0",
             database=store.database,
         )
-        with open_log(store) as log:
+        with store.open_log() as log:
             fault = log.verify([KEY]).fault
     assert fault is not None
     assert fault.reason == f"{fault.place} is damaged"
@@ -269,12 +269,12 @@ def test_fewer_rows_than_there_are_entries_are_in_memory(
     written: Written, store: LogStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Snapshot.rows, "__kwdefaults__", {"at_a_time": 2})
-    with open_log(store) as log:
+    with store.open_log() as log:
         assert log.verify([KEY]).valid
 
 
 def test_a_log_that_is_half_read_can_be_closed(store: LogStore) -> None:
-    log = open_log(store)
+    log = store.open_log()
     with log:
         entries = log.entries()
         next(entries)
@@ -283,7 +283,7 @@ def test_a_log_that_is_half_read_can_be_closed(store: LogStore) -> None:
 
 
 def test_a_connection_that_is_lost_says_nothing_about_the_log__and_another_one_is_made(written: Written) -> None:
-    with in_store("postgres", written.path) as store, open_log(store) as log:
+    with in_store("postgres", written.path) as store, store.open_log() as log:
         for _ in range(2):
             count = log.count()
             reader = cluster().wait_for("state = 'idle in transaction'")
@@ -297,9 +297,9 @@ def test_a_connection_that_is_lost_says_nothing_about_the_log__and_another_one_i
 
 @pytest.mark.holds("cli/actions/log_place")
 def test_a_database_that_is_away_is_told_from_one_without_a_log() -> None:
-    with pytest.raises(LogAway), open_log(cluster().named("nowhere")):
+    with pytest.raises(LogAway), cluster().named("nowhere").open_log():
         pass
-    with pytest.raises(SchemaUnknown), open_log(cluster().empty()):
+    with pytest.raises(SchemaUnknown), cluster().empty().open_log():
         pass
 
 
@@ -307,7 +307,7 @@ def test_a_database_that_is_away_is_told_from_one_without_a_log() -> None:
 def test_either_role_may_read_the_log(written: Written, role: str) -> None:
     with in_store("postgres", written.path) as store:
         assert isinstance(store, PostgresDatabase)
-        with open_log(cluster().named(store.database, a_user(f"IN ROLE {role}"))) as log:
+        with cluster().named(store.database, a_user(f"IN ROLE {role}")).open_log() as log:
             assert log.verify([KEY]).valid
             assert len(list(log.newest_first())) == 16
             assert len(list(log.open_calls())) == 1
@@ -316,7 +316,7 @@ def test_either_role_may_read_the_log(written: Written, role: str) -> None:
 def test_a_user_of_neither_role_may_not(written: Written) -> None:
     with in_store("postgres", written.path) as store:
         assert isinstance(store, PostgresDatabase)
-        with pytest.raises(StoreUnavailable, match="42501"), open_log(cluster().named(store.database, a_user())):
+        with pytest.raises(StoreUnavailable, match="42501"), cluster().named(store.database, a_user()).open_log():
             pass
 
 

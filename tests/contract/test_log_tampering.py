@@ -13,7 +13,7 @@ from tests.world.running import run
 
 from accredit.attest import Checkpoint, Envelope, LogReport, Stored
 from accredit.errors import StoreUnavailable
-from accredit.stores import PostgresDatabase, SqliteFile, open_log
+from accredit.stores import PostgresDatabase, SqliteFile
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.postgres.log_pruning import prune
 
@@ -55,7 +55,7 @@ def database(path: Path) -> PostgresDatabase:
 @pytest.fixture(scope="module")
 def kept(path: Path) -> list[Envelope]:
     """The checkpoints that somebody keeps elsewhere."""
-    with open_log(SqliteFile(path)) as log:
+    with SqliteFile(path).open_log() as log:
         return [
             each.entry.envelope
             for each in log.summaries()
@@ -64,7 +64,7 @@ def kept(path: Path) -> list[Envelope]:
 
 
 def report_on(database: PostgresDatabase, kept: list[Envelope] | None = None) -> LogReport:
-    with open_log(database) as log:
+    with database.open_log() as log:
         return log.verify([KEY], kept or [])
 
 
@@ -216,7 +216,7 @@ def test_what_is_gone_without_a_trace_is_found_with_a_checkpoint_that_was_kept__
 
 def test_a_row_that_a_superuser_put_in_is_listed_nowhere_as_true(database: PostgresDatabase) -> None:
     """Under the least of all numbers, or any other: what goes by records goes by those that verify."""
-    with open_log(database) as log:
+    with database.open_log() as log:
         before = [each.entry.entry for each in Prover([KEY]).records(log.newest_first())]
     for number in ("-9223372036854775808", "9223372036854775807"):
         change(
@@ -226,7 +226,7 @@ def test_a_row_that_a_superuser_put_in_is_listed_nowhere_as_true(database: Postg
             f" decode(repeat('00', 64), 'hex'), ml_dsa_65, members FROM log_entries {record(1)}",
         )
     prover = Prover([KEY])
-    with open_log(database) as log:
+    with database.open_log() as log:
         assert b"wire_money" in b"".join(
             each.entry.envelope.payload for each in log.newest_first() if isinstance(each.entry, Stored)
         )
@@ -257,17 +257,17 @@ NOT_LOOKED_AT: dict[str, str] = {
 def test_what_is_not_looked_at_changes_nothing_that_a_record_says(
     database: PostgresDatabase, kept: list[Envelope], what: str
 ) -> None:
-    with open_log(database) as log:
+    with database.open_log() as log:
         before = by_chain([each.entry for each in log.entries()])
     change(database, NOT_LOOKED_AT[what])
     assert verdict(database, kept) is None
-    with open_log(database) as log:
+    with database.open_log() as log:
         assert by_chain([each.entry for each in log.entries()]) == before
 
 
 def test_a_call_that_is_not_among_the_open_ones_any_more_is_still_listed_as_open(database: PostgresDatabase) -> None:
     change(database, "DELETE FROM log_open")
-    with open_log(database) as log:
+    with database.open_log() as log:
         newest = next(log.newest_first()).record()
         assert newest is not None
         assert newest.phase == "decision"

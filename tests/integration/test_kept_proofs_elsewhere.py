@@ -20,7 +20,7 @@ from accredit.base.clock import unix_seconds
 from accredit.jsonrpc.methods import Era
 from accredit.limits import CLOCK_LEAD_SECONDS
 from accredit.ports import ProofStore
-from accredit.stores import MemoryStore, SqliteStore, open_store, parse_store_url
+from accredit.stores import MemoryStore, SqliteStore, parse_store_url
 from accredit.stores.audit_log.reader import LogFile
 
 INBOX = {"name": "list_inbox", "arguments": {}}
@@ -96,7 +96,7 @@ def test_what_is_kept_is_not_good_again_once_the_store_is_lost(trust: Trust, tmp
 
     async def main() -> None:
         kept = await made(trust, tmp_path, MemoryStore())
-        new = open_store(parse_store_url(url, tmp_path), unix_seconds() + LATER)
+        new = parse_store_url(url, tmp_path).open(unix_seconds() + LATER)
         assert await tried(trust, tmp_path, new, kept) == "ratify_challenge_required"
 
     run(main())

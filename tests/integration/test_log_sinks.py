@@ -32,7 +32,7 @@ from accredit.attest import LogSigner, timestamp, verify_log
 from accredit.cli.actions import log_sinks
 from accredit.errors import CollectorError
 from accredit.keys import log_signer, make_key, write_key
-from accredit.stores import InMemory, PostgresDatabase, open_log, parse_store_url
+from accredit.stores import InMemory, PostgresDatabase, parse_store_url
 
 pytestmark = [
     pytest.mark.holds("cli/actions/log_follow"),
@@ -267,7 +267,7 @@ def lag(store: Store) -> int:
     """How far behind the sink is; -1 before it has anything."""
     url = parse_store_url(store.url, store.folder)
     assert not isinstance(url, InMemory)
-    log = open_log(url)
+    log = url.open_log()
     try:
         log.renew()
         return log.behind("siem") if log.sinks() == ["siem"] else -1

@@ -19,7 +19,7 @@ from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.schema import VERSION
 
 pytestmark = pytest.mark.holds("cli/actions/store")

@@ -24,7 +24,7 @@ from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key, write_key
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.opening import PostgresDatabase
 
 pytestmark = [
     pytest.mark.holds("stores/postgres/log_tables"),

@@ -25,13 +25,14 @@ from accredit.attest import (
 )
 from accredit.errors import StoreUnavailable
 from accredit.ports import Records
-from accredit.stores import SqliteFile, open_log
+from accredit.stores import SqliteFile
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, Touch, Turn, WriterRequest
 from accredit.stores.audit_log.thread import DatabaseThread
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.opening import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 
 T = TypeVar("T")
 Executors = Callable[[Path, LogSigner, bool], LogExecutor]
@@ -42,7 +43,7 @@ def by_thread(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
     return thread(path, signer, durable=durable)
 
 
-def place_in(database: PostgresDatabase) -> DatabaseLog:
+def place_in(database: DatabaseAddress) -> DatabaseLog:
     """The log of a database, for a gateway whose neighbours are dead as soon as they are silent."""
     return DatabaseLog(database, GATEWAY, "here", silent_seconds=0.05)
 
@@ -175,7 +176,7 @@ def read(path: Path) -> Generator[LogReader]:
     """The log in the file or, where there is none, in the database that stands for its folder."""
     with ExitStack() as stack:
         store = SqliteFile(path) if path.exists() else stack.enter_context(database_for(path.parent))
-        yield stack.enter_context(open_log(store))
+        yield stack.enter_context(store.open_log())
 
 
 def in_short(records: list[CallRecord]) -> list[tuple[str, str]]:

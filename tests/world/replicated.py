@@ -21,7 +21,8 @@ from typing import NamedTuple, Self
 from tests.world.ports import reserved_port
 from tests.world.postgres import SUPERUSER, guards, need_postgres, unprivileged
 
-from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
+from accredit.stores.opening import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.migration import migrate
 
 NAMES = ("a", "b", "c")

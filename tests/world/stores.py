@@ -22,7 +22,7 @@ from tests.world.postgres import TOLD_CLOCK, database_for, tell_clock
 from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_SPENT_IN_DATABASE
 from accredit.ports import ProofStore, RateLimit, Spending, Task, TaskStore
-from accredit.stores import open_store, open_tasks, parse_store_url
+from accredit.stores import parse_store_url
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.postgres.tasks import PostgresTasks
@@ -46,7 +46,7 @@ async def opened(url: str, folder: Path, since: int = NEVER) -> AsyncGenerator[P
             inner = PostgresStore(database, clock=TOLD_CLOCK, since=str(since))
             store: ProofStore = _Told(inner)
         else:
-            store = open_store(parse_store_url(url, folder), since)
+            store = parse_store_url(url, folder).open(since)
         try:
             yield store
         finally:
@@ -60,7 +60,7 @@ async def opened_tasks(url: str, folder: Path) -> AsyncGenerator[TaskStore]:
         if url == URLS[2]:
             store: TaskStore = _ToldTasks(PostgresTasks(stack.enter_context(database_for(folder)), clock=TOLD_CLOCK))
         else:
-            store = open_tasks(parse_store_url(url, folder))
+            store = parse_store_url(url, folder).open_tasks()
         try:
             yield store
         finally:

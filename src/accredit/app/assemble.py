@@ -6,7 +6,6 @@ files and connections on first use.
 """
 
 import logging
-import socket
 from typing import NamedTuple
 
 from accredit.attest import Head, LogSigner
@@ -30,19 +29,13 @@ from accredit.gateway.settings import ProofSettings
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.ports import AccessTokens, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import (
-    InMemory,
-    PostgresDatabase,
     RevocationLists,
-    SqliteFile,
     StoreUrl,
-    check_store,
     open_revocations,
-    open_store,
-    open_tasks,
 )
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
-from accredit.stores.audit_log.requests import LOG_SILENT_SECONDS, DatabaseLog, FileLog, LogExecutor, LogPlace
+from accredit.stores.audit_log.requests import FileLog, LogExecutor, LogPlace
 from accredit.stores.audit_log.thread import DatabaseThread, FileThread
 from accredit.tokens import AccessGrant
 
@@ -97,14 +90,14 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Por
     key_sets, revocations = _key_sets(loaded, ports.key_sets) if tokens != "off" else None, ports.revocations
     opened, tasks, store = ports.store, ports.tasks, store_of(loaded)
     if loaded.config.quotas.by_number and opened is None:
-        check_store(store)
-        opened = open_store(store, unix_seconds())
+        store.check_tables()
+        opened = store.open(unix_seconds())
     if judged or tokens == "required":
         if tasks is None or (judged and opened is None):
-            check_store(store)
-        tasks = tasks or open_tasks(store)
+            store.check_tables()
+        tasks = tasks or store.open_tasks()
         if proofs is not None and judged:
-            opened = opened or open_store(store, unix_seconds())
+            opened = opened or store.open(unix_seconds())
             revocations = revocation_lists(loaded, proofs, store, opened, ports.revocations)
     return ports._replace(store=opened, revocations=revocations, key_sets=key_sets, tasks=tasks)
 
@@ -131,17 +124,11 @@ def _records(loaded: Loaded) -> Records | None:
     if mode == "off":
         return None
     durable = mode == "durable"
-    place: LogPlace
-    match store_of(loaded):
-        case InMemory():
-            raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
-        case PostgresDatabase() as database:
-            check_store(database)
-            place = DatabaseLog(
-                database, gateway_id(loaded), socket.gethostname(), LOG_SILENT_SECONDS, trusted_log_keys(loaded)
-            )
-        case SqliteFile(path):
-            place = FileLog(path, "FULL" if durable else "NORMAL", gateway_id(loaded), trusted_log_keys(loaded))
+    store = store_of(loaded).lasting
+    if store is None:
+        raise ConfigurationError("a store in memory has no log", 'set store.url = "sqlite:///accredit.db"')
+    store.check_tables()
+    place = store.log_place(gateway_id(loaded), trusted_log_keys(loaded), durable=durable)
     signer = build_log_signer(loaded)
     try_record_signer(loaded)
     return QueuedRecords(

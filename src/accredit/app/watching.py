@@ -19,7 +19,7 @@ from accredit.config import WatchSettings, policy_digest, store_of
 from accredit.errors import AccreditError
 from accredit.gateway.app import Gateway
 from accredit.keys import reading
-from accredit.stores import InMemory, LogStore, open_log
+from accredit.stores import LogStore
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.postgres.store import PostgresStore
 from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
@@ -82,9 +82,8 @@ class Watching:
         if now is None:
             return
         self.goes_by(now, ports)
-        store = store_of(now.loaded)
-        if self._is_first and ports.records is not None and not isinstance(store, InMemory):
-            self._log = store  # one process looks for all
+        if self._is_first and ports.records is not None:
+            self._log = store_of(now.loaded).lasting  # one process looks for all
         listener, settings = self._watched.listener, self._watched.settings
         if gateway is not None and listener is not None and settings.admin is not None:
             app = AdminApp(gateway, self._watched.board, settings.admin[0])
@@ -158,7 +157,7 @@ class Watching:
 
 
 def _sink_lags(store: LogStore) -> dict[str, int]:
-    log = open_log(store)
+    log = store.open_log()
     try:
         log.renew()
         return {name: log.behind(name) for name in log.sinks()[:MAX_WATCHED_SINKS]}

@@ -26,7 +26,6 @@ from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
 from accredit.keys import is_there, load_log_signer, load_public_key, load_signing_key, log_key, read_key
-from accredit.stores import InMemory
 
 GATEWAY_KEY_FILE = "gateway.key"
 """The gateway's own key, in the configuration's folder."""
@@ -41,7 +40,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
         return None
     build_log_signer(loaded)
     trusted_log_keys(loaded)
-    if isinstance(store_of(loaded), InMemory):
+    if store_of(loaded).lasting is None:
         raise ConfigurationError(
             f'attest.mode is "{attest.mode}" and store.url is memory:, where no record outlives the process',
             'set store.url = "sqlite:///accredit.db", or attest.mode = "off"',

@@ -28,7 +28,6 @@ from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyFile, is_there, load_public_key
 from accredit.policy import Catalog, Entry, Facts, Policy
 from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
-from accredit.stores import InMemory
 
 
 def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
@@ -47,7 +46,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
     if judged:
         zone_names()
     roots = roots_of(loaded, needed=required) if judged else {}
-    if judged and workers > 1 and isinstance(store_of(loaded), InMemory):
+    if judged and workers > 1 and store_of(loaded).lasting is None:
         raise ConfigurationError(
             f"store.url is memory:, and {workers} workers with one each would accept a proof {workers} times",
             'set store.url = "sqlite:///accredit.db", or leave out --workers',

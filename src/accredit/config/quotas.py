@@ -16,7 +16,6 @@ from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.policy.merging import merged_name
 from accredit.policy.quotas import QUOTA_UNITS, Quota, Quotas, window_seconds
-from accredit.stores import InMemory
 
 _OF_PROOFS = ("principal", "agent")
 
@@ -26,7 +25,7 @@ def build_quotas(loaded: Loaded, *, of_proofs: bool, workers: int = 1) -> Quotas
     built = [
         _quota(loaded, f"quotas[{index}]", table) for index, table in enumerate(loaded.config.quotas.by_number.values())
     ]
-    if built and workers > 1 and isinstance(store_of(loaded), InMemory):
+    if built and workers > 1 and store_of(loaded).lasting is None:
         raise ConfigurationError(
             f"store.url is memory:, and {workers} workers with one each would allow what a quota does {workers} times",
             'set store.url = "sqlite:///accredit.db", or leave out --workers',

@@ -20,7 +20,6 @@ from accredit.gateway.settings import RoundsSettings
 from accredit.keys import is_there, read_file
 from accredit.limits import MAX_KEY_FILE_BYTES
 from accredit.rounds import KeyRing, parse_keys
-from accredit.stores import PostgresDatabase
 
 
 def build_rounds(loaded: Loaded, own: KeyRing | None = None) -> RoundsSettings:
@@ -35,7 +34,7 @@ def build_rounds(loaded: Loaded, own: KeyRing | None = None) -> RoundsSettings:
     if name is not None:
         key = "cluster.keys_file" if cluster.keys_file is not None else "rounds.keys_file"
         return RoundsSettings(_ring(Path(name), key), rounds.state_seconds, shared=True)
-    if isinstance(store_of(loaded), PostgresDatabase):
+    if store_of(loaded).is_shared:
         raise ConfigurationError(
             "store.url is for many gateways, and cluster.keys_file is not set: none could go on for another",
             "(umask 077; openssl rand -base64 32 > cluster.keys), give it to each gateway, and set cluster.keys_file",

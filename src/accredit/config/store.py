@@ -21,7 +21,8 @@ def store_of(loaded: Loaded) -> StoreUrl:
     """Return the store that is configured. Raises `ConfigurationError`."""
     store = loaded.config.store
     url = parse_store_url(store.url, folder_of(loaded, ("store", "url")))
-    if not isinstance(url, PostgresDatabase):
+    database = url.as_database
+    if database is None:
         only = next((key for key in ("replicas", "max_spent", "password") if getattr(store, key) is not None), None)
         if only is not None:
             raise ConfigurationError(
@@ -34,7 +35,7 @@ def store_of(loaded: Loaded) -> StoreUrl:
             'set store.replicas = "required" if it has a synchronous standby, else "none"',
         )
     return replace(
-        _with_password(url, loaded), replicas=store.replicas, max_spent=store.max_spent or MAX_SPENT_IN_DATABASE
+        _with_password(database, loaded), replicas=store.replicas, max_spent=store.max_spent or MAX_SPENT_IN_DATABASE
     )
 
 

@@ -24,7 +24,6 @@ from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, TokenError
 from accredit.gateway.settings import BootstrapSettings, TokenSettings
 from accredit.keys import load_key_set, load_token_key
-from accredit.stores import PostgresDatabase
 from accredit.tokens import Issuer, KeySet, SessionGrant, TokenVerifier, issue_session_token, policy_digest
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def _bootstrap(
             f"tokens.bootstrap gives one token, and {workers} workers would give {workers}",
             "leave out --workers, or remove tokens.bootstrap",
         )
-    if isinstance(store_of(loaded), PostgresDatabase):
+    if store_of(loaded).is_shared:
         raise ConfigurationError(
             "tokens.bootstrap gives one token, and store.url is for many gateways", "remove tokens.bootstrap"
         )

@@ -26,7 +26,6 @@ from accredit.console.people import People
 from accredit.errors import AttestationError, DeskError
 from accredit.limits import SHORT_ID_CHARS
 from accredit.pins.shown import visible_text
-from accredit.stores import SqliteFile
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
 
@@ -76,8 +75,8 @@ class HealthPart:
             log = await self._log.look(lambda found: _log(found, self._keys()))
         except DeskError as error:
             return {"log": None, "problem": error.reason}
-        store = self._log.store
-        return {"log": {**log, "bytes": _bytes(store)} if isinstance(store, SqliteFile) else log, "problem": ""}
+        size = self._log.store.log_bytes()
+        return {"log": log if size is None else {**log, "bytes": size}, "problem": ""}
 
     async def _asked(self, _said: Said) -> Said:
         names = self._names()
@@ -160,14 +159,6 @@ def _growth(log: LogReader, prover: Prover) -> dict[str, Any]:
         "by": len(times),
         "observed": not all(enforced[:1]),
     }
-
-
-def _bytes(store: SqliteFile) -> int:
-    total = 0
-    for path in (store.path, store.path.with_name(f"{store.path.name}-wal")):
-        with suppress(OSError):
-            total += path.stat().st_size
-    return total
 
 
 def _gateway(gateway: GatewayHealth, names: Mapping[str, str]) -> dict[str, Any]:

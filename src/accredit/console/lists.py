@@ -17,7 +17,7 @@ from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import load_public_key, read_file
 from accredit.limits import MAX_KEY_FILES, MAX_STATEMENT_BYTES
 from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
-from accredit.stores import InMemory, LogStore, parse_store_url, stored_lists
+from accredit.stores import LogStore, parse_store_url
 
 KeyOf = Callable[[str], HybridPublicKey | None]
 
@@ -43,8 +43,8 @@ class SeenList(Struct, frozen=True):
 
 def list_places(settings: DeskSettings) -> list[ListPlace]:
     """Return the places of the person's own list, from `desk.toml`. Raises `ConfigurationError`."""
-    store = parse_store_url(settings.store, settings.folder) if settings.store else InMemory()
-    places = [] if isinstance(store, InMemory) else [ListPlace(store, store.name)]
+    store = parse_store_url(settings.store, settings.folder).lasting if settings.store else None
+    places = [] if store is None else [ListPlace(store, store.name)]
     file = settings.revocation_list
     return places if file is None else [*places, ListPlace(file, str(file))]
 
@@ -73,7 +73,7 @@ def revoked_ids(lists: Sequence[SeenList]) -> frozenset[str]:
 def _at(place: ListPlace, key_of: KeyOf) -> list[SeenList]:
     try:
         if not isinstance(place.place, Path):
-            return [_read_list(place.name, text, key_of) for text in stored_lists(place.place)]
+            return [_read_list(place.name, text, key_of) for text in place.place.read_lists()]
         with suppress(OSError):
             if not place.place.exists():
                 return []

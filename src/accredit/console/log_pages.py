@@ -42,7 +42,7 @@ from accredit.pins.shown import visible_text
 from accredit.policy.constraint_words import constraint
 from accredit.policy.evidence import Auditor, Evidence, in_words, sentence
 from accredit.ratify import DelegationCert, HybridPublicKey
-from accredit.stores import LogStore, open_log
+from accredit.stores import LogStore
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import Bookmark, LogReader, Numbered
 
@@ -117,7 +117,7 @@ class LogPages:
         """Open the log and run `read` on it, in a thread. Raises `DeskError`."""
 
         def work() -> _Found:
-            with open_log(self.store) as log:
+            with self.store.open_log() as log:
                 return read(log)
 
         async with self._looks:

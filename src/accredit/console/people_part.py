@@ -35,7 +35,6 @@ from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import SigningKey
 from accredit.limits import MAX_CALL_FILTER_CHARS, REVOCATION_CHECK_SECONDS, SHORT_ID_CHARS
 from accredit.pins.shown import visible_text
-from accredit.stores import SqliteFile
 
 TAKE_BACK_SECONDS = 8.0
 """How long the desk waits for gateways to confirm a revocation."""
@@ -231,7 +230,8 @@ def _forgery_reason(signature: str) -> str:
 
 def _revoke(cert_id: str, key: SigningKey, place: ListPlace) -> None:
     """Add an id to the list at a place. Raises `ConfigurationError`."""
-    if isinstance(place.place, SqliteFile) and not place.place.path.exists():
+    file = None if isinstance(place.place, Path) else place.place.file
+    if file is not None and not file.exists():
         raise ConfigurationError("there is no such store: no gateway reads it", "correct store in desk.toml")
     revoke(cert_id, key, place.place, place.name)
 

@@ -19,10 +19,8 @@ from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import SigningKey, read_file, replace_file, write_file
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import RevocationList, issue_revocation_list, revocation_list_fault
-from accredit.stores import LogStore, PostgresDatabase
-from accredit.stores.postgres.revocation_lists import change_list as change_list_in_database
+from accredit.stores import LogStore
 from accredit.stores.rules import ListChange
-from accredit.stores.sqlite.revocation_lists import change_list
 
 _BEGINNING = 0
 """The time of a list without entries, in unix seconds (rule 4)."""
@@ -104,9 +102,7 @@ def _exists(list_file: Path) -> bool:
 
 def _in_store(store: LogStore, key: SigningKey, extend: _Extend) -> ListChange:
     try:
-        if isinstance(store, PostgresDatabase):
-            return change_list_in_database(store, key.about.id, extend)
-        return change_list(store.path, key.about.id, extend)
+        return store.change_list(key.about.id, extend)
     except StoreUnavailable as error:
         raise ConfigurationError(f"not revoked: {error}", "try again, or name a file: --list FILE") from None
 

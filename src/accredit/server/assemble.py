@@ -24,7 +24,7 @@ from accredit.server.gate import Gate
 from accredit.server.judge import Judge, Proofs, TargetInfo, find_plain
 from accredit.server.requirements import entry_of, hides_requirement
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
-from accredit.stores import InMemory, check_store, open_revocations, open_store, parse_store_url
+from accredit.stores import InMemory, open_revocations, parse_store_url
 from accredit.tokens import Issuer, KeySet, declares_token
 
 _log = logging.getLogger("accredit.server")
@@ -92,8 +92,8 @@ class Guard:
         # a store passed in by its owner is not searched for lists
         url = parse_store_url(store, Path()) if isinstance(store, str) else InMemory()
         keys = {derive_id(key): key for key in pinned}
-        check_store(url)
-        opened = open_store(url, clock()) if isinstance(store, str) else store
+        url.check_tables()
+        opened = url.open(clock()) if isinstance(store, str) else store
         lists = open_revocations(url, opened, [Path(path) for path in revocation_files], keys, _report)
         self._owned_store = opened if isinstance(store, str) else None
         self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _check_methods(methods))

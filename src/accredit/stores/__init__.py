@@ -9,18 +9,12 @@ from accredit.stores.memory import MemoryStore
 from accredit.stores.opening import (
     InMemory,
     LogStore,
+    PostgresDatabase,
     SqliteFile,
     StoreUrl,
-    check_store,
-    open_log,
     open_revocations,
-    open_sink,
-    open_store,
-    open_tasks,
     parse_store_url,
-    stored_lists,
 )
-from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.revocation import RevocationLists
 from accredit.stores.sqlite.store import SqliteStore
 from accredit.stores.tasks import MemoryTasks, SqliteTasks
@@ -36,12 +30,6 @@ __all__ = [
     "SqliteStore",
     "SqliteTasks",
     "StoreUrl",
-    "check_store",
-    "open_log",
     "open_revocations",
-    "open_sink",
-    "open_store",
-    "open_tasks",
     "parse_store_url",
-    "stored_lists",
 ]

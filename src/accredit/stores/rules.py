@@ -31,6 +31,27 @@ class ListChange(NamedTuple):
     after: bytes
 
 
+class SchemaState(NamedTuple):
+    """The version of a store's tables (None without any), the one that this accredit makes, and the `oldest` that a
+    gateway works on."""
+
+    found: int | None
+    known: int
+    oldest: int = 0
+
+    @property
+    def serves(self) -> bool:
+        """Whether a gateway works on it."""
+        return self.found is not None and self.oldest <= self.found <= self.known
+
+
+class DiskSpace(NamedTuple):
+    """Free and total bytes of a file system."""
+
+    free: int
+    size: int
+
+
 class Series(NamedTuple):
     """The uses of one certificate that one limit counts."""
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from accredit.errors import ConfigurationError
-from accredit.stores import InMemory, MemoryStore, SqliteStore, open_store, parse_store_url
+from accredit.stores import InMemory, MemoryStore, SqliteStore, parse_store_url
 
 pytestmark = pytest.mark.holds("stores/opening")
 
 
 def test_the_store_in_memory(tmp_path: Path) -> None:
-    assert isinstance(open_store(parse_store_url("memory:", tmp_path)), MemoryStore)
+    assert isinstance(parse_store_url("memory:", tmp_path).open(), MemoryStore)
     assert parse_store_url("memory:", tmp_path) == InMemory()
 
 
@@ -28,7 +28,7 @@ def test_a_file_is_relative_to_the_configuration_unless_it_has_four_slashes(
     url: str, path: str, tmp_path: Path
 ) -> None:
     (tmp_path / "sub").mkdir()
-    opened = open_store(parse_store_url(url.format(tmp_path), tmp_path))
+    opened = parse_store_url(url.format(tmp_path), tmp_path).open()
     assert isinstance(opened, SqliteStore)
     assert opened.path == Path(path.format(tmp_path))
     assert not opened.path.exists()

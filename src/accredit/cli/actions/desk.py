@@ -30,7 +30,7 @@ from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import KeyFile
 from accredit.keys.places import config_folder, desk_log, desk_socket, desk_sockets, runtime_folder, state_folder
-from accredit.stores import InMemory, StoreUrl, open_log, parse_store_url
+from accredit.stores import StoreUrl, parse_store_url
 
 _NEGATIVE = 1
 
@@ -96,7 +96,7 @@ def _run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) -
 def _run_read_only_desk(port: int, store: str | None, config: Path | None, *, wants_browser: bool) -> int:
     """Show a log, without any key, until stopped; return the exit code. Raises `ConfigurationError`."""
     place = log_store(store, config)
-    with as_configuration_errors(), open_log(place):
+    with as_configuration_errors(), place.open_log():
         pass  # a log that is not there is told now
     keys: list[LogKey | RecordKey] = [*gateway_keys(config_folder(os.environ))]
     with contextlib.suppress(ConfigurationError):  # a configuration without a key of its own
@@ -121,9 +121,9 @@ def _own_address(config: Path | None) -> Mapping[str, str]:
 
 
 def _log(url: StoreUrl, folder: Path, person: KeyFile) -> LogPages:
-    if isinstance(url, InMemory):
+    if url.lasting is None:
         raise ConfigurationError("desk.toml: desk.store: a store in memory has no log", "name the gateway's store")
-    return LogPages(url, lambda: known_names(folder), gateway_keys(folder), {person.public_key: person.name})
+    return LogPages(url.lasting, lambda: known_names(folder), gateway_keys(folder), {person.public_key: person.name})
 
 
 def _output_kind(environ: Mapping[str, str]) -> Literal["terminal", "log"]:

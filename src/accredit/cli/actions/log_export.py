@@ -21,7 +21,7 @@ from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.keys.files import write_lines
-from accredit.stores import LogStore, open_log
+from accredit.stores import LogStore
 from accredit.stores.audit_log.reading import LogReader
 
 _NEGATIVE = 1
@@ -67,7 +67,7 @@ def export_checkpoints(store: LogStore, out: Path | None) -> int:
 def export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: bool) -> int:
     """Write the envelopes, or the bundle, of the call whose id begins with `call_id`; return the exit code. Raises
     `ConfigurationError`."""
-    with as_configuration_errors(), open_log(store) as log:
+    with as_configuration_errors(), store.open_log() as log:
         whole_id = one_call(log, call_id)
     if whole_id is None:
         return _NEGATIVE
@@ -116,7 +116,7 @@ def _write(store: LogStore, out: Path | None, lines_of: Callable[[LogReader], It
     hidden = out is None and sys.stdout.isatty()
     with (
         as_configuration_errors(),
-        open_log(store) as log,
+        store.open_log() as log,
         Progress("exporting", unit="entries", hidden=hidden) as progress,
     ):
         lines = progress.over(lines_of(log))

@@ -22,7 +22,7 @@ from accredit.config import load
 from accredit.config.values import Url, WrongValue, check
 from accredit.errors import CollectorError, ConfigurationError, StoreUnavailable
 from accredit.limits import FOLLOW_SECONDS
-from accredit.stores import LogStore, open_sink
+from accredit.stores import LogStore
 from accredit.stores.postgres.session import SchemaUnknown
 
 SINK_RETRY_SECONDS, MAX_SINK_RETRY_SECONDS = 0.5, 30.0
@@ -71,7 +71,7 @@ def follow_log(store: LogStore, name: str, target: Target) -> int:
         as_configuration_errors(),
         suppress(KeyboardInterrupt),
         _interrupt_on_sigterm(),
-        open_sink(store, name) as sink,
+        store.open_sink(name) as sink,
         target,
     ):
         while True:

@@ -32,7 +32,7 @@ from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
 from accredit.policy.evidence import NO_EVIDENCE, Auditor, Evidence, who_allowed
-from accredit.stores import LogStore, open_log
+from accredit.stores import LogStore
 from accredit.stores.audit_log.calls import (
     STATUSES,
     CallRow,
@@ -162,7 +162,7 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
     """List calls; return the exit code. Raises `ConfigurationError`."""
     if wanted.outcome not in (None, *STATUSES):
         raise ConfigurationError(f"--outcome {wanted.outcome}: not a status", f"name one of {', '.join(STATUSES)}")
-    with as_configuration_errors(), open_log(store) as log:
+    with as_configuration_errors(), store.open_log() as log:
         with Progress("looking through the log", unit="entries") as progress:
             chosen = _with_whole_ids(wanted, log, listing)
             if chosen is None:

@@ -47,12 +47,12 @@ class _LoggedHead(Struct):
 def log_store(store: str | None, config: Path | None) -> "LogStore":
     """Return the store that holds the log: the named one, else the configuration's. Raises `ConfigurationError`."""
     url = configuration.store_of(_load(config)) if store is None else stores.parse_store_url(store, Path.cwd())
-    if isinstance(url, stores.InMemory):
+    if url.lasting is None:
         raise ConfigurationError(
             "a store in memory has no log",
             "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
         )
-    return url
+    return url.lasting
 
 
 @contextmanager

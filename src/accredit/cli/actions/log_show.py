@@ -13,7 +13,7 @@ from accredit.cli.actions.log_record import Names, print_evidence, print_record
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_json
 from accredit.errors import AttestationError
 from accredit.policy.evidence import NO_EVIDENCE, Auditor
-from accredit.stores import LogStore, open_log
+from accredit.stores import LogStore
 from accredit.stores.audit_log.reading import LogReader
 
 _NEGATIVE = 1
@@ -47,7 +47,7 @@ def show_call(
 ) -> int:
     """Show the records of the call whose id begins with `call_id`; return the exit code. Raises
     `ConfigurationError`."""
-    with as_configuration_errors(), open_log(store) as log:
+    with as_configuration_errors(), store.open_log() as log:
         whole_id = one_call(log, call_id)
         if whole_id is None:
             return _NEGATIVE

@@ -38,14 +38,12 @@ from accredit.policy.evidence import NO_EVIDENCE, Auditor
 from accredit.ratify import HybridPublicKey
 
 if TYPE_CHECKING:
-    from accredit import stores
     from accredit.policy.evidence import Evidence
     from accredit.stores.audit_log import marks as marking
     from accredit.stores.audit_log import proving, verifying
     from accredit.stores.audit_log.proving import Proofs
     from accredit.stores.audit_log.reading import LogReader, Numbered
 else:  # for a log: a call by itself is verified in less time than they take to load
-    stores = Deferred("accredit.stores")
     marking, verifying = Deferred("accredit.stores.audit_log.marks"), Deferred("accredit.stores.audit_log.verifying")
     proving = Deferred("accredit.stores.audit_log.proving")
 
@@ -108,7 +106,7 @@ def verify_store(
     """
     place = log_store(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
-    opened, proofs = stores.open_log(place), _proofs(people_to_show_with(wanted.roots, store, config), wanted)
+    opened, proofs = place.open_log(), _proofs(people_to_show_with(wanted.roots, store, config), wanted)
     with (
         as_configuration_errors(),
         verifying.Verifiers(trusted) as examiner,

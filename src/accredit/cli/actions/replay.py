@@ -29,7 +29,6 @@ from accredit.policy.drill import is_drill
 from accredit.policy.replaying import OPEN, ReplayConfiguration, Replayer, ServerTerms, TokenTerms, was_allowed
 from accredit.policy.suggesting import RefusedCalls, Tally
 from accredit.ratify import DelegationCert
-from accredit.stores import open_log
 from accredit.stores.audit_log.proven import Prover, UnverifiedEntries, is_decision_since
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
@@ -96,8 +95,8 @@ def replay_log(config: Path, keys: Sequence[Path], since: int | None, *, as_json
     with (
         as_configuration_errors(),
         Verifiers(trusted) as examiner,
-        open_log(store) as log,
-        open_log(store) as beside,
+        store.open_log() as log,
+        store.open_log() as beside,
         progress,
     ):
         chains, prover = _Chains(beside), Prover(trusted, examiner)

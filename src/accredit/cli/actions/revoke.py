@@ -29,7 +29,7 @@ from accredit.errors import AccreditError, ConfigurationError
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key
 from accredit.ratify import DelegationCert, RevocationList, delegation_sign_bytes
 from accredit.ratify.hybrid import signature_fault
-from accredit.stores import InMemory, LogStore, SqliteFile, open_log, parse_store_url
+from accredit.stores import LogStore, parse_store_url
 from accredit.stores.rules import ListChange
 
 MIN_REVOKED_ID_CHARS = 8
@@ -90,7 +90,7 @@ def revoke_certificate(
         if found is None or not _confirm_revocation(found, agreed=agreed):
             return _NEGATIVE
         cert_id = found.cert_id
-    is_new = isinstance(database, SqliteFile) and not os.path.lexists(database.path)
+    is_new = database is not None and not (database.file is None or os.path.lexists(database.file))
     change = revoke(cert_id, key, Path(where) if database is None else database, where)
     if not _OWN_ID.fullmatch(cert_id):
         tell(f"warning: {cert_id} is no id that accredit gives (32 hex digits); `accredit inspect FILE` shows them")
@@ -105,7 +105,7 @@ def begin_list(issuer: Path, place: ListLocation, *, ask: AskPassphrase, as_json
     """Create an empty list; return the exit code. Raises `ConfigurationError`."""
     where, out, database = _parse_place(place, as_json=as_json)
     key = load_signing_key(issuer, ask)
-    is_new = isinstance(database, SqliteFile) and not database.path.exists()
+    is_new = database is not None and not (database.file is None or database.file.exists())
     change = begin(key, Path(where) if database is None else database, where)
     _warn(key, place.store, is_new=is_new)
     if out is not None:
@@ -126,8 +126,8 @@ def _parse_place(place: ListLocation, *, as_json: bool) -> tuple[str, Path | Non
 
 
 def _store(url: str) -> LogStore:
-    found = parse_store_url(url, Path())
-    if isinstance(found, InMemory):
+    found = parse_store_url(url, Path()).lasting
+    if found is None:
         raise ConfigurationError(
             "--store memory: ends with the process that has it", "name the gateway's file: --store sqlite:///FILE"
         )
@@ -139,7 +139,7 @@ def _find_presented(database: LogStore, prefix: str, key: SigningKey) -> Delegat
     2). None, with the reason on stderr, if it is not exactly one. Raises `ConfigurationError`."""
     candidates: dict[str, DelegationCert] = {}
     try:
-        with open_log(database) as log, Progress("looking through certificates", unit="chains") as progress:
+        with database.open_log() as log, Progress("looking through certificates", unit="chains") as progress:
             for chain in progress.over(log.chains()):
                 if prefix.encode() in chain:
                     candidates |= {cert.cert_id: cert for cert in _own(chain, prefix, key)}

@@ -43,7 +43,7 @@ def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int
     """Print the schema's state; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
     there = _run_on_database(migration.status, database, "asking the database")
-    found, known = there
+    found, known, _ = there
     if as_json:
         print_json({"schema": found, "known": known, "current": found == known, "serves": there.serves})
     elif found == known:
@@ -71,12 +71,12 @@ def mark_restored(store: str | None, config: Path | None, *, as_json: bool) -> i
 
 def _database(store: str | None, config: Path | None) -> PostgresDatabase:
     url = store_of(load(config, os.environ, {})) if store is None else parse_store_url(store, Path.cwd())
-    if not isinstance(url, PostgresDatabase):
+    if url.as_database is None:
         raise ConfigurationError(
             "the store is no PostgreSQL database: it needs nothing of this",
             "name one with --store postgresql://USER@HOST/DATABASE, or its configuration with --config",
         )
-    return url
+    return url.as_database
 
 
 def _run_on_database(action: Callable[[PostgresDatabase], _T], database: PostgresDatabase, what: str) -> _T:

@@ -31,7 +31,6 @@ from accredit.config.servers import views
 from accredit.limits import SHORT_ID_CHARS
 from accredit.policy.suggesting import WHY, Deployment, Grant, RefusedCalls, Suggester, Suggestion, Table
 from accredit.ratify.scopes import is_sensitive
-from accredit.stores import open_log
 from accredit.stores.audit_log.proven import NOTHING_LEFT, Prover, UnverifiedEntries, is_decision_since
 from accredit.stores.audit_log.verifying import Verifiers
 
@@ -52,7 +51,7 @@ def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | Non
     first = "" if since is None else timestamp(since)
     trusted = public_keys(keys, config)
     progress = Progress("reading the log", unit="entries")
-    with as_configuration_errors(), Verifiers(trusted) as examiner, open_log(log_store(None, config)) as log, progress:
+    with as_configuration_errors(), Verifiers(trusted) as examiner, log_store(None, config).open_log() as log, progress:
         prover = Prover(trusted, examiner)
         for _, record, _ in prover.records(progress.over(log.newest_first()), partial(is_decision_since, first)):
             suggester.add(record)

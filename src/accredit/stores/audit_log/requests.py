@@ -17,7 +17,7 @@ from accredit.errors import AttestationError
 from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.tables import LogTables, Others
 from accredit.stores.audit_log.transactions import Chain, Claimed, Closed, Event, Signed
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.sqlite.database import Synchronous
 
 MAX_RECORD_BYTES = 33_554_432
@@ -54,7 +54,7 @@ class DatabaseLog(Struct, frozen=True, tag=True):
     """A log in a database, likewise. `host` is the machine's name, for people. A writer that is silent for
     `silent_seconds` may be dead."""
 
-    database: PostgresDatabase
+    database: DatabaseAddress
     gateway: str
     host: str
     silent_seconds: float

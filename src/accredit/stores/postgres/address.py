@@ -41,8 +41,8 @@ class DatabaseHost(NamedTuple):
     port: int
 
 
-class PostgresDatabase(Struct, frozen=True):
-    """`postgresql://...`, a store for all machines that can reach one of `hosts`.
+class DatabaseAddress(Struct, frozen=True):
+    """The members of `postgresql://...`: a database that is reached by one of `hosts`.
 
     With `replicas` "required", a server counts only if its commits are on another one, too. `password_file` holds the
     password; without it, it comes as libpq's does (`PGPASSWORD`, `PGPASSFILE`).
@@ -62,7 +62,7 @@ class PostgresDatabase(Struct, frozen=True):
         return f"{SCHEME}{','.join(host.name for host in self.hosts)}/{self.database}"
 
 
-def parse_address(url: str) -> PostgresDatabase:
+def parse_address(url: str) -> DatabaseAddress:
     """Parse a URL that begins with `SCHEME`. Raises `ConfigurationError`."""
     rest, _, query = url.removeprefix(SCHEME).partition("?")
     authority, slash, database = rest.partition("/")
@@ -82,7 +82,7 @@ def parse_address(url: str) -> PostgresDatabase:
         found = (DatabaseHost(folder, PORT),)
     elif folder is not None or not found:
         raise ConfigurationError("store.url names no host", _REMEDY + ", or ?host=/FOLDER of a Unix socket")
-    return PostgresDatabase(found, database, user or None, tuple(sorted(parameters.items())))
+    return DatabaseAddress(found, database, user or None, tuple(sorted(parameters.items())))
 
 
 def _hosts(text: str) -> tuple[DatabaseHost, ...]:

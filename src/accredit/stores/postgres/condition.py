@@ -8,10 +8,11 @@ from msgspec import Struct
 from accredit.base.clock import unix_ms
 from accredit.errors import StoreUnavailable
 from accredit.limits import DOCTOR_DATABASE_SECONDS
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection
-from accredit.stores.postgres.schema import ADMIN, KEPT, READ_ONLY
+from accredit.stores.postgres.schema import ADMIN, KEPT, OLDEST, READ_ONLY, VERSION
 from accredit.stores.postgres.session import run_once, schema_version
+from accredit.stores.rules import SchemaState
 
 _SAFETY = """
 SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
@@ -32,17 +33,17 @@ ORDER BY 1"""
 
 
 class DatabaseCondition(Struct, frozen=True, kw_only=True):
-    """A database's condition. `schema` is its version, None without tables of ours; `standbys` are those that a commit
+    """A database's condition. `schema` is the state of its tables; `standbys` are those that a commit
     waits for; `powers` are the user's rights beyond a gateway's; the clocks differ by `clock_off` seconds at least."""
 
-    schema: int | None
+    schema: SchemaState
     is_synced: bool
     standbys: str
     powers: tuple[str, ...]
     clock_off: float
 
 
-def read_condition(database: PostgresDatabase) -> DatabaseCondition:
+def read_condition(database: DatabaseAddress) -> DatabaseCondition:
     """Ask the database, for some seconds at most. Raises `StoreUnavailable`."""
 
     async def asked(connection: Connection) -> DatabaseCondition:
@@ -56,7 +57,7 @@ def read_condition(database: PostgresDatabase) -> DatabaseCondition:
 
 
 async def _read(connection: Connection) -> DatabaseCondition:
-    schema = await schema_version(connection)
+    schema = SchemaState(await schema_version(connection), VERSION, OLDEST)
     changed = [name for (name,) in await connection.fetch(_MAY_CHANGE, [*KEPT, *READ_ONLY])]
     before = unix_ms()
     ((fsync, full_pages, standbys, is_super, makes_roles, is_admin, there),) = await connection.fetch(_SAFETY, ADMIN)

@@ -24,7 +24,7 @@ from accredit.base.files import open_file
 from accredit.base.text import excerpt
 from accredit.errors import AccreditError, StoreUnavailable
 from accredit.limits import MAX_PASSWORD_BYTES, STORE_WAIT_SECONDS
-from accredit.stores.postgres.address import SCHEME, DatabaseHost, PostgresDatabase
+from accredit.stores.postgres.address import SCHEME, DatabaseAddress, DatabaseHost
 
 STORE_CONNECT_SECONDS = 1.0
 """The time for a connection to one host of a database. Across a network one takes some milliseconds, mostly for
@@ -116,7 +116,7 @@ class Connection:
             raise DatabaseFailed(f"{self.name}: it is not certain that this was kept: {text}")
 
 
-async def connect(database: PostgresDatabase, host: DatabaseHost) -> Connection:
+async def connect(database: DatabaseAddress, host: DatabaseHost) -> Connection:
     """Return a connection to one of a database's hosts. Raises `DatabaseFailed`."""
     connect_raw: Any = import_module("asyncpg").connect  # an optional extra
     with _as_database_errors(f"{database.name} at {host.name}:{host.port}"):
@@ -160,7 +160,7 @@ def _settings() -> dict[str, str]:
     }
 
 
-def _password(database: PostgresDatabase) -> str | None:
+def _password(database: DatabaseAddress) -> str | None:
     if database.password_file is None:
         return None
     try:

@@ -29,7 +29,7 @@ from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import RECORDS_OF_A_CALL
 from accredit.stores.audit_log.author import Keys, check_pruned, read_phases
 from accredit.stores.audit_log.pruning import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, PruneReport, comes_alone, is_newer
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
 from accredit.stores.postgres.log_reader import DAYS, DIGESTS, LOG_ROW_BYTES, NOTE, RECORD
 from accredit.stores.postgres.log_tables import payloads_of, read_stored
@@ -83,7 +83,7 @@ class _Old(NamedTuple):
 
 
 def prune(
-    database: PostgresDatabase,
+    database: DatabaseAddress,
     signer: LogSigner,
     *,
     before_ms: int,

@@ -34,7 +34,7 @@ from accredit.stores.audit_log.reading import (
     windows,
 )
 from accredit.stores.audit_log.tables import OpenCall
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Row
 from accredit.stores.postgres.schema import CALL_KEY, KEEPS_PROOFS, SHORT_CERTIFICATES, SHORT_PROOF, short
 from accredit.stores.postgres.snapshot import LOG_ROWS, Snapshot
@@ -156,7 +156,7 @@ class Placed(NamedTuple):
 class LogDatabase(LogReader):
     """The log in a database. It needs a user who may read it."""
 
-    def __init__(self, database: PostgresDatabase, *, patience: float | None = None) -> None:
+    def __init__(self, database: DatabaseAddress, *, patience: float | None = None) -> None:
         """With `patience` no statement takes longer, in seconds."""
         self.name = database.name
         self._snapshot = Snapshot(database, patience)

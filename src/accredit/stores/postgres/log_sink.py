@@ -10,7 +10,7 @@ from typing import NamedTuple
 from accredit.attest import Stored
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.shipping import SINK_BATCH, Batch, Filling, Sink, is_followed, readable
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.log_reader import LogDatabase, Shipped
 from accredit.stores.postgres.session import check_schema
@@ -36,7 +36,7 @@ class _To(NamedTuple):
 class DatabaseSink(Sink):
     """One sink of the log in a database."""
 
-    def __init__(self, database: PostgresDatabase, name: str) -> None:
+    def __init__(self, database: DatabaseAddress, name: str) -> None:
         self._name = name
         self._log = LogDatabase(database)
         self._link = Blocking(database)

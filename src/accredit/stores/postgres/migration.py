@@ -9,7 +9,7 @@ import secrets
 from typing import NamedTuple
 
 from accredit.stores.minted import KEY_BYTES
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, DatabaseFailed
 from accredit.stores.postgres.forgetting import CLOCK
 from accredit.stores.postgres.schema import (
@@ -23,6 +23,7 @@ from accredit.stores.postgres.schema import (
     VERSION,
 )
 from accredit.stores.postgres.session import check_schema, run_once, schema_version
+from accredit.stores.rules import SchemaState
 
 RESTORED_SECONDS = 300
 """How long a restored database answers nothing: as long as a proof that was spent before can be fresh
@@ -46,30 +47,18 @@ class Migrated(NamedTuple):
     left_over: tuple[str, ...]
 
 
-class Status(NamedTuple):
-    """The database's version, or None, and the one that this accredit knows."""
-
-    found: int | None
-    known: int
-
-    @property
-    def serves(self) -> bool:
-        """Whether a gateway works on it: on the known version, and on the one before."""
-        return self.found is not None and OLDEST <= self.found <= self.known
-
-
-def migrate(database: PostgresDatabase) -> Migrated:
-    """Create the missing tables and roles. Raises `StoreUnavailable`."""
+def migrate(database: DatabaseAddress) -> Migrated:
+    """Make the tables and roles that are missing. Raises `StoreUnavailable`."""
     return run_once(database, _migrate)
 
 
-def status(database: PostgresDatabase) -> Status:
-    """Return the versions. Raises `StoreUnavailable`."""
+def status(database: DatabaseAddress) -> SchemaState:
+    """Return what is there. Raises `StoreUnavailable`."""
     return run_once(database, _status)
 
 
-def hold_after_restore(database: PostgresDatabase) -> int:
-    """Refuse all answers for some minutes; return until when, in unix seconds. Raises `StoreUnavailable`."""
+def hold_after_restore(database: DatabaseAddress) -> int:
+    """Have nothing answered for some minutes; return until when, in unix seconds. Raises `StoreUnavailable`."""
     return run_once(database, _hold_after_restore)
 
 
@@ -128,8 +117,8 @@ async def _may(connection: Connection, statement: str) -> bool:
     return True
 
 
-async def _status(connection: Connection) -> Status:
-    return Status(await schema_version(connection), VERSION)
+async def _status(connection: Connection) -> SchemaState:
+    return SchemaState(await schema_version(connection), VERSION, OLDEST)
 
 
 async def _hold_after_restore(connection: Connection) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.session import check, check_schema, run_once
 from accredit.stores.postgres.worker import Batch, Worker
@@ -29,7 +29,7 @@ class _Seen(NamedTuple):
 class DatabaseLists:
     """The lists in a database as of the last `fetch`, over the connection of its store."""
 
-    def __init__(self, database: PostgresDatabase, worker: Worker) -> None:
+    def __init__(self, database: DatabaseAddress, worker: Worker) -> None:
         self.name = database.name
         self._database = database
         self._worker = worker
@@ -63,7 +63,7 @@ class DatabaseLists:
         self._lists = self._lists if seen.lists is None else seen.lists
 
 
-def read_lists(database: PostgresDatabase) -> Sequence[bytes]:
+def read_lists(database: DatabaseAddress) -> Sequence[bytes]:
     """Return all lists, over a connection of its own. Blocking. Raises `StoreUnavailable`."""
 
     async def read(connection: Connection) -> Sequence[bytes]:
@@ -73,8 +73,8 @@ def read_lists(database: PostgresDatabase) -> Sequence[bytes]:
     return run_once(database, read)
 
 
-def change_list(database: PostgresDatabase, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
-    """Replace an issuer's list by the result of `change` for it. Blocking.
+def change_list(database: DatabaseAddress, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
+    """Replace an issuer's list by what `change` returns for it. Blocking.
 
     Concurrent changes of a list wait for each other. Raises `StoreUnavailable`, and our own errors from `change`.
     """

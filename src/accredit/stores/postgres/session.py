@@ -24,7 +24,7 @@ from accredit.base.clock import unix_ms
 from accredit.base.log_events import log_event
 from accredit.errors import StoreUnavailable
 from accredit.limits import CLOCK_SKEW_WARN_SECONDS
-from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress, DatabaseHost
 from accredit.stores.postgres.driver import STORE_CONNECT_SECONDS, UNDEFINED_TABLE, Connection, DatabaseFailed, connect
 from accredit.stores.postgres.schema import OLDEST, VERSION
 
@@ -69,7 +69,7 @@ class Session(NamedTuple):
     timeline: int
 
 
-async def open_session(database: PostgresDatabase, latest_timeline: int = 0) -> Session:
+async def open_session(database: DatabaseAddress, latest_timeline: int = 0) -> Session:
     """Connect to the primary by rules 1 to 3; its safety is not checked yet. Raises `StoreUnavailable`."""
     clock = asyncio.get_running_loop().time
     attempts = {asyncio.create_task(_primary(database, host)) for host in database.hosts}
@@ -104,7 +104,7 @@ class Checked(NamedTuple):
     schema: int
 
 
-async def check(database: PostgresDatabase, connection: Connection) -> Checked:
+async def check(database: DatabaseAddress, connection: Connection) -> Checked:
     """Check schema, safety, clock and hold (rules 4 to 7). Raises `StoreUnavailable`, and `ClocksDiffer` by rule 6."""
     schema = await check_schema(connection)
     if database.replicas == "required":
@@ -140,7 +140,7 @@ async def check_schema(connection: Connection) -> int:
     return version
 
 
-def run_once(database: PostgresDatabase, main: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
+def run_once(database: DatabaseAddress, main: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
     """Run `main` with a connection of its own, whose safety is not checked. Blocking. Raises `StoreUnavailable`."""
 
     async def connected() -> T:
@@ -173,7 +173,7 @@ async def schema_version(connection: Connection) -> int | None:
     return rows[0][0] if len(rows) == 1 else None
 
 
-def _check_clock(database: PostgresDatabase, off: float) -> None:
+def _check_clock(database: DatabaseAddress, off: float) -> None:
     """Judge `off`, by how many seconds the database's clock was outside the interval of the query by ours."""
     if off > CLOCK_SKEW_SECONDS:
         raise ClocksDiffer(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s", off)
@@ -181,7 +181,7 @@ def _check_clock(database: PostgresDatabase, off: float) -> None:
         log_event(_logger, logging.WARNING, "the database's clock and this machine's differ", seconds=round(off, 1))
 
 
-async def _primary(database: PostgresDatabase, host: DatabaseHost) -> Session:
+async def _primary(database: DatabaseAddress, host: DatabaseHost) -> Session:
     connection = await connect(database, host)
     try:
         ((no_primary, timeline),) = await connection.fetch(_ROLE)

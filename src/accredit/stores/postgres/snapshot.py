@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.reading import LogAway
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, DatabaseFailed, Row
 from accredit.stores.postgres.session import SchemaUnknown, check_schema, open_session
 
@@ -39,7 +39,7 @@ _DAMAGED = ("XX", "22", "42")
 class Blocking:
     """A connection for a blocking caller; its event loop has a thread of its own."""
 
-    def __init__(self, database: PostgresDatabase) -> None:
+    def __init__(self, database: DatabaseAddress) -> None:
         self.database = database
         self.connection: Connection | None = None
         self._runner = asyncio.Runner()
@@ -89,7 +89,7 @@ class Blocking:
 class Snapshot:
     """A database at the moment of its last `renew`. One thread uses it."""
 
-    def __init__(self, database: PostgresDatabase, patience: float | None = None) -> None:
+    def __init__(self, database: DatabaseAddress, patience: float | None = None) -> None:
         """With `patience` no statement takes longer, in seconds."""
         self._patience = patience
         self._link = Blocking(database)

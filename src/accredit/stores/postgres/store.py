@@ -14,7 +14,7 @@ from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.stores.minted import RANDOM_BYTES, mint_challenge, read
 from accredit.stores.postgres import challenges, uses
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.challenges import Presented
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.forgetting import CLOCK, RowCount, sweeping
@@ -46,7 +46,7 @@ class PostgresStore:
 
     def __init__(
         self,
-        database: PostgresDatabase,
+        database: DatabaseAddress,
         draw: Callable[[int], bytes] = secrets.token_bytes,
         *,
         clock: str = CLOCK,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from accredit.errors import AccreditError, ClockSetBack, StoreUnavailable
 from accredit.limits import MAX_TASK_BYTES, MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
 from accredit.ports import Task
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.forgetting import CLOCK, RowCount, forgotten_end, sweeping
 from accredit.stores.postgres.worker import Batch, Worker
@@ -46,7 +46,7 @@ class PostgresTasks:
 
     def __init__(
         self,
-        database: PostgresDatabase,
+        database: DatabaseAddress,
         *,
         clock: str = CLOCK,
     ) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, StoreUnavailable
 from accredit.limits import MAX_STORE_JOBS, STORE_BATCH_JOBS, STORE_WAIT_SECONDS
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.schema import behind
 from accredit.stores.postgres.session import ClocksDiffer, check, open_session
@@ -72,7 +72,7 @@ class Worker:
     """Asks the database. `tend` is run on each new connection, and once a second while in use (sooner while it has more
     to do)."""
 
-    def __init__(self, database: PostgresDatabase, tend: Tend | None = None) -> None:
+    def __init__(self, database: DatabaseAddress, tend: Tend | None = None) -> None:
         self._database = database
         self._tend = tend
         self._waiting: deque[_Waiting] = deque()

@@ -11,6 +11,7 @@ from pathlib import Path
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.stores.rules import ListChange
 from accredit.stores.sqlite.database import Database, Job, T
+from accredit.stores.sqlite.untouched import reading_only
 
 # SQLite keeps any type in any column. One byte more than may be decoded is read, so that a longer list is too long.
 _LIST = f"coalesce(substr(CAST(list AS BLOB), 1, {MAX_STATEMENT_BYTES + 1}), x'')"
@@ -24,6 +25,12 @@ def list_versions(path: Path) -> list[tuple[str, int]]:
 def read_lists(path: Path) -> list[bytes]:
     """Return all lists. Raises `StoreUnavailable`."""
     return _once(path, _lists, writes=False)
+
+
+def read_untouched_lists(path: Path) -> list[bytes]:
+    """Return all lists of a file that is left as it is; none if it has no tables yet. Raises `StoreUnavailable`."""
+    with reading_only(path) as connection:
+        return _lists(connection) if connection.execute("PRAGMA user_version").fetchone() != (0,) else []
 
 
 def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:

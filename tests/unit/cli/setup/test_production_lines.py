@@ -23,11 +23,8 @@ from accredit.base.clock import unix_seconds
 from accredit.cli.actions.doctor.engine import Unknown, run_looks
 from accredit.cli.actions.doctor.production.checklist import LINES, facts_of, go_through
 from accredit.cli.actions.doctor.production.facts import (
-    DiskSpace,
     Facts,
-    FileStore,
     HealthReport,
-    LogFound,
     Process,
     SinkFound,
 )
@@ -38,11 +35,12 @@ from accredit.keys import make_key, write_key
 from accredit.pins import Definitions, write_lock
 from accredit.pins.definitions import read_definition
 from accredit.policy.drill import DRILL
-from accredit.stores import PostgresDatabase, SqliteFile, open_sink
+from accredit.stores import PostgresDatabase, SqliteFile
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.condition import DatabaseCondition
 from accredit.stores.postgres.schema import VERSION
+from accredit.stores.rules import DiskSpace, SchemaState
 from accredit.stores.sqlite.schema import SCHEMA
 
 pytestmark = [
@@ -102,7 +100,8 @@ calls = 60
 ON_URL, WITH_KEY = 'url = "http://127.0.0.1:9/mcp"', 'headers = { "X-Api-Key" = { file = "api.key" } }'
 OWN_SECRET = 'type = "client_credentials", client_id = "mail", client_secret = { file = "api.key" }'
 ISSUED = '[tokens]\nmode = "required"\n[[tokens.issuers]]\nissuer = "https://a.example"\naudience = "https://b.example/mcp"\n'
-WELL = DatabaseCondition(schema=VERSION, is_synced=True, standbys="ANY 1 (db2, db3)", powers=(), clock_off=0.01)
+CURRENT, OLDER = SchemaState(VERSION, VERSION), SchemaState(VERSION - 1, VERSION)
+WELL = DatabaseCondition(schema=CURRENT, is_synced=True, standbys="ANY 1 (db2, db3)", powers=(), clock_off=0.01)
 _HOSTS = (DatabaseHost("db", 5432),)
 DATABASE = PostgresDatabase(_HOSTS, "accredit", "gw", tls=(("sslmode", "verify-full"),), replicas="required")
 UNENCRYPTED = PostgresDatabase(_HOSTS, "accredit", "gw", tls=(("sslmode", "prefer"),), replicas="required")
@@ -110,8 +109,8 @@ PLACE: dict[str, Any] = {
     "is_synchronised": True,
     "health": HealthReport("ok", {"store": True}),
     "processes": [Process(7, 65532, 65536)],
-    "room": DiskSpace(1 << 40, 1 << 41),
-    "log": LogFound((SinkFound("siem", None),)),
+    "disk_space": DiskSpace(1 << 40, 1 << 41),
+    "sinks": [SinkFound("siem", None)],
     "drilled": unix_seconds() - 60,
     "listens_outside": False,
 }
@@ -155,7 +154,7 @@ def judged(facts: Facts) -> dict[str, tuple[str, str]]:
 
 def test_where_all_is_as_it_should_be_every_line_holds(folder: Path) -> None:
     assert judged(found(folder)) == {}
-    database = {"store": DATABASE, "database": WELL, "file_store": None, "room": Unknown("elsewhere")}
+    database = {"store": DATABASE, "database": WELL, "file_schema": None, "disk_space": Unknown("elsewhere")}
     assert judged(found(folder, **database)) == {}
 
 
@@ -326,13 +325,19 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("quotas", "no", "is for sned", replaced("calls = 60", 'calls = 60\ntools = ["sned"]'), {}),
     ("store", "no", "in memory", replaced('[store]\nurl = "sqlite:///accredit.db"', ""), {}),
     ("store", "no", "of this one", replaced("[rounds]", "[cluster]"), {}),
-    ("schema", "no", "newer accredit", nothing, {"file_store": FileStore(len(SCHEMA) + 1)}),
-    ("schema", "no", "accredit store migrate --store postgresql://ADMIN@", nothing, in_database(schema=VERSION - 1)),
+    ("schema", "no", "newer accredit", nothing, {"file_schema": SchemaState(len(SCHEMA) + 1, len(SCHEMA))}),
+    (
+        "schema",
+        "no",
+        "accredit store migrate --store postgresql://ADMIN@",
+        nothing,
+        in_database(schema=OLDER),
+    ),
     ("schema", "unknown", "gone", nothing, {"store": DATABASE, "database": Unknown("gone")}),
     ("synchronous", "no", "synchronous_standby_names", nothing, in_database(standbys="")),
     ("synchronous", "no", "fsync", nothing, in_database(is_synced=False)),
     ("role", "no", "accredit_gateway", nothing, in_database(powers=("it is a superuser",))),
-    ("room", "no", "log prune", nothing, {"room": DiskSpace(1 << 20, 1 << 30)}),
+    ("room", "no", "log prune", nothing, {"disk_space": DiskSpace(1 << 20, 1 << 30)}),
     ("clock", "no", "timedatectl", nothing, {"is_synchronised": False}),
     ("clock", "no", "differ by 3.0 s", nothing, in_database(clock_off=3.0)),
     ("clock", "unknown", "may not", nothing, {"is_synchronised": Unknown("the kernel may not be asked")}),
@@ -342,8 +347,8 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("evidence", "no", "gateway's word", replaced('[proofs]\nmode = "required"', '[proofs]\nmode = "observe"'), {}),
     ("evidence", "no", 'set attest.proofs = "keep"', replaced("[attest]", '[attest]\nproofs = "digest"'), {}),
     ("evidence", "no", "nothing is recorded", replaced('mode = "durable"', 'mode = "off"'), {}),
-    ("shipping", "no", "log follow", nothing, {"log": LogFound(())}),
-    ("shipping", "no", "siem is 1", nothing, {"log": LogFound((SinkFound("siem", unix_seconds() - 7_200),))}),
+    ("shipping", "no", "log follow", nothing, {"sinks": []}),
+    ("shipping", "no", "siem is 1", nothing, {"sinks": [SinkFound("siem", unix_seconds() - 7_200)]}),
     ("drill", "no", "accredit drill", nothing, {"drilled": None}),
     ("drill", "no", "40 days ago", nothing, {"drilled": unix_seconds() - 40 * 86_400 - 43_200}),
     ("ready", "no", "store", nothing, {"health": HealthReport("not ready", {"store": False, "upstream": True})}),
@@ -453,7 +458,7 @@ def test_what_is_to_be_pasted_names_the_very_file__or_is_not_there(folder: Path,
     there = folder.rename(folder.parent / name)
     (there / "accredit.lock").chmod(0o666)
     for line in LINES.values():
-        result = line(found(there, log=LogFound(()), drilled=None, room=DiskSpace(1, 2)))
+        result = line(found(there, sinks=[], drilled=None, disk_space=DiskSpace(1, 2)))
         assert result.command.isprintable()
         for command in (result.command, *re.findall(r"`(accredit log follow[^`]*)`", result.remedy)):
             assert not command or str(there / "accredit.") in " ".join(shlex.split(command)), command
@@ -553,7 +558,7 @@ def in_manifest(overlay: str, folder: Path, made: Path) -> Facts:
         shutil.copy(made / name, folder)
     (folder / "db.password").touch(0o600)
     environ = {} if overlay == "base" else {"ACCREDIT_STORE__URL": f"sqlite:///{folder}/store.db"}
-    live = {"database": WELL, "file_store": None, "lists": (0, 0)} if overlay == "base" else {}
+    live = {"database": WELL, "file_schema": None, "lists": (0, 0)} if overlay == "base" else {}
     return facts_of(load(folder / "accredit.toml", environ, {}), environ)._replace(**{**PLACE, **live})
 
 
@@ -613,15 +618,15 @@ def test_a_sink_that_has_not_come_far_is_seen_in_the_log_itself(folder: Path) ->
             await log.call()
 
     run(two_calls())
-    place = {"log": facts_of(load(folder / "accredit.toml", {}, {}), {}).log}
-    assert place["log"] == LogFound(())
-    with open_sink(SqliteFile(folder / "accredit.db"), "siem") as sink:
+    place = {"sinks": facts_of(load(folder / "accredit.toml", {}, {}), {}).sinks}
+    assert place["sinks"] == []
+    with SqliteFile(folder / "accredit.db").open_sink("siem") as sink:
         sink.take()
         while (batch := sink.take()).to is None:
             pass
-    place = {"log": facts_of(load(folder / "accredit.toml", {}, {}), {}).log}
+    place = {"sinks": facts_of(load(folder / "accredit.toml", {}, {}), {}).sinks}
     assert "siem is" in judged(found(folder, **place))["production.shipping"][1]
-    with open_sink(SqliteFile(folder / "accredit.db"), "siem") as sink:
+    with SqliteFile(folder / "accredit.db").open_sink("siem") as sink:
         while (batch := sink.take()).envelopes or batch.more:
             sink.taken(batch)
-    assert facts_of(load(folder / "accredit.toml", {}, {}), {}).log == LogFound((SinkFound("siem", None),))
+    assert facts_of(load(folder / "accredit.toml", {}, {}), {}).sinks == [SinkFound("siem", None)]

@@ -35,7 +35,7 @@ from accredit.stores.audit_log.requests import (
     encode_for_turn,
 )
 from accredit.stores.audit_log.transactions import Event
-from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseAddress, DatabaseHost
 
 pytestmark = pytest.mark.holds("stores/audit_log/requests")
 
@@ -110,7 +110,7 @@ def test_an_outcome_goes_without_arguments_and_certificates__they_may_be_long() 
 
 def test_the_opening_arrives__and_does_not_show_the_key() -> None:
     signer = gateway()[0]
-    database = PostgresDatabase(
+    database = DatabaseAddress(
         (DatabaseHost("h", 1), DatabaseHost("::1", 2)),
         "db",
         "me",

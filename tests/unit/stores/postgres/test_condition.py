@@ -16,7 +16,7 @@ def test_a_gateway_s_user_can_add_to_the_log_alone__and_who_can_do_more_is_told(
     server.run("SELECT log_make_days()", database=database.database)
     own = a_user("IN ROLE accredit_gateway")
     found = read_condition(replace(database, user=own))
-    assert (found.schema, found.is_synced, found.powers) == (VERSION, False, ())  # as our server has it
+    assert (found.schema.found, found.is_synced, found.powers) == (VERSION, False, ())  # as our server has it
     assert found.clock_off < 2
     assert read_condition(replace(database, user=a_user("IN ROLE accredit_admin"))).powers == (
         "it is of accredit_admin",
@@ -63,7 +63,7 @@ def test_what_a_user_may_do_by_a_column__or_as_somebody_else_whom_it_may_become_
 
 def test_a_database_without_our_tables_says_so__and_one_that_is_gone_does_too(server: Cluster) -> None:
     empty = server.empty()
-    assert (read_condition(empty).schema, read_condition(empty).powers) == (
+    assert (read_condition(empty).schema.found, read_condition(empty).powers) == (
         None,
         ("it is a superuser, or may become one",),
     )

@@ -9,8 +9,8 @@ from tests.world.postgres import Cluster
 from tests.world.running import run
 
 from accredit.errors import ClockSetBack, ConfigurationError
-from accredit.stores import open_store, parse_store_url
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores import parse_store_url
+from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, connect
 
 pytestmark = pytest.mark.holds("stores/postgres/driver")
@@ -102,5 +102,5 @@ def test_a_transaction_that_is_refused_leaves_nothing(database: PostgresDatabase
 def test_without_asyncpg_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(ConfigurationError) as refused:
-        open_store(parse_store_url("postgresql://u@127.0.0.1/db", Path()))
+        parse_store_url("postgresql://u@127.0.0.1/db", Path()).open()
     assert "accredit[postgres]" in refused.value.remedy

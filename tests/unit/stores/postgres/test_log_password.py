@@ -15,7 +15,7 @@ from tests.world.running import run
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.requests import Begin
-from accredit.stores.postgres.address import PostgresDatabase
+from accredit.stores.opening import PostgresDatabase
 
 pytestmark = pytest.mark.holds("stores/audit_log/channel")
 

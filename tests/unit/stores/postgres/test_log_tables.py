@@ -17,8 +17,8 @@ from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
 from accredit.stores.audit_log.requests import Begin, CloseCalls, End, Look, Sign, Touch, Turn, encode_for_turn
 from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.audit_log.transactions import NOT_OPEN, Closed, Event, Signed
+from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres import worker as module
-from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.log_writer import DatabaseWriter
 
 pytestmark = [

@@ -18,11 +18,11 @@ pytestmark = pytest.mark.holds("stores/postgres/migration")
 @pytest.mark.holds("stores/postgres/migration", 1)
 def test_two_that_migrate_at_once_make_one_set_of_tables_and_one_key(server: Cluster) -> None:
     database = server.empty()
-    assert status(database) == (None, VERSION)
+    assert status(database)[:2] == (None, VERSION)
     with ThreadPoolExecutor(3) as threads:
         done = list(threads.map(migrate, [database] * 3))
     assert sorted((each.before or 0) for each in done) == [0, VERSION, VERSION]
-    assert status(database) == (VERSION, VERSION)
+    assert status(database)[:2] == (VERSION, VERSION)
     key = server.run("SELECT key FROM challenge_key", database=database.database)
     assert len(key) == 1
     assert migrate(database).before == VERSION
@@ -35,7 +35,7 @@ def test_the_tables_of_a_newer_version_are_left_as_they_are(server: Cluster) -> 
     server.run(f"UPDATE accredit_schema SET version = {VERSION + 1}", database=database.database)
     done = migrate(database)
     assert (done.before, done.left_over) == (VERSION + 1, ())
-    assert status(database) == (VERSION + 1, VERSION)
+    assert status(database)[:2] == (VERSION + 1, VERSION)
     with pytest.raises(SchemaUnknown):
         hold_after_restore(database)
 

@@ -12,8 +12,8 @@ from tests.world.stores import NOW, challenge, request
 from accredit.ports import RateLimit, Spending, Task
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.requests import DatabaseLog
+from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres import worker
-from accredit.stores.postgres.address import PostgresDatabase
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.log_writer import DatabaseWriter
 from accredit.stores.postgres.store import PostgresStore

@@ -10,8 +10,9 @@ from tests.world.running import run
 
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.ratify import RevocationList, issue_revocation_list
-from accredit.stores import open_revocations, open_store
-from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
+from accredit.stores import open_revocations
+from accredit.stores.opening import PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.revocation_lists import change_list
 
 pytestmark = pytest.mark.holds("stores/postgres/revocation_lists")
@@ -35,7 +36,7 @@ def test_a_list_counts_at_the_start_and_when_it_is_changed(
     put(database, signed("one"))
 
     async def main() -> None:
-        store = open_store(database)
+        store = database.open()
         lists = open_revocations(database, store, [], KEYS, lambda _: None)
         assert [await lists.is_revoked(each) for each in ("one", "two")] == [True, False]
         put(database, signed("one", "two", at=NOW + 1))
@@ -47,14 +48,14 @@ def test_a_list_counts_at_the_start_and_when_it_is_changed(
 
     run(main())
     with pytest.raises(ConfigurationError, match="not a revocation list"):
-        open_revocations(database, open_store(database), [], KEYS, lambda _: None)
+        open_revocations(database, database.open(), [], KEYS, lambda _: None)
 
 
 def test_while_the_database_can_not_be_asked_it_is_not_known_what_was_revoked(tmp_path: Path) -> None:
     gone = PostgresDatabase((DatabaseHost(str(tmp_path), 5432),), "db")
 
     async def main() -> None:
-        store = open_store(gone)
+        store = gone.open()
         lists = open_revocations(gone, store, [], KEYS, lambda _: None)
         with pytest.raises(StoreUnavailable):
             await lists.is_revoked("one")

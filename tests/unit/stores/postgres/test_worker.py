@@ -8,8 +8,9 @@ from tests.world.postgres import Cluster
 from tests.world.running import run
 
 from accredit.errors import ClockSetBack, StoreUnavailable
+from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres import worker as module
-from accredit.stores.postgres.address import DatabaseHost, PostgresDatabase
+from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.schema import VERSION
 from accredit.stores.postgres.worker import Batch, Worker

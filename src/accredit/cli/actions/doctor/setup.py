@@ -1,16 +1,12 @@
 """Checks the configuration and its store: owners, permissions, and whether a gateway would accept them. I/O: files; a
 database only if the configuration is the person's own.
 
-A store's file is opened without creating anything beside it, and checked only as far as time allows.
+A store's file is checked as `stores.sqlite.untouched` does.
 """
 
 import os
-import sqlite3
-import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 from accredit.app.assemble import revocation_lists
 from accredit.cli.actions.doctor.engine import MIGRATE, Result, bad, command_line, faulty, good, note
@@ -20,16 +16,9 @@ from accredit.config import Loaded, build_all_settings, store_of
 from accredit.config.listen import check_no_loop, tls_context
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.gateway.settings import ProofSettings
-from accredit.stores import InMemory, PostgresDatabase, SqliteFile, open_store
-from accredit.stores.postgres import migration
-from accredit.stores.sqlite.database import check_regular
+from accredit.stores import InMemory, LogStore
 from accredit.stores.sqlite.schema import SCHEMA
-
-DOCTOR_STORE_SECONDS = 2.0
-"""How long a store's file is checked for damage: a large one is not read to its end."""
-
-
-_STEPS_BETWEEN_LOOKS = 10_000
+from accredit.stores.sqlite.untouched import schema_version
 
 
 def look_at_configuration(at: Surroundings) -> Iterator[Result]:
@@ -65,7 +54,7 @@ def _check_lists(loaded: Loaded, proofs: ProofSettings | None) -> None:
     """Check that each named revocation list file exists and is valid. Raises `ConfigurationError`."""
     if proofs is not None and proofs.judged:
         nowhere = InMemory()
-        revocation_lists(loaded, proofs, nowhere, open_store(nowhere), None)
+        revocation_lists(loaded, proofs, nowhere, nowhere.open(), None)
 
 
 def _command(at: Surroundings, loaded: Loaded) -> str:
@@ -88,19 +77,18 @@ def look_at_store(at: Surroundings) -> Iterator[Result]:
     except ConfigurationError as error:
         yield faulty("store", error)
         return
-    if isinstance(store, InMemory):
-        if at.loaded.config.proofs.mode != "off":
-            table = command_line('\\n[store]\\nurl = "sqlite:///accredit.db"\\n')
-            command = "" if ("store", "url") in at.loaded.origins else f"printf {table} >> {command_line(str(at.file))}"
-            what = "the store is in memory: with a restart it is forgotten which proofs were used"
-            yield note("store", what, 'set store.url = "sqlite:///accredit.db"', command)
-    elif isinstance(store, SqliteFile):
-        yield from _sqlite(store.path)
-    else:
-        yield from _postgres(at, store)
+    if store.file is not None:
+        yield from _look_at_file(store.file)
+    elif store.lasting is not None:
+        yield from _look_at_database(at, store.lasting)
+    elif at.loaded.config.proofs.mode != "off":
+        table = command_line('\\n[store]\\nurl = "sqlite:///accredit.db"\\n')
+        command = "" if ("store", "url") in at.loaded.origins else f"printf {table} >> {command_line(str(at.file))}"
+        what = "the store is in memory: with a restart it is forgotten which proofs were used"
+        yield note("store", what, 'set store.url = "sqlite:///accredit.db"', command)
 
 
-def _sqlite(path: Path) -> Iterator[Result]:
+def _look_at_file(path: Path) -> Iterator[Result]:
     if not os.path.lexists(path):
         yield good("store", f"{path} is made when the gateway starts")
         return
@@ -110,8 +98,8 @@ def _sqlite(path: Path) -> Iterator[Result]:
         return
     aside = command_line("mv", str(path), f"{path}.damaged")
     try:
-        version = _version(path)
-    except (sqlite3.Error, StoreUnavailable) as error:
+        version = schema_version(path, check=True)
+    except StoreUnavailable as error:
         what = f"{path} can't be read: {error}"
         remedy = "restore it from a backup; or begin a new one, and keep this: what was recorded is in it"
         yield bad("store", what, remedy, aside)
@@ -122,53 +110,16 @@ def _sqlite(path: Path) -> Iterator[Result]:
         yield good("store", f"{path} can be read")
 
 
-def _version(path: Path) -> int:
-    """Check the file for at most `DOCTOR_STORE_SECONDS`; return the version of its tables. Raises `sqlite3.Error` and
-    `StoreUnavailable`."""
-    late_at = time.monotonic() + DOCTOR_STORE_SECONDS
-    with reading_only(path) as connection:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        try:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        except sqlite3.OperationalError:  # it is large, and good as far as was read
-            if time.monotonic() <= late_at:
-                raise
-            found = "ok"
-        if found != "ok":
-            raise sqlite3.DatabaseError(str(found))
-        return int(version)
-
-
-@contextmanager
-def reading_only(path: Path) -> Generator[sqlite3.Connection]:
-    """Open a store's file, creating nothing beside it, for at most `DOCTOR_STORE_SECONDS`. Raises `sqlite3.Error`, and
-    `StoreUnavailable` for anything but a regular file."""
-    check_regular(path)
-    late_at = time.monotonic() + DOCTOR_STORE_SECONDS
-    how = "immutable=1" if is_still(path) else "mode=ro"
-    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=DOCTOR_STORE_SECONDS)
-    try:
-        connection.set_progress_handler(lambda: int(time.monotonic() > late_at), _STEPS_BETWEEN_LOOKS)
-        yield connection
-    finally:
-        connection.close()
-
-
-def is_still(path: Path) -> bool:
-    """Return whether nobody writes to a store's file (it has no WAL). It can then be read without creating a WAL."""
-    return not path.with_name(f"{path.name}-wal").exists()
-
-
-def _postgres(at: Surroundings, store: PostgresDatabase) -> Iterator[Result]:
+def _look_at_database(at: Surroundings, store: LogStore) -> Iterator[Result]:
     if not at.is_own:
         yield note("store", f"{store.name} was not asked", "with --config FILE it is")
         return
     try:
-        there = migration.status(store)
+        there = store.schema_state()
     except (StoreUnavailable, ConfigurationError) as error:
         yield bad("store", f"{store.name}: {error}", "look whether it runs, and whether this user may connect")
         return
-    found, known = there
+    found, known, _ = there
     if found == known:
         yield good("store", f"{store.name} has schema {found}, which is current")
     elif there.serves:

@@ -96,14 +96,14 @@ def facts_of(loaded: Loaded, environ: Mapping[str, str]) -> Facts:
 
 def _of_store(loaded: Loaded, store: Found[StoreUrl]) -> dict[str, Callable[[], Any]]:
     if isinstance(store, Unknown):
-        names = ("lists", "database", "file_store", "room", "log", "drilled")
+        names = ("lists", "database", "file_schema", "disk_space", "sinks", "drilled")
         return dict.fromkeys(names, lambda: store)
     return {
         "lists": lambda: stored.lists_found(loaded, store),
         "database": lambda: stored.database_found(store),
-        "file_store": lambda: stored.file_found(store),
-        "room": lambda: stored.room_found(store),
-        "log": lambda: stored.log_found(store),
+        "file_schema": lambda: stored.file_schema_found(store),
+        "disk_space": lambda: stored.disk_space_found(store),
+        "sinks": lambda: stored.sinks_found(store),
         "drilled": lambda: stored.drill_found(store, stored.prover_found(loaded)),
     }
 

@@ -13,7 +13,6 @@ from accredit.config import Loaded
 from accredit.config.servers import views
 from accredit.errors import ConfigurationError
 from accredit.policy.merging import merged_name
-from accredit.stores import InMemory, PostgresDatabase
 
 PRODUCTION_CERTIFICATE_DAYS = 14
 """For how long the endpoint's certificate has to be good still: who renews 90 days' certificates does so after 60."""
@@ -22,8 +21,6 @@ PRODUCTION_KILLED_SECONDS = 30
 
 
 _DAY = 86_400
-_ENCRYPTED = ("require", "verify-ca", "verify-full")
-"""Values of `sslmode` that guarantee encryption; with the others, an attacker on the path can turn it off."""
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 
 
@@ -115,10 +112,8 @@ def _plain(facts: Facts, servers: Sequence[Loaded]) -> Iterator[str]:
         if url is not None and _is_plain(url):
             yield f"{place} is plain http to {urlsplit(url).hostname}"
     store = facts.store
-    if isinstance(store, PostgresDatabase) and dict(store.tls).get("sslmode") not in _ENCRYPTED:
-        outside = [each.name for each in store.hosts if not (each.name.startswith("/") or is_loopback_host(each.name))]
-        if outside:
-            yield f"store.url goes to {outside[0]} without sslmode=verify-full, so perhaps without TLS"
+    if not isinstance(store, Unknown) and store.unencrypted_host is not None:
+        yield f"store.url goes to {store.unencrypted_host} without sslmode=verify-full, so perhaps without TLS"
 
 
 def _is_plain(url: str) -> bool:
@@ -251,7 +246,7 @@ def revocation(facts: Facts) -> Result:
         return unknown(facts.store)
     if isinstance(facts.lists, Unknown):
         return no(facts.lists.why, RESTORE_LIST)
-    if isinstance(facts.store, InMemory) and not facts.loaded.config.proofs.revocation.files:
+    if facts.store.lasting is None and not facts.loaded.config.proofs.revocation.files:
         return no("nothing can be taken back: no list is named, and a store in memory has none", _FILE_STORE)
     lists, certificates = facts.lists
     if not lists:
@@ -321,21 +316,21 @@ def store(facts: Facts) -> Result:
     """Used proofs are remembered across restarts, by all gateways that share the port or the name."""
     if isinstance(facts.store, Unknown):
         return no(facts.store.why, "mend store.url")
-    if isinstance(facts.store, InMemory):
+    if facts.store.lasting is None:
         return no("the store is in memory: after a restart a proof is good again", _FILE_STORE)
-    if isinstance(facts.store, PostgresDatabase):
-        return ok(f"{facts.store.name}, for gateways on many machines")
+    if facts.store.is_shared:
+        return ok(f"{facts.store.lasting.name}, for gateways on many machines")
     if facts.loaded.config.cluster.keys_file is not None:
         what = "cluster.keys_file is for gateways on many machines, and the store is a file of this one"
         return no(what, "set store.url to a postgresql:// database, or rounds.keys_file in its place")
-    return ok(f"{facts.store.path}, for all workers of this machine")
+    return ok(f"{facts.store.lasting.name}, for all workers of this machine")
 
 
 def stopping(facts: Facts) -> Result:
     """Shutdown may take as long as it needs, and a load balancer is told before."""
     gateway = facts.loaded.config.gateway
     needed = gateway.drain_seconds + gateway.grace_seconds + 2
-    if isinstance(facts.store, PostgresDatabase) and gateway.drain_seconds == 0:
+    if not isinstance(facts.store, Unknown) and facts.store.is_shared and gateway.drain_seconds == 0:
         what = "gateway.drain_seconds is 0: whoever spreads calls over gateways sees one only once it is gone"
         return no(what, "set gateway.drain_seconds = 10")
     if needed >= PRODUCTION_KILLED_SECONDS:

@@ -7,9 +7,6 @@ from accredit.cli.actions.doctor.engine import MIGRATE, Result, Unknown, command
 from accredit.cli.actions.doctor.production.facts import Facts
 from accredit.config import own_key_file
 from accredit.limits import CLOCK_SKEW_WARN_SECONDS
-from accredit.stores import InMemory, PostgresDatabase, SqliteFile
-from accredit.stores.postgres.schema import VERSION
-from accredit.stores.sqlite.schema import SCHEMA
 
 PRODUCTION_UNSENT_SECONDS = 3_600
 """How old the first entry of the log may be that a sink does not have: what is nowhere else can be cut off unseen. A
@@ -30,16 +27,14 @@ def schema(facts: Facts) -> Result:
     """The tables have the schema version of this accredit."""
     if isinstance(facts.database, Unknown):
         return unknown(facts.database)
-    if facts.database is not None:
-        found, known = facts.database.schema, VERSION
-    elif isinstance(facts.file_store, Unknown):
-        return unknown(facts.file_store)
-    elif facts.file_store is not None:
-        found, known = facts.file_store.schema, len(SCHEMA)
-        if found is None or found < known:
-            return ok("the gateway makes what is missing in the file when it opens it")
-    else:
+    state = facts.file_schema if facts.database is None else facts.database.schema
+    if isinstance(state, Unknown):
+        return unknown(state)
+    if state is None:
         return ok("a store in memory has no tables")
+    found, known, _ = state
+    if facts.database is None and (found is None or found < known):
+        return ok("the gateway makes what is missing in the file when it opens it")
     if found == known:
         return ok(f"schema {found}, which is current")
     if found is not None and found > known:
@@ -49,13 +44,14 @@ def schema(facts: Facts) -> Result:
 
 def synchronous(facts: Facts) -> Result:
     """Confirmed writes survive the loss of a disk or of the primary."""
-    if not isinstance(facts.store, PostgresDatabase):
+    store = None if isinstance(facts.store, Unknown) else facts.store.as_database
+    if store is None:
         return _elsewhere(facts, f"{_FILE}, with its disk: a backup is what is left without that")
     if isinstance(facts.database, Unknown) or facts.database is None:
         return unknown(facts.database or "the database was not asked")
     if not facts.database.is_synced:
         return no("fsync or full_page_writes is off: what was confirmed may be gone", "set both to on in the server")
-    if facts.store.replicas != "required":
+    if store.replicas != "required":
         what = 'store.replicas is "none": with the primary\'s disk it is forgotten what was spent'
         return no(what, 'have a standby confirm, and set store.replicas = "required" (docs: survive a failover)')
     if not facts.database.standbys:
@@ -67,7 +63,7 @@ def _elsewhere(facts: Facts, what: str) -> Result:
     """Return the result for a store that is not a database."""
     if isinstance(facts.store, Unknown):
         return unknown(facts.store)
-    if isinstance(facts.store, InMemory):
+    if facts.store.lasting is None:
         return no("a store in memory keeps nothing", 'set store.url = "sqlite:///accredit.db"')
     return ok(what)
 
@@ -102,9 +98,10 @@ _KEEP_TIME = ("run chrony or systemd-timesyncd on every machine", "timedatectl s
 
 def room(facts: Facts) -> Result:
     """There is disk space for records: without it, calls are refused."""
-    if isinstance(facts.room, Unknown):
-        return unknown(facts.room) if isinstance(facts.store, SqliteFile | Unknown) else ok(facts.room.why)
-    free, size = facts.room
+    if isinstance(facts.disk_space, Unknown):
+        is_here = isinstance(facts.store, Unknown) or facts.store.file is not None
+        return unknown(facts.disk_space) if is_here else ok(facts.disk_space.why)
+    free, size = facts.disk_space
     what = f"{free >> 20} MiB of {size >> 20} are free where the store is"
     if free < PRODUCTION_ROOM_BYTES:
         key = str(own_key_file(facts.loaded) or "gateway.key")
@@ -115,22 +112,22 @@ def room(facts: Facts) -> Result:
 
 def shipping(facts: Facts) -> Result:
     """The log is copied to another place, nearly up to date: an attacker on the store can only cut off the rest."""
-    if isinstance(facts.log, Unknown):
-        return unknown(facts.log)
+    if isinstance(facts.sinks, Unknown):
+        return unknown(facts.sinks)
     following = ("accredit", "log", "follow", "--sink", "NAME", "--format", "jsonl", "--to", "FILE")
     follow = command_line(*following, "--config", str(facts.loaded.file))
-    if not facts.log.sinks:
+    if not facts.sinks:
         what = f"`{follow}`" if follow else "accredit log follow"
         return no("nobody has the log but the store", f"have a service run {what}, and send that on")
     late = [
         (each.name, facts.now - each.waiting_since)
-        for each in facts.log.sinks
+        for each in facts.sinks
         if each.waiting_since is not None and facts.now - each.waiting_since > PRODUCTION_UNSENT_SECONDS
     ]
     if late:
         name, behind = max(late, key=lambda each: each[1])
         return no(f"sink {name} is {behind // 60} minutes behind", "see whether its `accredit log follow` runs")
-    return ok(f"sent to {', '.join(each.name for each in facts.log.sinks)}")
+    return ok(f"sent to {', '.join(each.name for each in facts.sinks)}")
 
 
 def drill(facts: Facts) -> Result:

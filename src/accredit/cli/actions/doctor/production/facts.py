@@ -10,6 +10,7 @@ from accredit.config import Loaded
 from accredit.gateway.settings import GatewaySettings
 from accredit.stores import StoreUrl
 from accredit.stores.postgres.condition import DatabaseCondition
+from accredit.stores.rules import DiskSpace, SchemaState
 
 
 class FileFound(NamedTuple):
@@ -31,25 +32,6 @@ class SinkFound(NamedTuple):
 
     name: str
     waiting_since: int | None
-
-
-class LogFound(NamedTuple):
-    """The log's sinks."""
-
-    sinks: tuple[SinkFound, ...]
-
-
-class FileStore(NamedTuple):
-    """An SQLite file's schema version; None if there is no file yet."""
-
-    schema: int | None
-
-
-class DiskSpace(NamedTuple):
-    """Free and total bytes of the store's file system."""
-
-    free: int
-    size: int
 
 
 class Process(NamedTuple):
@@ -81,9 +63,9 @@ class Facts(NamedTuple):
     lists: Found[tuple[int, int]]
     """Revocation lists in force, and certificates in them."""
     database: Found[DatabaseCondition | None]
-    file_store: Found[FileStore | None]
-    room: Found[DiskSpace]
-    log: Found[LogFound]
+    file_schema: Found[SchemaState | None]
+    disk_space: Found[DiskSpace]
+    sinks: Found[Sequence[SinkFound]]
     drilled: Found[int | None]
     """Time of the last recorded drill (unix seconds)."""
     is_synchronised: Found[bool]

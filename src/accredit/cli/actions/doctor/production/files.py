@@ -28,7 +28,7 @@ from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import read_file
 from accredit.keys.reading import FileContent
 from accredit.limits import MAX_PEM_CHAIN_BYTES
-from accredit.stores import SqliteFile, StoreUrl
+from accredit.stores import StoreUrl
 
 _OF_ANOTHER = "is another user's"
 _UNSYNCHRONISED = 5
@@ -58,11 +58,12 @@ def _beside(what: str, path: Path) -> FileFound:
 
 def _folder_of_store(store: Found[StoreUrl]) -> Iterator[FileFound]:
     """Yield a fault of the folder in which the store's file will be made."""
-    if not isinstance(store, SqliteFile) or os.path.lexists(store.path):
+    file = None if isinstance(store, Unknown) else store.file
+    if file is None or os.path.lexists(file):
         return
-    fault = fault_of_folder(store.path.parent)
+    fault = fault_of_folder(file.parent)
     if fault is not None:
-        yield _faulty("the store's folder", store.path.parent, fault, is_secret=True)
+        yield _faulty("the store's folder", file.parent, fault, is_secret=True)
 
 
 def _plain_files(loaded: Loaded) -> Iterator[tuple[str, Path]]:
@@ -122,8 +123,8 @@ def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str,
     if kind == "file2":
         yield "attest.signer", folder_of(loaded, ("attest", "signer")) / name
     yield from _of_upstreams(loaded)
-    if isinstance(store, SqliteFile) and os.path.lexists(store.path):
-        yield "the store", store.path
+    if not isinstance(store, Unknown) and store.file is not None and os.path.lexists(store.file):
+        yield "the store", store.file
 
 
 def _of_upstreams(loaded: Loaded) -> Iterator[tuple[str, Path]]:

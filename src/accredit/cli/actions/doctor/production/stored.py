@@ -5,8 +5,6 @@ allowed while enforcing: anybody can get a refused call with any tool's name rec
 word: it is not signed.
 """
 
-import os
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -15,67 +13,47 @@ from typing import TypeVar
 
 from accredit.attest import CallRecord, Checkpoint, Statement
 from accredit.cli.actions.doctor.engine import Found, Unknown
-from accredit.cli.actions.doctor.production.facts import DiskSpace, FileStore, LogFound, SinkFound
-from accredit.cli.actions.doctor.setup import is_still, reading_only
+from accredit.cli.actions.doctor.production.facts import SinkFound
 from accredit.cli.actions.log_place import own_keys
 from accredit.config import Loaded, folder_of, read_public_key
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.limits import DOCTOR_DATABASE_SECONDS
 from accredit.policy.drill import DRILL, DRILLS
 from accredit.ratify import HybridPublicKey
-from accredit.stores import (
-    InMemory,
-    LogStore,
-    PostgresDatabase,
-    RevocationLists,
-    SqliteFile,
-    StoreUrl,
-    stored_lists,
-)
+from accredit.stores import RevocationLists, StoreUrl
 from accredit.stores.audit_log.proven import Prover
-from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.reading import LogReader
-from accredit.stores.postgres.condition import DatabaseCondition, read_condition
-from accredit.stores.postgres.log_reader import LogDatabase
+from accredit.stores.postgres.condition import DatabaseCondition
+from accredit.stores.rules import DiskSpace, SchemaState
 
 _T = TypeVar("_T")
+_NO_DISK = "a store in memory needs none"
 _NO_FILE = "the store's file is not there yet: the gateway makes it when it starts"
 
 
 def database_found(store: StoreUrl) -> Found[DatabaseCondition | None]:
     """Return a database's condition; None if the store is a file or in memory."""
-    if not isinstance(store, PostgresDatabase):
-        return None
     try:
-        return read_condition(store)
+        return store.condition()
     except (StoreUnavailable, ConfigurationError) as error:
         return Unknown(str(error))
 
 
-def file_found(store: StoreUrl) -> Found[FileStore | None]:
-    """Return a store file's schema; None if the store is not a file."""
-    if not isinstance(store, SqliteFile):
-        return None
-    if not os.path.lexists(store.path):
-        return FileStore(None)
+def file_schema_found(store: StoreUrl) -> Found[SchemaState | None]:
+    """Return the schema of a store's file; None if the store is not a file."""
     try:
-        with reading_only(store.path) as connection:
-            return FileStore(int(connection.execute("PRAGMA user_version").fetchone()[0]))
-    except (sqlite3.Error, StoreUnavailable) as error:
-        return Unknown(f"{store.path} can't be read: {error}")
+        return store.schema_state() if store.file is not None else None
+    except StoreUnavailable as error:
+        return Unknown(f"{store.file} can't be read: {error}")
 
 
-def room_found(store: StoreUrl) -> Found[DiskSpace]:
+def disk_space_found(store: StoreUrl) -> Found[DiskSpace]:
     """Return the free space where the store's file is."""
-    if isinstance(store, InMemory):
-        return Unknown("a store in memory needs none")
-    if isinstance(store, PostgresDatabase):
-        return Unknown("the disk is the database's, and can't be seen from here")
+    elsewhere = "the disk is the database's, and can't be seen from here" if store.is_shared else _NO_DISK
     try:
-        found = os.statvfs(store.path.parent)
+        return store.disk_space() or Unknown(elsewhere)
     except OSError as error:
-        return Unknown(f"{store.path.parent}: {error.strerror}")
-    return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+        return Unknown(f"{store.file and store.file.parent}: {error.strerror}")
 
 
 class _Stored:
@@ -110,29 +88,19 @@ def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
         files += [(roots, root.public_key_file) for root in loaded.config.proofs.roots]
         keys = [read_public_key(where / name, name) for where, name in files]
         known: dict[str, HybridPublicKey] = {each.id: each.public_key for each in keys}
-        stored = None if isinstance(store, InMemory) else _Stored(store.name, _read_lists(store))
+        place = store.lasting
+        stored = None if place is None else _Stored(place.name, place.read_lists(untouched=True))
         lists = RevocationLists([folder / name for name in named.files], known, store=stored)
         lists.load()
     except ConfigurationError as error:
         return Unknown(error.what)
-    except (StoreUnavailable, sqlite3.Error, OSError) as error:
+    except (StoreUnavailable, OSError) as error:
         return Unknown(str(error))
     problem = lists.problem()
     return lists.size() if problem is None else Unknown(problem)
 
 
-def _read_lists(store: LogStore) -> Sequence[bytes]:
-    if isinstance(store, PostgresDatabase):
-        return stored_lists(store)
-    if not os.path.lexists(store.path):
-        return ()
-    with reading_only(store.path) as connection:
-        if connection.execute("PRAGMA user_version").fetchone() == (0,):
-            return ()  # the gateway makes its tables when it opens it
-        return [bytes(data) for (data,) in connection.execute("SELECT list FROM revocations")]
-
-
-def log_found(store: StoreUrl) -> Found[LogFound]:
+def sinks_found(store: StoreUrl) -> Found[Sequence[SinkFound]]:
     """Return how far the log's sinks are."""
     return _read(store, _sinks)
 
@@ -156,10 +124,9 @@ def seconds_of(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp())
 
 
-def _sinks(log: LogReader) -> LogFound:
+def _sinks(log: LogReader) -> list[SinkFound]:
     waiting = [(name, log.unsent(name)) for name in log.sinks()]
-    made = [(name, each.statement() if each is not None else None) for name, each in waiting]
-    return LogFound(tuple(SinkFound(name, _statement_time(said)) for name, said in made))
+    return [SinkFound(name, _statement_time(each.statement() if each is not None else None)) for name, each in waiting]
 
 
 def _statement_time(statement: Statement | None) -> int | None:
@@ -186,16 +153,12 @@ def _find_drill_time(log: LogReader, prover: Prover) -> Found[int | None]:
 
 
 def _read(store: StoreUrl, look: Callable[[LogReader], Found[_T]]) -> Found[_T]:
-    if isinstance(store, InMemory):
+    if store.lasting is None:
         return Unknown("a store in memory has no log")
-    if isinstance(store, SqliteFile) and not store.path.is_file():
+    if store.file is not None and not store.file.is_file():
         return Unknown(_NO_FILE)
-    if isinstance(store, SqliteFile):
-        log: LogReader = LogFile(store.path, still=is_still(store.path))
-    else:
-        log = LogDatabase(store, patience=DOCTOR_DATABASE_SECONDS)
     try:
-        with log as opened:
-            return look(opened)
+        with store.lasting.open_log(DOCTOR_DATABASE_SECONDS, untouched=True) as log:
+            return look(log)
     except (StoreUnavailable, AttestationError, ConfigurationError) as error:
         return Unknown(str(error))

@@ -1,0 +1,56 @@
+"""Looks at a store's file that leave it and its folder as they are: nothing is created, upgraded or kept open. Blocking
+I/O, for at most `UNTOUCHED_SECONDS`."""
+
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from accredit.errors import StoreUnavailable
+from accredit.stores.sqlite.database import check_regular
+
+UNTOUCHED_SECONDS = 2.0
+"""How long a store's file is looked at, or checked for damage: a large one is not read to its end."""
+
+_STEPS_BETWEEN_LOOKS = 10_000
+
+
+def schema_version(path: Path, *, check: bool = False) -> int:
+    """Return the version of a file's tables; with `check`, look for damage as far as time allows. Raises
+    `StoreUnavailable`."""
+    late_at = time.monotonic() + UNTOUCHED_SECONDS
+    with reading_only(path) as connection:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        try:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone() if check else ("ok",)
+        except sqlite3.OperationalError:  # it is large, and good as far as was read
+            if time.monotonic() <= late_at:
+                raise
+            found = "ok"
+        if found != "ok":
+            raise StoreUnavailable(str(found))
+        return int(version)
+
+
+@contextmanager
+def reading_only(path: Path) -> Generator[sqlite3.Connection]:
+    """Open a file. Raises `StoreUnavailable`, also for anything but a regular file, and for what SQLite says."""
+    check_regular(path)
+    late_at = time.monotonic() + UNTOUCHED_SECONDS
+    how = "immutable=1" if is_still(path) else "mode=ro"
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, timeout=UNTOUCHED_SECONDS)
+        try:
+            connection.set_progress_handler(lambda: int(time.monotonic() > late_at), _STEPS_BETWEEN_LOOKS)
+            yield connection
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise StoreUnavailable(str(error)) from None
+
+
+def is_still(path: Path) -> bool:
+    """Return whether nobody writes to a file (it has no WAL). It can then be read without creating a WAL."""
+    return not path.with_name(f"{path.name}-wal").exists()
