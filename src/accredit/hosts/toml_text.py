@@ -8,6 +8,7 @@ from this (inline, or in strings).
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from accredit.base.toml import read_toml
 from accredit.errors import ConfigurationError
@@ -82,6 +83,16 @@ def drop(text: str, path: Sequence[str]) -> str:
 def string(text: str) -> str:
     """Return a TOML string in printable ASCII. The text must not hold lone surrogates, which TOML can't express."""
     return f'"{"".join(map(_escape, text))}"'
+
+
+def inline(value: object) -> str:
+    """Return a value as TOML in one line: a table or a list of values, or a string as `string` writes it."""
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, object]", value)
+        return f"{{ {', '.join(f'{key(name)} = {inline(each)}' for name, each in members.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(inline, cast('Sequence[object]', value)))}]"
+    return string(str(value))
 
 
 def key(name: str) -> str:

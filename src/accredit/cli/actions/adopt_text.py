@@ -10,11 +10,11 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from accredit.hosts.credentials import without_secrets
 from accredit.hosts.foreign import Command, Credential, Own, Remote, Text, Variable
-from accredit.hosts.toml_text import key, string
+from accredit.hosts.toml_text import inline, key
 
 MAX_SECRET_NAME_CHARS = 64
 """Characters of a variable's or a header's name in the name of the file with its value."""
@@ -137,10 +137,12 @@ def table(slug: str, server: ServerTable, files: Mapping[str, str], host: str, *
     lines = [f"# Of {host}: `accredit install {host} --adopt`.", f"[servers.{slug}]"]
     for name, value in server.plain.items():
         text = without_secrets(value) if shown and isinstance(value, str) and name == "url" else value
-        lines.append(f"{name} = {_toml(text)}")
+        lines.append(f"{name} = {inline(text)}")
     if server.values:
         lines.append(f"[servers.{slug}.{server.kind}]")
-        lines += [f"{key(name)} = {_toml(member(value, files.get(name, '')))}" for name, value in server.values.items()]
+        lines += [
+            f"{key(name)} = {inline(member(value, files.get(name, '')))}" for name, value in server.values.items()
+        ]
     return "\n".join(["", *lines, ""])
 
 
@@ -150,15 +152,6 @@ def member(value: Value, file: str) -> object:
     if value.is_variable:
         return {"env": value.text, **scheme}
     return {"file": file} if value.is_secret else value.text
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        members = cast("dict[str, object]", value)
-        return f"{{ {', '.join(f'{name} = {_toml(each)}' for name, each in members.items())} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, cast('list[object]', value)))}]"
-    return string(str(value))
 
 
 def _value(text: Text) -> Value:

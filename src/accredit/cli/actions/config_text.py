@@ -15,7 +15,7 @@ from accredit.cli.actions.suggest_scopes import PROMPT, RESOURCE, Suggestion, re
 from accredit.cli.asking.listing import ServerListing
 from accredit.config.schema import Gateway
 from accredit.gateway import HttpUpstream, StdioUpstream
-from accredit.hosts.toml_text import key, string
+from accredit.hosts.toml_text import inline, key, string
 from accredit.limits import MAX_SAID_CHARS
 from accredit.policy.drill import DRILLS
 
@@ -160,19 +160,9 @@ def _examples(kind: str, names: Sequence[str]) -> str:
 def _upstream(upstream: HttpUpstream | StdioUpstream, headers: _Headers) -> str:
     if isinstance(upstream, StdioUpstream):
         where = f"\ncwd = {string(upstream.cwd)}" if upstream.cwd is not None else ""
-        return f"command = {_list(upstream.command)}{where}"
-    pairs = ", ".join(f"{string(name)} = {_header(value)}" for name, value in headers.items())
+        return f"command = {inline(upstream.command)}{where}"
+    pairs = ", ".join(f"{string(name)} = {inline(value)}" for name, value in headers.items())
     return f"url = {string(upstream.url)}" + (f"\nheaders = {{ {pairs} }}" if pairs else "")
-
-
-def _header(value: str | Mapping[str, str]) -> str:
-    if isinstance(value, str):
-        return string(value)
-    return f"{{ {', '.join(f'{name} = {string(text)}' for name, text in value.items())} }}"
-
-
-def _list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(map(string, texts))}]"
 
 
 def _to_comment(text: str) -> str:
