@@ -37,7 +37,8 @@ from accredit.base.clock import unix_seconds
 from accredit.consent import Answer, CallTerms, read_ask
 from accredit.consent.offers import offers_for
 from accredit.keys import make_key
-from accredit.policy import decide, drive, guarded_call_from_values
+from accredit.policy import drive, guarded_call_from_values
+from accredit.policy.decide import decide
 from accredit.ratify import DelegationCert, issue_delegation
 from accredit.ratify.constraints import MaxRate
 from accredit.stores import MemoryStore, RevocationLists

@@ -10,6 +10,7 @@ import accredit
 
 pytestmark = [
     pytest.mark.holds("attest"),
+    pytest.mark.holds("consent"),
     pytest.mark.holds("policy"),
     pytest.mark.holds("ratify"),
     pytest.mark.holds("rounds"),

@@ -7,9 +7,9 @@ from tests.property.texts import messages, mutated, values
 
 from accredit.errors import AnswerError, FrameError, RequestError
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, decode_frame
-from accredit.jsonrpc.methods import META_MEMBERS, PARAMS_MEMBERS, UNKNOWN_PARAMS, Era
+from accredit.jsonrpc.methods import META_MEMBERS, Era
 from accredit.jsonrpc.objects import check_no_duplicates
-from accredit.jsonrpc.requests import decode_request
+from accredit.jsonrpc.requests import PARAMS_MEMBERS, UNKNOWN_PARAMS, decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_text
 
@@ -28,7 +28,7 @@ def expected_request_kind(text: bytes) -> str | None:
         value = oracle.parse(text)
         method = value.get("method") if isinstance(value, oracle.Members) and "method" in value.names() else None
         params = PARAMS_MEMBERS.get(method, UNKNOWN_PARAMS) if isinstance(method, str) else UNKNOWN_PARAMS
-        return oracle.request(value, tuple(params.defined), tuple(META_MEMBERS.defined))
+        return oracle.request(value, tuple(params.defined), META_MEMBERS)
     except oracle.Refused:
         return None
 

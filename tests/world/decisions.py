@@ -19,10 +19,10 @@ from accredit.policy import (
     Facts,
     GuardedCall,
     Policy,
-    decide,
     drive,
     guarded_call_from_values,
 )
+from accredit.policy.decide import decide
 from accredit.policy.needs import CountUses, IsRevoked, IssueChallenge, LookAtChallenge, Need, SpendChallenge, TakeUse
 from accredit.ports import Spending
 from accredit.ratify import (

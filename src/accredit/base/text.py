@@ -1,5 +1,7 @@
 """Makes text of any origin safe to show. No I/O."""
 
+import json
+
 from accredit.limits import MAX_QUOTED
 
 
@@ -13,3 +15,18 @@ def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
 def one_line(text: str) -> str:
     """Escape whatever is not printable: line ends, control sequences, changes of writing direction."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def json_ascii(value: object) -> str:
+    """Return a value as JSON in printable ASCII."""
+    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
+def escape_text(text: str) -> str:
+    """Return a text in printable ASCII, without quotes around it."""
+    return json_ascii(text)[1:-1]
+
+
+def several(number: int, what: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -13,12 +13,16 @@ Without a width (None), rows are not folded, for programs and files.
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from rich.cells import cell_len
-
+from accredit.base.deferred import Deferred
 from accredit.base.terminal import FURTHER, columns, pieces, rows
 from accredit.base.text import one_line
+
+if TYPE_CHECKING:
+    from rich import cells
+else:  # for text that is not ASCII
+    cells = Deferred("rich.cells")
 
 _GAP = "  "
 _MARK = "| "
@@ -47,10 +51,10 @@ def text_rows(value: Words | str, width: int | None) -> list[Row]:
 
 def fact_rows(facts: Sequence[tuple[str, Words | str]], width: int | None) -> Iterator[Row]:
     """Yield the rows of names, each with its value (rule 2)."""
-    widest = max((cell_len(one_line(name)) for name, _ in facts), default=0)
+    widest = max((_cell_len(one_line(name)) for name, _ in facts), default=0)
     for name, value in facts:
         label, words = _words(Words(name, "bold")), _words(value)
-        begin = label.text + " " * (widest - cell_len(label.text)) + _GAP
+        begin = label.text + " " * (widest - _cell_len(label.text)) + _GAP
         if width is None:
             yield [label._replace(text=begin), words]
         elif columns(begin) + _LEAST_VALUE <= width:
@@ -68,7 +72,7 @@ def table_rows(headings: Sequence[str], lines: Sequence[Sequence[Words | str]], 
     heads = [Words(heading, "bold") for heading in headings]
     cells = [[_words(each) for each in line] for line in lines]
     if width is None:
-        widths = [max(cell_len(each.text) for each in column) for column in zip(heads, *cells, strict=True)]
+        widths = [max(_cell_len(each.text) for each in column) for column in zip(heads, *cells, strict=True)]
         yield from (_join_cells(line, widths, None) for line in (heads, *cells))
         return
     cells = [[_cell(each) for each in line] for line in cells]
@@ -114,7 +118,7 @@ def _widths(natural: Sequence[int], width: int) -> list[int] | None:
 def _join_cells(cells: Row, widths: Sequence[int], width: int | None) -> Row:
     """Join cells, each padded to its column's width; with less padding if a terminal might show the row wider than
     `width`."""
-    parts = [each._replace(text=_pad(each.text, size, cell_len(each.text)) + _GAP)
+    parts = [each._replace(text=_pad(each.text, size, _cell_len(each.text)) + _GAP)
              for each, size in zip(cells, widths, strict=True)]  # fmt: skip
     if width is not None and columns("".join(each.text for each in parts).rstrip()) > width:
         parts = [each._replace(text=_pad(each.text, size, columns(each.text)) + _GAP)
@@ -124,3 +128,8 @@ def _join_cells(cells: Row, widths: Sequence[int], width: int | None) -> Row:
 
 def _pad(text: str, size: int, takes: int) -> str:
     return text + " " * (size - takes)
+
+
+def _cell_len(text: str) -> int:
+    """Return in how many columns a terminal shows a text that can be printed."""
+    return len(text) if text.isascii() else cells.cell_len(text)

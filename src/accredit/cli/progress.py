@@ -6,15 +6,20 @@
 3. Other output to stderr must remove it first (`clear`); it is shown again afterwards.
 """
 
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from accredit.base.deferred import Deferred
 from accredit.cli.options import is_for_programs
+
+if TYPE_CHECKING:
+    import shutil
+else:  # for what is shown
+    shutil = Deferred("shutil")
 
 PROGRESS_ENTRIES = 500
 """Entries that are verified (in 40 ms) between two updates of what is shown."""

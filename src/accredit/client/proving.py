@@ -36,7 +36,7 @@ from msgspec import Struct
 from accredit.base.caching import RecentlyUsed
 from accredit.client.presenter import Chain, Challenge, ProofPresenter
 from accredit.errors import FrameError, ProofRefused
-from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER
+from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASK_MEMBER
 from accredit.jsonrpc.result_types import TASK
 from accredit.limits import MAX_KNOWN_TARGETS, MAX_PRESENTED
 from accredit.policy import (
@@ -44,7 +44,6 @@ from accredit.policy import (
     LISTS,
     PROOF,
     PROOFS,
-    TASK_CHANGES,
     GuardedCall,
     guarded_call_from_values,
     scope_fault,

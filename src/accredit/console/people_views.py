@@ -15,7 +15,8 @@ from accredit.console.people import Known
 from accredit.errors import DeskError
 from accredit.limits import SHORT_ID_CHARS
 from accredit.pins.shown import visible_text
-from accredit.policy.constraint_words import UNTIL_REVOKED, scopes
+from accredit.policy.constraint_words import scopes
+from accredit.ratify.structures import UNTIL_REVOKED
 
 DELEGATIONS_A_PAGE = 200
 """Delegations that the page shows at once; more are loaded on request."""

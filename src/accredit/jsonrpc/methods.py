@@ -9,8 +9,6 @@ from enum import Enum
 
 from msgspec import Struct
 
-from accredit.jsonrpc.objects import Names
-
 LEGACY_REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions with `initialize` and sessions, oldest first."""
 
@@ -41,7 +39,7 @@ TASK_NOTIFICATION = "notifications/tasks"
 META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 META_PROGRESS = "progressToken"
 
-META_MEMBERS = Names(
+META_MEMBERS = (
     META_PROGRESS,
     META_VERSION,
     META_CLIENT_INFO,
@@ -62,6 +60,15 @@ TASK_MEMBER = "taskId"
 
 TASK_METHODS = frozenset({"tasks/get", "tasks/result", "tasks/update", "tasks/cancel"})
 """Requests about one task (2025-11-25, basic/utilities/tasks, and the extension of SEP-2663)."""
+
+TASK_LIST = "tasks/list"
+
+TASKS = TASK_METHODS | {TASK_LIST}
+"""Every method about tasks."""
+
+TASK_CHANGES = frozenset({"tasks/update", "tasks/cancel"})
+"""Methods that change a task: they need what the task's tool needs. To see a task, any valid proof of its owner is
+enough."""
 
 TARGET_MEMBER = {
     "tools/call": "name",
@@ -118,12 +125,6 @@ send are not included: from a client they mean nothing."""
 
 LISTEN = "subscriptions/listen"
 """The request whose answer is a long-lived stream (2026-07-28)."""
-
-PARAMS_MEMBERS = {name: Names("_meta", *method.params) for name, method in METHODS.items()}
-"""Clients' methods, with the members that MCP defines in their `params`, over all revisions."""
-
-UNKNOWN_PARAMS = Names("_meta")
-"""The same for methods that MCP does not define."""
 
 
 def is_modern(revision: str) -> bool:

@@ -21,8 +21,9 @@ from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
 from accredit.jsonrpc.frames import MESSAGE, Frame, Notification, Request, frame_of, message_id
-from accredit.jsonrpc.methods import META_MEMBERS, PARAMS_MEMBERS, UNKNOWN_PARAMS
+from accredit.jsonrpc.methods import META_MEMBERS, METHODS
 from accredit.jsonrpc.objects import (
+    Names,
     check_names,
     check_no_duplicates,
     split_batch,
@@ -39,6 +40,13 @@ MAX_ID_CHARS = 1_024
 """Characters of a request's id that is a string. Clients count, or take a UUID of 36."""
 MAX_META_NAME_CHARS = 256
 """Characters of a name in `_meta`: a domain name of at most 253, and the member's own name."""
+
+
+PARAMS_MEMBERS = {name: Names("_meta", *method.params) for name, method in METHODS.items()}
+"""Clients' methods, with the members that MCP defines in their `params`, over all revisions."""
+UNKNOWN_PARAMS = Names("_meta")
+"""The same for a method that MCP does not define."""
+_META_NAMES = Names(*META_MEMBERS)
 
 
 class Batch:
@@ -106,7 +114,7 @@ def _check_params(call: Request | Notification) -> None:
     check_names(names, PARAMS_MEMBERS.get(call.method, UNKNOWN_PARAMS))
     if "_meta" in names and call.has_meta:
         check_meta(call.meta)
-        check_names(call.meta, META_MEMBERS)
+        check_names(call.meta, _META_NAMES)
 
 
 def check_meta(names: Collection[str]) -> None:

@@ -5,16 +5,21 @@ the old file, the new one or none. An existing file is kept unless replacing is 
 """
 
 import os
-import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+from accredit.base.deferred import Deferred
 from accredit.base.files import beside, open_file
 from accredit.base.standard import StandardInput, standing_for
 from accredit.errors import ConfigurationError
 from accredit.keys.reading import FileContent, read_once
+
+if TYPE_CHECKING:
+    import secrets
+else:  # for who writes
+    secrets = Deferred("secrets")
 
 _PRIVATE = 0o600
 _PUBLIC = 0o644

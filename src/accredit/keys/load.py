@@ -6,15 +6,15 @@ somebody to ask for the passphrase. A gateway signs each log record only with th
 """
 
 import os
-import secrets
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
 from accredit.attest import LogKey, LogSigner
+from accredit.base.deferred import Deferred
 from accredit.base.files import beside
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys.files import exists_already, read_file, write_file
@@ -33,6 +33,11 @@ from accredit.limits import MAX_KEY_FILE_BYTES
 from accredit.ratify import HybridPrivateKey, HybridSigner
 from accredit.ratify.hybrid import SEED_BYTES
 from accredit.ratify.strict_json import parse
+
+if TYPE_CHECKING:
+    import secrets
+else:  # for who makes keys
+    secrets = Deferred("secrets")
 
 PUBLIC_SUFFIX = ".pub"
 _SALT_BYTES = 16

@@ -7,17 +7,22 @@ same content, or no file, even if the files have changed.
 
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self, cast
 
 import msgspec
 
+from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import tempfile
+else:  # for systems without files in memory
+    tempfile = Deferred("tempfile")
 
 _OTHERS = 0o077
 

@@ -13,17 +13,20 @@ from accredit.errors import ConfigurationError, KeySetError
 from accredit.keys.files import read_file
 from accredit.keys.load import check_private, write_pair
 from accredit.limits import MAX_KEY_SET_BYTES, MAX_PEM_BYTES
-from accredit.tokens import KeySet, read_key_set, read_public_key
 
 if TYPE_CHECKING:
     from cryptography import exceptions
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+    from accredit import tokens
+    from accredit.tokens import KeySet
 else:
     exceptions = Deferred("cryptography.exceptions")
     serialization = Deferred("cryptography.hazmat.primitives.serialization")
     ec = Deferred("cryptography.hazmat.primitives.asymmetric.ec")
+    tokens = Deferred("accredit.tokens")
 
 
 def make_token_key() -> "EllipticCurvePrivateKey":
@@ -67,11 +70,11 @@ def load_token_key(path: Path) -> "EllipticCurvePrivateKey":
     return key
 
 
-def load_key_set(path: Path) -> KeySet:
+def load_key_set(path: Path) -> "KeySet":
     """Read the public keys of an issuer: one in PEM, or a JWK set. Raises `ConfigurationError`."""
     data = read_file(path, MAX_KEY_SET_BYTES).data
     try:
-        keys = read_key_set(data) if data.lstrip().startswith(b"{") else read_public_key(data)
+        keys = tokens.read_key_set(data) if data.lstrip().startswith(b"{") else tokens.read_public_key(data)
     except KeySetError as error:
         raise ConfigurationError(f"{path}: {error}", "name a public key in PEM, or a JWK set") from None
     if not keys.keys:

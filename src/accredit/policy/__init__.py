@@ -1,39 +1,76 @@
 """The decision of a call: who may do what, and on whose authority. Pure: it yields what it needs (`needs`).
 
-`catalog` which scope a target needs · `drill` the gateway's own tools · `facts` the values that constraints test ·
-`guarded_call` one call, and what binds a proof to it · `decide` the steps, in order · `decision` their settings and
-results · `uses` how often a certificate may be used · `evaluators` evaluation of constraints that the protocol does not
-define · `refusals` what a client is told · `needs` what a decision asks of the world, and its answers · `passing` what
-is removed from and added to a message on its way · `lists` what is listed · `tasks` the owners of tasks · `within`
-calls that a running call makes by itself.
+`catalog` which scope a target needs · `drill` the gateway's own tools, `drill_answers` what they say · `facts` what
+constraints are held against · `guarded_call` one call, and what binds a proof to it · `decide` the steps, in their
+order · `decision` what they go by and end in · `uses` how often a certificate may be used · `evaluators` who evaluates
+constraints that the protocol does not define · `refusals` what a client is told · `needs` what a decision asks of the
+world, and how it is answered · `passing` what is removed from and added to a message on its way · `lists` what is
+listed · `tasks` whose a task is · `within` calls that a running call makes by itself.
 """
 
-from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
-from accredit.policy.decide import decide
-from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, Flow, Policy
-from accredit.policy.evaluators import with_own
-from accredit.policy.facts import Facts, facts_fault
-from accredit.policy.guarded_call import (
-    GUARDED,
-    LISTS,
-    PROOF,
-    PROOFS,
-    TASK_CHANGES,
-    TASK_LIST,
-    TASKS,
-    GuardedCall,
-    digest_in_steps,
-    guarded_call_from_values,
-    guarded_call_in_steps,
-    guarded_call_of,
-    is_guarded,
-    looks_guarded,
-    may_guard,
-    payload_digest,
-    proofs_in,
-)
-from accredit.policy.needs import drive
-from accredit.policy.within import check_given, check_within
+import typing
+
+from accredit.base.deferred import names_of as _names_of
+
+if typing.TYPE_CHECKING:
+    from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
+    from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, Flow, Policy
+    from accredit.policy.evaluators import with_own
+    from accredit.policy.facts import Facts, facts_fault
+    from accredit.policy.guarded_call import (
+        GUARDED,
+        LISTS,
+        PROOF,
+        PROOFS,
+        GuardedCall,
+        digest_in_steps,
+        guarded_call_from_values,
+        guarded_call_in_steps,
+        guarded_call_of,
+        is_guarded,
+        looks_guarded,
+        may_guard,
+        payload_digest,
+        proofs_in,
+    )
+    from accredit.policy.needs import drive
+    from accredit.policy.within import check_given, check_within
+else:  # imported on first use: who verifies records needs neither decisions nor the JSON-RPC that they are about.
+    __getattr__ = _names_of(
+        __name__,
+        {
+            "Authority": "decision",
+            "Catalog": "catalog",
+            "check_given": "within",
+            "check_within": "within",
+            "CONSTRAINT_REFUSALS": "decision",
+            "Decision": "decision",
+            "digest_in_steps": "guarded_call",
+            "drive": "needs",
+            "Entry": "catalog",
+            "Facts": "facts",
+            "facts_fault": "facts",
+            "Flow": "decision",
+            "GUARDED": "guarded_call",
+            "guarded_call_from_values": "guarded_call",
+            "guarded_call_in_steps": "guarded_call",
+            "guarded_call_of": "guarded_call",
+            "GuardedCall": "guarded_call",
+            "is_guarded": "guarded_call",
+            "LISTS": "guarded_call",
+            "looks_guarded": "guarded_call",
+            "may_guard": "guarded_call",
+            "MCP_SCOPES": "catalog",
+            "OWN_SCOPE": "catalog",
+            "payload_digest": "guarded_call",
+            "Policy": "decision",
+            "PROOF": "guarded_call",
+            "PROOFS": "guarded_call",
+            "proofs_in": "guarded_call",
+            "scope_fault": "catalog",
+            "with_own": "evaluators",
+        },
+    )
 
 __all__ = [
     "CONSTRAINT_REFUSALS",
@@ -43,9 +80,6 @@ __all__ = [
     "OWN_SCOPE",
     "PROOF",
     "PROOFS",
-    "TASKS",
-    "TASK_CHANGES",
-    "TASK_LIST",
     "Authority",
     "Catalog",
     "Decision",
@@ -56,7 +90,6 @@ __all__ = [
     "Policy",
     "check_given",
     "check_within",
-    "decide",
     "digest_in_steps",
     "drive",
     "facts_fault",

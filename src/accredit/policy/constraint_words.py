@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from accredit.base.text import excerpt
+from accredit.base.text import excerpt, several
 from accredit.consent import CALL, CallTerms
 from accredit.consent.call import OTHER_DEFINITION
 from accredit.errors import WireError
@@ -29,9 +29,6 @@ from accredit.ratify.constraints import (
     TimeWindow,
 )
 from accredit.ratify.scopes import expand, is_sensitive
-
-UNTIL_REVOKED = 4_070_908_799
-"""`expires_at` of a delegation that ends only by revocation (Ratify section 1, NO_EXPIRY_SENTINEL)."""
 
 UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 """Seconds of the units in which durations are written."""
@@ -56,11 +53,6 @@ def duration(length: int) -> str:
     """Seconds in the largest unit that divides them, such as 12h."""
     unit = next(unit for unit, size in UNITS.items() if length % size == 0)
     return f"{length // UNITS[unit]}{unit}"
-
-
-def several(number: int, what: str) -> str:
-    """`1 call`, `2 calls`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def scopes(granted: Iterable[str]) -> str:

@@ -46,6 +46,7 @@ from accredit.attest.proofs import Halves, KeptProof
 from accredit.base.caching import CachedProperty
 from accredit.consent import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
+from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, CLOCK_BACK_SECONDS, CLOCK_LEAD_SECONDS, MAX_PROOF_BUNDLE_BYTES
 from accredit.pins import Pins
 from accredit.policy import refusals
@@ -54,7 +55,7 @@ from accredit.policy.constraint_words import why_refused
 from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, FlowOf, Policy
 from accredit.policy.drill import DRILLS
 from accredit.policy.facts import CONTEXT_NAMES
-from accredit.policy.guarded_call import TASK_CHANGES, GuardedCall
+from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.needs import (
     FindDefinition,
     FindTask,

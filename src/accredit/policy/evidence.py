@@ -35,6 +35,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt, one_line
 from accredit.consent import CALL, CallTerms
 from accredit.errors import AttestationError, WireError
+from accredit.jsonrpc.methods import TASK_CHANGES, TASK_LIST, TASKS
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
     CLOCK_BACK_SECONDS,
@@ -44,9 +45,7 @@ from accredit.limits import (
     MAX_SAID_CHARS,
     SESSION_ID_SECONDS,
 )
-from accredit.policy.constraint_words import UNTIL_REVOKED
 from accredit.policy.evaluators import OWN_EVALUATORS
-from accredit.policy.guarded_call import TASK_CHANGES, TASK_LIST, TASKS
 from accredit.ratify import (
     CallFacts,
     CertificateCache,
@@ -65,6 +64,7 @@ from accredit.ratify import (
 from accredit.ratify.constraints import TimeWindow, evaluate
 from accredit.ratify.hybrid import signature_fault
 from accredit.ratify.needs import run
+from accredit.ratify.structures import UNTIL_REVOKED
 from accredit.ratify.verify import Terms, chain_verification
 
 _Chain = tuple[DelegationCert, ...]

@@ -21,7 +21,7 @@ from accredit.canonical import canonical_in_steps, has_wide_integer
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_METHODS
+from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_LIST, TASK_METHODS, TASKS
 from accredit.jsonrpc.same_names import check_same_names, check_same_names_in_steps
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_SAFE_INTEGER, MAX_TOLD_TASKS, MAX_VALUES
@@ -36,15 +36,6 @@ PROOF = "ratify_proof"
 """The member of `_meta` that carries a proof."""
 PROOFS = (PROOF, "com.ratifyprotocol/proof")
 """The names under which clients send a proof. Both may be present only if their texts are identical."""
-
-TASK_LIST = "tasks/list"
-
-TASKS = TASK_METHODS | {TASK_LIST}
-"""Every method about tasks."""
-
-TASK_CHANGES = frozenset({"tasks/update", "tasks/cancel"})
-"""Methods that change a task: they need what the task's tool needs. To see a task, any valid proof of its owner is
-enough."""
 
 GUARDED = frozenset(TARGET_MEMBER) | TASKS
 """Methods that are never forwarded without a decision: tools/call, resources/read, prompts/get, and those about tasks.

@@ -28,11 +28,12 @@ from accredit.attest import CallRecord
 from accredit.attest.statements import milliseconds
 from accredit.consent import CALL, CallTerms
 from accredit.errors import FrameError, WireError
+from accredit.jsonrpc.methods import TASKS
 from accredit.limits import MAX_RECORDED_TARGET
 from accredit.pins import Pins
 from accredit.policy.decide import CaseTerms, ProofCheck, decide
 from accredit.policy.decision import Decision, Policy
-from accredit.policy.guarded_call import TASKS, GuardedCall, guarded_call_from_values
+from accredit.policy.guarded_call import GuardedCall, guarded_call_from_values
 from accredit.policy.merging import member_of_target
 from accredit.policy.needs import (
     CountUses,

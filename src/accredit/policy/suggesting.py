@@ -28,10 +28,11 @@ from msgspec import Struct, field
 
 from accredit.attest import CallRecord, RecordedAuthority
 from accredit.consent import CallTerms
+from accredit.jsonrpc.methods import TASKS
 from accredit.limits import MAX_RECORDED_TARGET
 from accredit.policy.catalog import Catalog, Entry, own_scope, scope_fault
 from accredit.policy.drill import is_drill
-from accredit.policy.guarded_call import GUARDED, TASKS
+from accredit.policy.guarded_call import GUARDED
 from accredit.policy.merging import member_of_target
 from accredit.ratify import Extension
 

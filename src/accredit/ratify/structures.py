@@ -23,6 +23,8 @@ MAX_CONSTRAINTS_PER_CERT = 32
 
 
 PROTOCOL_VERSION = 1
+UNTIL_REVOKED = 4_070_908_799
+"""What `expires_at` is when a delegation ends only by revocation (Ratify section 1, NO_EXPIRY_SENTINEL)."""
 
 
 class DelegationCert(WireObject, frozen=True, dict=True):

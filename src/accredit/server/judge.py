@@ -15,9 +15,8 @@ from typing import NamedTuple, cast
 from msgspec.structs import replace
 
 from accredit.errors import AccreditError, FrameError
-from accredit.jsonrpc.methods import TARGET_MEMBER, is_known
+from accredit.jsonrpc.methods import TARGET_MEMBER, TASKS, is_known
 from accredit.policy import (
-    TASKS,
     Authority,
     Catalog,
     Entry,
@@ -25,11 +24,11 @@ from accredit.policy import (
     Policy,
     check_given,
     check_within,
-    decide,
     drive,
     guarded_call_from_values,
     refusals,
 )
+from accredit.policy.decide import decide
 from accredit.policy.lists import ListView
 from accredit.ports import ProofStore, Revocations
 from accredit.server.arguments import Read

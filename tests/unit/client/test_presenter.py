@@ -20,7 +20,8 @@ from accredit.consent import CallTerms
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import SigningKey, make_key
 from accredit.limits import CLOCK_LEAD_SECONDS, MAX_PRESENTED
-from accredit.policy import GuardedCall, decide, drive, guarded_call_from_values
+from accredit.policy import GuardedCall, drive, guarded_call_from_values
+from accredit.policy.decide import decide
 from accredit.ratify import Grant, issue_delegation
 from accredit.ratify.constraints import MaxRate, TimeWindow
 from accredit.stores import MemoryStore, RevocationLists

@@ -19,7 +19,8 @@ from accredit.errors import ProofRefused
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.keys import SigningKey
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import Catalog, Entry, Policy, decide, drive, guarded_call_from_values
+from accredit.policy import Catalog, Entry, Policy, drive, guarded_call_from_values
+from accredit.policy.decide import decide
 from accredit.policy.lists import KINDS, ListView, rewrite_list
 from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task

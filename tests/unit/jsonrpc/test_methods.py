@@ -17,11 +17,11 @@ from accredit.jsonrpc.methods import (
     META_VERSION,
     METHODS,
     MODERN_REVISIONS,
-    PARAMS_MEMBERS,
     TARGET_MEMBER,
     TASK_METHODS,
     is_known,
 )
+from accredit.jsonrpc.requests import PARAMS_MEMBERS
 
 CALLS = {**official.CLIENT_REQUESTS, **official.CLIENT_NOTIFICATIONS}
 

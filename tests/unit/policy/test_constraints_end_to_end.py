@@ -7,7 +7,8 @@ import pytest
 from tests.unit.ratify.world import AGENT, NOW, SUB_AGENT, certificate, constraint
 from tests.world.decisions import GRANT, Deployment, call, granted, proven
 
-from accredit.policy import Entry, Facts, GuardedCall, decide, drive
+from accredit.policy import Entry, Facts, GuardedCall, drive
+from accredit.policy.decide import decide
 from accredit.ratify import Constraint
 
 DENIED, UNVERIFIABLE = "ratify_constraint_denied", "ratify_constraint_unverifiable"

@@ -16,7 +16,7 @@ from tests.world.heavy_bodies import bodies
 from accredit.canonical import MAX_REWRITTEN_NUMBERS
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.jsonrpc.methods import TARGET_MEMBER, TASK_LIST
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.same_names import check_same_names
 from accredit.limits import MAX_VALUES
@@ -24,7 +24,6 @@ from accredit.policy import (
     GUARDED,
     LISTS,
     PROOF,
-    TASK_LIST,
     GuardedCall,
     digest_in_steps,
     guarded_call_from_values,

@@ -9,7 +9,8 @@ from tests.unit.ratify.world import AGENT, NOW, SUB_AGENT, certificate, constrai
 from tests.world.decisions import GRANT, VERIFIER, Deployment, call, finished, granted, proven
 
 from accredit.consent import CallTerms
-from accredit.policy import Decision, Flow, GuardedCall, decide, drive
+from accredit.policy import Decision, Flow, GuardedCall, drive
+from accredit.policy.decide import decide
 from accredit.ratify import Constraint, DelegationCert
 from accredit.ratify.constraints import MaxRate
 

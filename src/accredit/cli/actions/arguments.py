@@ -13,7 +13,6 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.consent import CALL, CallTerms
 from accredit.errors import ConfigurationError, FrameError, WireError
 from accredit.keys import read_file
@@ -25,6 +24,7 @@ from accredit.ratify import CallFacts, Constraint, Extension, VerifierContext, r
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, TimeWindow, evaluate
 from accredit.ratify.signable import HASH_BYTES
 from accredit.ratify.strict_json import parse
+from accredit.ratify.structures import UNTIL_REVOKED
 
 _PARAMS = 'name a file with the params of the call: {"name": "send_email", "arguments": {...}}'
 

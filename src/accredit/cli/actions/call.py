@@ -21,11 +21,10 @@ from msgspec import Struct
 
 from accredit.base.log_events import configure_logs
 from accredit.base.terminal import two_lines
-from accredit.base.text import excerpt, one_line
+from accredit.base.text import excerpt, one_line, several
 from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way, how_to_start
 from accredit.cli.actions.output import MAX_TOLD_CANDIDATES, print_json, tell
 from accredit.cli.actions.tool_arguments import json_object, parse_arguments
-from accredit.cli.actions.wording import several
 from accredit.cli.asking.server import first_of
 from accredit.cli.reaching import Reach, endpoint_of, read_reach
 from accredit.client import AccreditedClient, ProofPresenter

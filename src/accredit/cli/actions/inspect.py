@@ -5,6 +5,7 @@ from pathlib import Path
 
 from accredit.attest import CallBundle
 from accredit.base.clock import unix_seconds
+from accredit.base.text import several
 from accredit.cli.actions import wording as words
 from accredit.cli.actions.chain import challenge_fault, judge_chain
 from accredit.cli.actions.documents import DelegationDocument, read_document
@@ -49,7 +50,7 @@ def _print_words(document: DelegationDocument, known: Mapping[str, KeyFile], now
         case RevocationList():
             return _print_revocations(document, known, now)
         case DelegationFile(delegations=chain):
-            say(f"a delegation of {words.several(len(chain), 'certificate')}, leaf first")
+            say(f"a delegation of {several(len(chain), 'certificate')}, leaf first")
             return _print_chain(chain, known, now)
         case ProofBundle():
             return _print_proof(document, known, now)
@@ -82,7 +83,7 @@ def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], 
 
 def _print_proof(bundle: ProofBundle, known: Mapping[str, KeyFile], now: int) -> bool:
     fault = challenge_fault(bundle)
-    say(f"a proof over a delegation of {words.several(len(bundle.delegations), 'certificate')}, leaf first")
+    say(f"a proof over a delegation of {several(len(bundle.delegations), 'certificate')}, leaf first")
     print_facts(
         [
             ("agent", _id_with_name(bundle.agent_id, known)),
@@ -96,7 +97,7 @@ def _print_proof(bundle: ProofBundle, known: Mapping[str, KeyFile], now: int) ->
 
 
 def _print_revocations(revoked: RevocationList, known: Mapping[str, KeyFile], now: int) -> bool:
-    say(f"a list of {words.several(len(revoked.revoked_certs), 'revoked certificate')}")
+    say(f"a list of {several(len(revoked.revoked_certs), 'revoked certificate')}")
     issuer = known.get(revoked.issuer_id)
     fault = issuer and revocation_list_fault(revoked, issuer.public_key)
     unchecked = Words("not checked: name the issuer's public key with --key", QUIET)

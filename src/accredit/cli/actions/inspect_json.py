@@ -9,6 +9,7 @@ from accredit.cli.actions.keys import key_members
 from accredit.cli.actions.output import print_json
 from accredit.keys import DelegationFile, KeyFile
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
+from accredit.ratify.structures import UNTIL_REVOKED
 from accredit.ratify.verify import certificate_fault
 
 
@@ -65,6 +66,6 @@ def _certificate_members(chain: Sequence[DelegationCert], index: int) -> dict[st
         **{name: wire[name] for name in ("cert_id", "issuer_id", "subject_id", "scope", "constraints")},
         "issued_at": words.timestamp(cert.issued_at),
         "expires_at": words.timestamp(cert.expires_at),
-        "until_revoked": cert.expires_at == words.UNTIL_REVOKED,
+        "until_revoked": cert.expires_at == UNTIL_REVOKED,
         "fault": certificate_fault(chain, index),
     }

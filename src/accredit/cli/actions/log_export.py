@@ -13,11 +13,11 @@ from accredit.attest import CallBundle, Envelope, Stored, encode_call_bundle, en
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT
 from accredit.base.terminal import two_lines
+from accredit.base.text import several
 from accredit.cli.actions.log_names import UNKNOWN_CALL, one_call
 from accredit.cli.actions.log_place import as_configuration_errors, log_store
 from accredit.cli.actions.log_show import records_of
 from accredit.cli.actions.output import say
-from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
 from accredit.errors import ConfigurationError
 from accredit.keys.files import write_lines

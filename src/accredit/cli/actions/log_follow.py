@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, TypeVar
 
+from accredit.base.text import several
 from accredit.cli.actions.log_place import as_configuration_errors, log_store
 from accredit.cli.actions.log_sinks import CollectorLogs, LinesFile, Stdout, Target
 from accredit.cli.actions.output import tell
-from accredit.cli.actions.wording import several
 from accredit.config import load
 from accredit.config.values import Url, WrongValue, check
 from accredit.errors import CollectorError, ConfigurationError, StoreUnavailable

@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from accredit.attest import timestamp
+from accredit.base.text import several
 from accredit.cli.actions.log_place import as_configuration_errors, keys_to_show_with, log_store, moment
 from accredit.cli.actions.output import print_json, say
-from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
 from accredit.keys import load_log_signer
 from accredit.stores import LogStore

@@ -6,8 +6,8 @@ from typing import cast
 import msgspec
 
 from accredit.attest import Call, CallRecord
+from accredit.base.text import escape_text
 from accredit.cli.actions.output import BAD, GOOD, QUIET, Words, print_facts, say
-from accredit.cli.actions.wording import escape_text
 from accredit.limits import SHORT_ID_CHARS
 from accredit.policy.drill import is_drill
 from accredit.policy.evidence import Evidence, in_words, sentence

@@ -18,6 +18,7 @@ from accredit.attest import (
 )
 from accredit.base.clock import unix_ms
 from accredit.base.deferred import Deferred
+from accredit.base.text import several
 from accredit.cli.actions.log_place import (
     as_configuration_errors,
     checkpoints,
@@ -30,7 +31,6 @@ from accredit.cli.actions.log_place import (
 )
 from accredit.cli.actions.log_record import Names, print_evidence, print_record
 from accredit.cli.actions.output import BAD, GOOD, Words, print_facts, print_json, say
-from accredit.cli.actions.wording import several
 from accredit.cli.progress import Progress
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.limits import MAX_ATTESTATION_BYTES

@@ -15,11 +15,12 @@ from msgspec import Raw, structs
 
 from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
+from accredit.base.text import escape_text
 from accredit.cli.actions.log_names import known_names
 from accredit.cli.actions.log_place import as_configuration_errors, log_store, moment, public_keys
 from accredit.cli.actions.log_record import Names, id_with_name
 from accredit.cli.actions.output import print_json, say
-from accredit.cli.actions.wording import calls, escape_text, shown_target, tally_text, unverified_note
+from accredit.cli.actions.wording import calls, shown_target, tally_text, unverified_note
 from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
 from accredit.errors import WireError

@@ -19,12 +19,13 @@ from pathlib import Path
 from msgspec import structs
 
 from accredit.attest import timestamp
+from accredit.base.text import json_ascii
 from accredit.cli.actions.config_text import key, string, table_name
 from accredit.cli.actions.log_names import known_names
 from accredit.cli.actions.log_place import as_configuration_errors, log_store, moment, public_keys
 from accredit.cli.actions.log_record import Names, id_with_name
 from accredit.cli.actions.output import print_json, say_script
-from accredit.cli.actions.wording import calls, json_ascii, shown_target, tally_text, unverified_note
+from accredit.cli.actions.wording import calls, shown_target, tally_text, unverified_note
 from accredit.cli.progress import Progress
 from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
 from accredit.config.servers import views

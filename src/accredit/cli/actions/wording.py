@@ -4,15 +4,16 @@ Times are unix seconds; `now` is the reader's time. Servers and agents chose the
 escaped JSON strings in ASCII, cut to a length: they can't end a line, control the terminal, or imitate other names.
 """
 
-import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from accredit.base.text import escape_text, json_ascii, several
 from accredit.limits import MAX_SAID_CHARS
 from accredit.policy import constraint_words
-from accredit.policy.constraint_words import UNITS, UNTIL_REVOKED, constraint, several
+from accredit.policy.constraint_words import UNITS, constraint
 from accredit.ratify import Constraint, DelegationCert, VerifyResult
+from accredit.ratify.structures import UNTIL_REVOKED
 
 if TYPE_CHECKING:
     from accredit.policy.suggesting import Tally
@@ -67,16 +68,6 @@ def verdict(result: VerifyResult) -> str:
 def constraints(found: Iterable[Constraint]) -> str:
     """Return constraints, all of which must hold."""
     return "; ".join(map(constraint, found)) or "none"
-
-
-def json_ascii(value: object) -> str:
-    """Return a value as JSON in printable ASCII."""
-    return json.dumps(value, separators=(",", ":")).replace("\x7f", "\\u007f")
-
-
-def escape_text(text: str) -> str:
-    """Return a text in printable ASCII, without quotes around it."""
-    return json_ascii(text)[1:-1]
 
 
 def shown_target(target: str) -> str:

@@ -41,20 +41,18 @@ from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import LISTEN
+from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASKS
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.policy import (
-    TASK_CHANGES,
-    TASKS,
     Authority,
     Decision,
     GuardedCall,
-    decide,
     drive,
     guarded_call_in_steps,
     guarded_call_of,
     refusals,
 )
+from accredit.policy.decide import decide
 from accredit.policy.decision import FlowOf
 from accredit.policy.drill import DRILLS
 from accredit.policy.quotas import QuotaCaller, QuotaReached

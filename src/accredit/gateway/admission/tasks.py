@@ -33,7 +33,7 @@ from accredit.gateway.recording.recorder import Client
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.methods import TASK_METHODS, Era
+from accredit.jsonrpc.methods import TASK_LIST, TASK_METHODS, Era
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import (
     Announced,
@@ -46,7 +46,7 @@ from accredit.jsonrpc.tasks import (
     without_state,
 )
 from accredit.limits import MAX_TOLD_TASKS, TASK_SECONDS
-from accredit.policy import TASK_LIST, GuardedCall, refusals
+from accredit.policy import GuardedCall, refusals
 from accredit.policy.tasks import Owner, TaskScope, same_call, task_key
 from accredit.ports import Task, TaskStore
 

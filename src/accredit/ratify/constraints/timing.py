@@ -7,11 +7,17 @@ system if it has them, otherwise from that package. The core reads no other file
 import re
 from datetime import datetime
 from functools import cache
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
+from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError
 from accredit.ratify.constraints.base import BuiltIn, Outcome, denial
 from accredit.ratify.facts import VerifierContext
+
+if TYPE_CHECKING:
+    import zoneinfo
+else:
+    zoneinfo = Deferred("zoneinfo")
 
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
@@ -49,7 +55,7 @@ class TimeWindow(BuiltIn, frozen=True, tag="time_window"):
             return denial(f"bad end time: {self.end}")
         if self.tz not in zone_names():
             return denial(f'unknown timezone "{self.tz}"')
-        local = datetime.fromtimestamp(now, ZoneInfo(self.tz))
+        local = datetime.fromtimestamp(now, zoneinfo.ZoneInfo(self.tz))
         current = local.hour * 60 + local.minute
         wraps = end < start
         if (current >= start or current <= end) if wraps else (start <= current <= end):

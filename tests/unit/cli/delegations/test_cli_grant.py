@@ -10,10 +10,10 @@ from tests.world.delegations import DAY, World, tampered
 from tests.world.in_process import Refused, Run, Save
 
 from accredit.base.clock import unix_seconds
-from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.keys import DelegationFile, make_key, write_key
 from accredit.ratify import DelegationCert, verify_chain
 from accredit.ratify.constraints import MaxAmount, MaxRate, MaxSpeed, ResourcePath, TimeWindow
+from accredit.ratify.structures import UNTIL_REVOKED
 
 pytestmark = [pytest.mark.holds("cli/actions/grant"), pytest.mark.holds("cli/commands/grant")]
 

@@ -9,9 +9,9 @@ from tests.world.delegations import DAY, World, prove, tampered
 from tests.world.in_process import Refused, Run, Save
 
 from accredit.base.clock import unix_seconds
-from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.ratify import DelegationCert, issue_revocation_list
 from accredit.ratify.constraints import Extension, MaxAmount
+from accredit.ratify.structures import UNTIL_REVOKED
 
 pytestmark = [pytest.mark.holds("cli/actions/inspect"), pytest.mark.holds("cli/actions/inspect_json")]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from accredit.cli.actions import arguments as terms
-from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.errors import ConfigurationError
 from accredit.ratify import Constraint
 from accredit.ratify.constraints import Extension, MaxAmount, MaxRate, MaxSpeed, ResourcePath, TimeWindow
+from accredit.ratify.structures import UNTIL_REVOKED
 
 pytestmark = pytest.mark.holds("cli/actions/arguments")
 

@@ -4,7 +4,6 @@ import pytest
 from tests.world.delegations import NOW, World
 
 from accredit.cli.actions import wording as words
-from accredit.cli.actions.wording import UNTIL_REVOKED
 from accredit.policy.constraint_words import duration
 from accredit.ratify import Constraint
 from accredit.ratify.constraints import (
@@ -18,6 +17,7 @@ from accredit.ratify.constraints import (
     ResourcePath,
     TimeWindow,
 )
+from accredit.ratify.structures import UNTIL_REVOKED
 
 pytestmark = pytest.mark.holds("cli/actions/wording")
 

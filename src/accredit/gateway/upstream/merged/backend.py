@@ -45,12 +45,20 @@ from accredit.gateway.upstream.merged.ways import MemberAccess
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, to_json
 from accredit.jsonrpc.frames import Frame, Request, Success
-from accredit.jsonrpc.methods import LEGACY_REVISIONS, META_VERSION, MODERN_REVISIONS, TARGET_MEMBER, Era, is_known
+from accredit.jsonrpc.methods import (
+    LEGACY_REVISIONS,
+    META_VERSION,
+    MODERN_REVISIONS,
+    TARGET_MEMBER,
+    TASK_LIST,
+    Era,
+    is_known,
+)
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Answers, Edit
 from accredit.limits import LONG_ANSWER_BYTES
-from accredit.policy import LISTS, TASK_LIST
+from accredit.policy import LISTS
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
 
 ASK_ERA_AGAIN_SECONDS = 30.0
