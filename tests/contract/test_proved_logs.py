@@ -21,7 +21,8 @@ from accredit.attest import CallDecision, Fault
 from accredit.policy import GuardedCall
 from accredit.policy.evidence import Auditor
 from accredit.ratify import HybridPublicKey
-from accredit.stores.audit_log.proving import Proofs
+from accredit.stores.audit_log.proving import Judge, Proofs
+from accredit.stores.audit_log.verifying import Verifiers
 
 pytestmark = [pytest.mark.holds("stores/audit_log/proving"), pytest.mark.usefixtures("calls_come_now")]
 
@@ -41,11 +42,20 @@ def path(tmp_path: Path) -> Path:
 def judged(
     path: Path, people: dict[HybridPublicKey, str] = OWNER, *, named: bool = False, required: bool = False
 ) -> tuple[Fault | None, int, int]:
-    """The first fault of a log that verifies, how many calls are proved, and of how many that can't be told."""
-    with read(path) as log, Proofs(Auditor(people, only_these=named), named=named, required=required) as proofs:
-        report = log.verify([gateway()[1]], watch=lambda entries: proofs.watch(entries, log.certificates), proofs=True)
-        assert report.fault is None
-    return proofs.fault, proofs.proved, proofs.untold
+    """The first fault of a log that verifies, how many calls are proved, and of how many that can't be told: the same
+    on one core and on several."""
+    keys = [gateway()[1]]
+    judge = Judge(Auditor(people, only_these=named), named=named, required=required)
+
+    def on(processes: int) -> tuple[Fault | None, int, int]:
+        with Verifiers(keys, processes, judge=judge) as verifiers, read(path) as log, Proofs() as proofs:
+            report = log.verify(keys, examiner=lambda entries: proofs.count(verifiers(entries)), proofs=True)
+            assert report.fault is None
+        return proofs.fault, proofs.proved, proofs.untold
+
+    found = on(1)
+    assert on(2) == found
+    return found
 
 
 def reason(path: Path, **how: Any) -> str:

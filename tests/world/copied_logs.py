@@ -21,12 +21,14 @@ Day = datetime.date
 
 _WRITERS = "SELECT writer, name, '', '', records, head, checkpointed, turn, over FROM log_writers"
 _ENTRIES = """
-SELECT entry, writer, number, key, payload, ed25519, ml_dsa_65, members, digest FROM log_entries ORDER BY entry"""
+SELECT entry, writer, number, key, payload, ed25519, ml_dsa_65, members, proof, digest FROM log_entries
+ORDER BY entry"""
 _OPEN = "SELECT call, log_open.writer, log_open.writer, number, entry FROM log_open JOIN log_entries USING (entry)"
 _ADD = """
-INSERT INTO log_entries (entry, day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members)
+INSERT INTO log_entries (entry, day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members,
+  proof)
 SELECT * FROM unnest($1::bigint[], $2::date[], $3::bigint[], $4::smallint[], $5::bigint[], $6::int[], $7::bytea[],
-  $8::bytea[], $9::bytea[], $10::bytea[])"""
+  $8::bytea[], $9::bytea[], $10::bytea[], $11::bytea[])"""
 _ADD_WRITER = "INSERT INTO log_writers OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, now())"
 _TODAY = "SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date"
 _AT_ONCE = 2_000
@@ -83,11 +85,11 @@ async def make_day(connection: Connection, day: Day) -> None:
 
 
 def _entry(row: Sequence[Any], day: Day) -> tuple[Any, ...]:
-    entry, writer, number, key, payload, ed25519, ml_dsa_65, members, _ = row
+    entry, writer, number, key, payload, ed25519, ml_dsa_65, members, proof, _ = row
     kind = RECORD
     if ml_dsa_65 is not None:
         kind = CHECKPOINT if isinstance(decode_statement(payload).predicate, Checkpoint) else NOTE
-    return entry, day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members
+    return entry, day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members, proof
 
 
 @contextmanager

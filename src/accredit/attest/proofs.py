@@ -10,8 +10,7 @@ a challenge of that age, and the session id in it is no longer valid.
 Nothing is judged here: `policy.evidence` does that.
 """
 
-from binascii import b2a_base64
-from json.encoder import encode_basestring as _quoted
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import msgspec
@@ -20,7 +19,7 @@ from msgspec import Meta, Raw, Struct
 from accredit.attest.canonical import canonical
 from accredit.attest.statements import RecordedAuthority
 from accredit.errors import AttestationError
-from accredit.limits import MAX_SAFE_INTEGER
+from accredit.limits import MAX_RECORDED_CHAINS, MAX_SAFE_INTEGER
 
 _Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 _Time = Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
@@ -62,35 +61,12 @@ class KeptProof(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     def text(self) -> bytes:
         """Return the proof's text, written member by member for speed: every recorded call needs one."""
-        text = (
-            f'{{"agent_pub_key":{_halves(self.agent_pub_key)},"challenge":{_base64(self.challenge)}'
-            f',"challenge_at":{self.challenge_at},"challenge_sig":{_halves(self.challenge_sig)}'
-        )
-        said = self.context
-        if said is not None:
-            text += (
-                f',"context":{{"agent_id":{_quoted(said.agent_id)},"invocation_id":{_quoted(said.invocation_id)}'
-                f',"operation":{_quoted(said.operation)},"payload_digest":{_base64(said.payload_digest)}'
-                f',"requested_path":{_quoted(said.requested_path)},"required_scope":{_quoted(said.required_scope)}'
-                f',"resource_id":{_quoted(said.resource_id)},"session_id":{_quoted(said.session_id)}'
-                f',"verifier_id":{_quoted(said.verifier_id)},"workspace_id":{_quoted(said.workspace_id)}}}'
-            )
-        if self.session_context:
-            text += f',"session_context":{_base64(self.session_context)}'
-        return f"{text}}}".encode()
+        return _encode(self)
 
     def packed(self, held_until: int) -> bytes:
         """Return the proof as a store keeps it."""
         signed = self.challenge, self.challenge_at, self.challenge_sig, self.context, self.session_context
         return _pack(_Packed(held_until, *signed))
-
-
-def _base64(data: bytes) -> str:
-    return f'"{b2a_base64(data, newline=False).decode()}"'
-
-
-def _halves(both: Halves) -> str:
-    return f'{{"ed25519":{_base64(both.ed25519)},"ml_dsa_65":{_base64(both.ml_dsa_65)}}}'
 
 
 class _Packed(Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -110,6 +86,7 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(_Packed).decode
 _read_leaf = msgspec.json.Decoder(list[Raw]).decode
 _read_key = msgspec.json.Decoder(_Leaf).decode
+_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(KeptProof).decode
 
 
@@ -132,11 +109,16 @@ def kept_proof(
     if authority.proof != "kept":
         return None
     try:
-        kept, (leaf, *_) = _unpack(packed or b""), _read_leaf(certificates or b"[]")
-        key = _read_key(leaf).subject_pub_key
-    except (ValueError, RecursionError):  # msgspec's errors, and those for empty input and for non-text
+        kept, key = _unpack(packed or b""), _leaf_key(certificates or b"[]")
+    except (ValueError, RecursionError):  # msgspec's errors, of what is empty, and of what is no text
         return b""
     return KeptProof(key, kept.challenge, kept.challenge_at, kept.challenge_sig, kept.context, kept.session_context)
+
+
+@lru_cache(MAX_RECORDED_CHAINS)
+def _leaf_key(certificates: bytes) -> Halves:
+    leaf, *_ = _read_leaf(certificates)
+    return _read_key(leaf).subject_pub_key
 
 
 def is_held(packed: bytes | None, now: int) -> bool:

@@ -19,7 +19,7 @@ the right ones, and whether what the records say is true.
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from accredit.attest.calls import Mark, Marks, MarksInMemory, Step, first_fault, step_of
 from accredit.attest.chains import Chain
@@ -58,7 +58,7 @@ class Examined(NamedTuple):
 
     `place` and `kind` are those of `Stored`. `says` is a record's place, or a summary's predicate; None if unreadable.
     `sha256` is that of a record's payload, or of a summary's subject. `opened` is False if there was no envelope.
-    `step` is what a record says about its call.
+    `step` is what a record says about its call. `judged` is what the `judge` of `examine` returned.
     """
 
     place: str
@@ -68,14 +68,15 @@ class Examined(NamedTuple):
     fault: str | None = None
     opened: bool = True
     step: Step | None = None
+    judged: Any = None
 
     def __bool__(self) -> NoReturn:
         """Raise `TypeError`: a tuple with members is always true, even for a forged entry."""
         raise TypeError("an Examined entry is neither true nor false: ask for found.fault, which is None if it is good")
 
 
-Examiner = Callable[[Iterable[Entry | Envelope | bytes | str]], Iterable[Examined | Digest]]
-"""`examine` for many entries: yields a result for each, in their order."""
+Examiner = Callable[[Iterable[Any]], Iterable[Examined | Digest]]
+"""`examine` for many entries, in whatever its caller hands over: yields a result for each, in their order."""
 
 
 class Head(NamedTuple):
@@ -129,8 +130,13 @@ def verify_envelope(envelope: bytes | str | Envelope, keys: Iterable[LogKey | Re
     return _verify_statement(_to_envelope(envelope), {key.id: key for key in keys})
 
 
-def examine(entry: Entry | Envelope | bytes | str, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
-    """Read one entry and verify its signatures with the trusted keys, by their ids. A digest is returned as it is."""
+def examine(
+    entry: Entry | Envelope | bytes | str,
+    keys: Mapping[str, LogKey | RecordKey],
+    judge: Callable[[Statement], object] | None = None,
+) -> Examined | Digest:
+    """Read one entry and verify its signatures with the trusted keys, by their ids. A digest is returned as it is.
+    `judge` is asked about a statement whose signatures are valid."""
     if isinstance(entry, Digest):
         return entry
     try:
@@ -149,7 +155,7 @@ def examine(entry: Entry | Envelope | bytes | str, keys: Mapping[str, LogKey | R
         _check_signatures(statement, stored.envelope, keys)
     except AttestationError as error:
         return Examined(place, kind, says, sha256, str(error))
-    return Examined(place, kind, says, sha256, step=step)
+    return Examined(place, kind, says, sha256, step=step, judged=None if judge is None else judge(statement))
 
 
 def misplaced(found: Examined) -> str | None:
@@ -166,7 +172,7 @@ def misplaced(found: Examined) -> str | None:
 
 
 def verify_log(
-    entries: Iterable[Entry | Envelope | bytes | str],
+    entries: Iterable[Any],
     keys: Iterable[LogKey | RecordKey],
     kept: Iterable[Envelope | Head] = (),
     *,
@@ -177,9 +183,9 @@ def verify_log(
     """Verify a log as it streams by: a store's entries, envelopes, or the lines of an export.
 
     `kept` are checkpoints kept elsewhere, and heads; an invalid one is a fault as well. `examiner` replaces `examine`
-    with these keys. `has_digests` says that digests of pruned records are required, as in a store. `marks` keeps what
-    must be known about each call until the end: by default in memory. Raises nothing that depends on the log, and
-    `ValueError` without keys: any log that says nothing would be valid.
+    with these keys, and says what its entries are. `has_digests` says that digests of pruned records are required, as
+    in a store. `marks` keeps what must be known about each call until the end: by default in memory. Raises nothing
+    that depends on the log, and `ValueError` without keys: any log that says nothing would be valid.
     """
     known = {key.id: key for key in keys}
     if not known:

@@ -1,6 +1,7 @@
 """What `accredit log verify` runs: a store's log, the lines of an export, or a call's bundle."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -40,12 +41,12 @@ from accredit.ratify import HybridPublicKey
 if TYPE_CHECKING:
     from accredit.policy.evidence import Evidence
     from accredit.stores.audit_log import marks as marking
-    from accredit.stores.audit_log import proving, verifying
-    from accredit.stores.audit_log.proving import Proofs
-    from accredit.stores.audit_log.reading import LogReader, Numbered
+    from accredit.stores.audit_log import proving, reading, verifying
+    from accredit.stores.audit_log.proving import Judge, Proofs
+    from accredit.stores.audit_log.reading import LogReader
 else:  # for a log: a call by itself is verified in less time than they take to load
     marking, verifying = Deferred("accredit.stores.audit_log.marks"), Deferred("accredit.stores.audit_log.verifying")
-    proving = Deferred("accredit.stores.audit_log.proving")
+    proving, reading = Deferred("accredit.stores.audit_log.proving"), Deferred("accredit.stores.audit_log.reading")
 
 _T = TypeVar("_T")
 _NEGATIVE = 1
@@ -106,21 +107,19 @@ def verify_store(
     """
     place = log_store(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
-    opened, proofs = place.open_log(), _proofs(people_to_show_with(wanted.roots, store, config), wanted)
+    opened = place.open_log()
+    judge = None if wanted.nothing else _judge(people_to_show_with(wanted.roots, store, config), wanted)
     with (
         as_configuration_errors(),
-        verifying.Verifiers(trusted) as examiner,
+        verifying.Verifiers(trusted, judge=judge) as verifiers,
         marking.MarksInFile() as marks,
-        proofs,
+        proving.Proofs() as proofs,
         opened as log,
     ):
-        progress = Progress("verifying", unit="entries", total=_count(log))
-
-        def watch(entries: "Iterator[Numbered]") -> "Iterator[Numbered]":
-            watched = _show_progress(progress, entries)
-            return watched if wanted.nothing else proofs.watch(watched, log.certificates)
-
-        report = log.verify(trusted, kept, watch, examiner, marks, proofs=not wanted.nothing)
+        watch = partial(_show_progress, Progress("verifying", unit="entries", total=_count(log)))
+        report = log.verify(
+            trusted, kept, watch, lambda entries: proofs.count(verifiers(entries)), marks, proofs=judge is not None
+        )
     return _tell(report, kept, None if wanted.nothing else proofs, as_json=as_json)
 
 
@@ -147,17 +146,27 @@ def verify_file(
         return _verify_bundle(_whole(path, every), trusted, auditor, names or {}, wanted, as_json=as_json)
     if wanted.roots:
         raise ConfigurationError(f"{path} is a log without its certificates, and --root is for one call", ONE_CALL)
-    proofs = _proofs(people, wanted)
-    with as_configuration_errors(), verifying.Verifiers(trusted) as examiner, marking.MarksInFile() as marks, proofs:
+    judge = _judge(people, wanted) if wanted.required else None
+    with (
+        as_configuration_errors(),
+        verifying.Verifiers(trusted, judge=judge) as verifiers,
+        marking.MarksInFile() as marks,
+        proving.Proofs() as proofs,
+    ):
         entries = _show_progress(Progress("verifying", unit="entries"), every)
-        judged = proofs.lines(entries) if wanted.required else entries
-        report = verify_log(judged, trusted, kept, examiner=examiner, marks=marks)
+        report = verify_log(
+            entries if judge is None else map(reading.Kept, entries),
+            trusted,
+            kept,
+            examiner=lambda lines: proofs.count(verifiers(lines)),
+            marks=marks,
+        )
     return _tell(report, kept, proofs if wanted.required else None, as_json=as_json)
 
 
-def _proofs(people: Mapping[HybridPublicKey, str], wanted: ProofRequirements) -> "Proofs":
+def _judge(people: Mapping[HybridPublicKey, str], wanted: ProofRequirements) -> "Judge":
     auditor = Auditor(people, only_these=bool(wanted.roots))
-    return proving.Proofs(auditor, named=bool(wanted.roots), required=wanted.required)
+    return proving.Judge(auditor, named=bool(wanted.roots), required=wanted.required)
 
 
 def _whole(path: Path, parts: Iterable[bytes]) -> bytes:

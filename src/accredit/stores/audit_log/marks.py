@@ -5,7 +5,8 @@ folder (`SQLITE_TMPDIR`, `TMPDIR`), without a name there, and gone with the proc
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -63,21 +64,22 @@ class MarksInFile(InTemporaryFile):
     def by_call(self) -> Iterator[Mark]:
         """Yield all marks, by call."""
         self._write()
-        try:
+        with temporary_room():
             for row in self._connection.execute(_IN_ORDER):
                 yield Mark(*row)
-        except sqlite3.Error as error:
-            raise no_room(error) from None
 
     def _write(self) -> None:
         rows = [(bytes.fromhex(mark.call), *mark[1:]) for mark in self._new]
         self._new.clear()
-        try:
+        with temporary_room():
             self._connection.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?)", rows)
-        except sqlite3.Error as error:
-            raise no_room(error) from None
 
 
-def no_room(error: sqlite3.Error) -> StoreUnavailable:
-    """Return the error for a temporary database that can't be written."""
-    return StoreUnavailable(f"the temporary file for what is known of each call can't be used (TMPDIR): {error}")
+@contextmanager
+def temporary_room() -> Generator[None]:
+    """Raise `StoreUnavailable` where a temporary database can't be used."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        what = "the temporary file for what is known of each call can't be used (TMPDIR)"
+        raise StoreUnavailable(f"{what}: {error}") from None

@@ -8,90 +8,65 @@ A log is at fault if:
 3. a proof is kept with something other than an allowed call whose record names one;
 4. proofs are required, and an allowed call is not shown to be allowed by a person and signed by an agent.
 
-Without a kept proof, certificates that don't allow the call are a fault if the caller named the people who may, or
-requires proofs. Only the first fault is reported. Challenges are in a temporary database, as `marks` are.
+Where no proof was kept, certificates that don't allow the call are a fault if the caller named the people who may, or
+requires proofs. Only the first fault is told. A `Judge` needs nothing but an entry and what is kept with it, so several
+processes may share the work (`verifying`); `Proofs` counts, and has challenges in a temporary database, as `marks` are.
 """
 
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
 
-from accredit.attest import CallRecord, Fault, Stored, decode_envelope, decode_statement
+from accredit.attest import CallRecord, Digest, Examined, Fault, LogKey, Place, RecordKey, Statement, examine
 from accredit.attest.proofs import KeptProof, kept_proof
-from accredit.base.caching import RecentlyUsed
-from accredit.errors import AttestationError
-from accredit.limits import MAX_RECORDED_CHAINS
 from accredit.policy.evidence import Auditor, Evidence
-from accredit.stores.audit_log.marks import InTemporaryFile, no_room
-from accredit.stores.audit_log.reading import Numbered
+from accredit.stores.audit_log.marks import MARKS_AT_ONCE, InTemporaryFile, temporary_room
+from accredit.stores.audit_log.reading import Kept
 
-_ADD = "INSERT INTO challenges VALUES (?, ?) ON CONFLICT DO NOTHING"
-_WHERE = "SELECT place FROM challenges WHERE challenge = ?"
+# The first record over a challenge that another one has spent, that other one, and how many such records there are.
+_TWICE = """
+SELECT place, other, count(*) OVER () FROM (
+  SELECT place, rowid AS read, first_value(place) OVER spent AS other, row_number() OVER spent AS uses
+  FROM challenges WINDOW spent AS (PARTITION BY challenge ORDER BY rowid))
+WHERE uses > 1 ORDER BY read LIMIT 1"""
 
 
-class Proofs(InTemporaryFile):
+class Judgement(NamedTuple):
     """`with Proofs(auditor) as proofs`: for one verification. `fault` is the first, or None; `proved` counts calls
     shown to be allowed by a person and signed by an agent, and `untold` those for which a part of that is unknown."""
 
-    table = "CREATE TABLE challenges (challenge BLOB PRIMARY KEY, place TEXT NOT NULL) WITHOUT ROWID"
+    fault: str | None = None
+    is_proved: bool = False
+    challenge: bytes | None = None
+
+
+class Judge:
+    """Judges entries one by one (rules 1, 3 and 4)."""
 
     def __init__(self, auditor: Auditor, *, named: bool = False, required: bool = False) -> None:
         """`named` says that the caller named the people whom the auditor trusts."""
-        self.fault: Fault | None = None
-        self.proved = self.untold = 0
         self._auditor = auditor
         self._required = required
         self._holds_chains = named or required
-        self._chains = RecentlyUsed[str, bytes](MAX_RECORDED_CHAINS)
 
-    def watch(self, entries: Iterable[Numbered], certificates: Callable[[str], bytes | None]) -> Iterator[Numbered]:
-        """Pass entries through, and judge them. `certificates` returns the chain with a SHA-256. Raises
-        `StoreUnavailable`."""
-        for each in entries:
-            if isinstance(each.entry, Stored) and self.fault is None:
-                self.look(each.entry.envelope.payload, each.proof, certificates)
-            yield each
+    def examine(self, kept: Kept, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
+        """Do as `attest.examine`; `judged` is a `Judgement` then, or None for what is no allowed call."""
+        return examine(kept.entry, keys, partial(self._judge, kept))
 
-    def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """Do the same with the lines of an export, which has neither certificates nor proofs."""
-        for each in lines:
-            if self.fault is None:
-                with suppress(AttestationError):
-                    self.look(decode_envelope(each).payload, None)
-            yield each
-
-    def look(
-        self, payload: bytes, packed: bytes | None, certificates: Callable[[str], bytes | None] = lambda _: None
-    ) -> None:
-        """Judge one entry. An invalid statement is the verifier's to report."""
-        try:
-            statement = decode_statement(payload)
-        except AttestationError:
-            return
+    def _judge(self, kept: Kept, statement: Statement) -> Judgement | None:
         record = statement.predicate
         if not isinstance(record, CallRecord):
-            if packed is not None:
-                self._tell("an entry that is no record", "a proof is kept with it")
-            return
-        place, authority = f"{record.log.writer}/{record.log.sequence}", record.authority
-        chain = self._chain(authority.chain_sha256, certificates) if authority is not None else None
-        proof = kept_proof(authority, packed, chain) if authority is not None else None
-        evidence = self._auditor.judge(statement, chain, proof)
-        if packed is not None and (evidence is None or proof is None):
-            self._tell(place, "a proof is kept with it, and it names none")
-        elif evidence is not None:
-            self._count(place, evidence, proof)
-
-    def _count(self, place: str, evidence: Evidence, proof: KeptProof | bytes | None) -> None:
-        reason = self._wrong(evidence, is_kept=proof is not None)
-        if reason is None and isinstance(proof, KeptProof):
-            reason = self._twice(proof.challenge, place)
-        if reason is not None:
-            self._tell(place, reason)
-        elif evidence.allowed.verified and evidence.signed.verified:
-            self.proved += 1
-        else:
-            self.untold += 1
+            return None if kept.proof is None else Judgement("a proof is kept with it")
+        authority = record.authority
+        proof = kept_proof(authority, kept.proof, kept.certificates) if authority is not None else None
+        evidence = self._auditor.judge(statement, kept.certificates, proof)
+        if kept.proof is not None and (evidence is None or proof is None):
+            return Judgement("a proof is kept with it, and it names none")
+        if evidence is None:
+            return None
+        fault = self._wrong(evidence, is_kept=proof is not None)
+        is_proved = bool(evidence.allowed.verified and evidence.signed.verified)
+        return Judgement(fault, is_proved, proof.challenge if isinstance(proof, KeptProof) else None)
 
     def _wrong(self, evidence: Evidence, *, is_kept: bool) -> str | None:
         """Return why the record of an allowed call is at fault (rules 1 and 4)."""
@@ -101,26 +76,46 @@ class Proofs(InTemporaryFile):
             return f"allowed: {evidence.allowed.why}"
         return next(iter(evidence.unshown), None) if self._required else None
 
-    def _twice(self, challenge: bytes, place: str) -> str | None:
-        """Return the fault if another call used this challenge (rule 2), else remember it."""
-        try:
-            if self._connection.execute(_ADD, (challenge, place)).rowcount:
-                return None
-            ((other,),) = self._connection.execute(_WHERE, (challenge,))
-        except sqlite3.Error as error:
-            raise no_room(error) from None
-        return f"its proof is over a challenge that was spent before (the other record is {other})"
 
-    def _chain(self, sha256: str, certificates: Callable[[str], bytes | None]) -> bytes | None:
-        known = self._chains.get(sha256)
-        if known is None:
-            try:
-                known = certificates(sha256)
-            except AttestationError:
-                known = None
-            if known is not None:
-                self._chains.put(sha256, known)
-        return known
+class Proofs(InTemporaryFile):
+    """`with Proofs() as proofs`: for one verification. When all is counted, `fault` is the first, or None; `proved`
+    calls are shown to be allowed by a person and signed by an agent, and of `untold` ones something can't be told."""
 
-    def _tell(self, place: str, reason: str) -> None:
-        self.fault = Fault(place, reason)
+    table = "CREATE TABLE challenges (challenge BLOB NOT NULL, place TEXT NOT NULL)"
+
+    def __init__(self) -> None:
+        self.fault: Fault | None = None
+        self.proved = self.untold = 0
+        self._new: list[tuple[bytes, str]] = []
+
+    def count(self, examined: Iterable[Examined | Digest]) -> Iterator[Examined | Digest]:
+        """Yield what a `Judge` has examined, and note what it says. Raises `StoreUnavailable`."""
+        for each in examined:
+            if isinstance(each, Examined) and isinstance(each.judged, Judgement) and self.fault is None:
+                self._count(each.says, each.judged)
+            yield each
+        self._write()
+        with temporary_room():
+            twice = self._connection.execute(_TWICE).fetchone()
+        if twice is not None:  # it was noted before whatever else is at fault
+            place, other, more = twice
+            reason = f"its proof is over a challenge that was spent before (the other record is {other})"
+            self.fault = Fault(place, reason)
+            self.proved -= more
+
+    def _count(self, says: object, judged: Judgement) -> None:
+        place = f"{says.writer}/{says.sequence}" if isinstance(says, Place) else "an entry that is no record"
+        if judged.fault is not None:
+            self.fault = Fault(place, judged.fault)
+            return
+        self.proved += judged.is_proved
+        self.untold += not judged.is_proved
+        if judged.challenge is not None:
+            self._new.append((judged.challenge, place))
+            if len(self._new) >= MARKS_AT_ONCE:
+                self._write()
+
+    def _write(self) -> None:
+        with temporary_room():
+            self._connection.executemany("INSERT INTO challenges VALUES (?, ?)", self._new)
+        self._new.clear()

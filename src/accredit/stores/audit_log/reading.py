@@ -7,6 +7,7 @@ An open log shows its state at one moment until it is closed, or renewed. Entrie
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -31,13 +32,17 @@ from accredit.attest import (
 from accredit.attest.calls import MarksInMemory
 from accredit.attest.proofs import is_held, kept_proof
 from accredit.attest.signing import ML_DSA_65_SUFFIX
+from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError, StoreUnavailable
+from accredit.limits import MAX_RECORDED_CHAINS
 from accredit.stores.audit_log.members import restore_members
 from accredit.stores.audit_log.open_rows import OpenRows
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS
 from accredit.stores.audit_log.tables import WRITER_ID, OpenCall
 
 _FIRST_WINDOW = 256
+_CHAIN_MARK = b'"chain_sha256":"'
+"""What is before the SHA-256 of a chain in a record, and in no string of JSON."""
 NO_PLACE = "the next entry has no writer or number"
 
 
@@ -61,6 +66,15 @@ class Numbered(NamedTuple):
         """Return the entry's record, unverified, or None for any other entry. Raises `AttestationError`."""
         statement = self.statement()
         return statement.predicate if statement and isinstance(statement.predicate, CallRecord) else None
+
+
+class Kept(NamedTuple):
+    """An entry with what is kept for who judges it: the proof (as in `Numbered`), and the text of the chain that its
+    record names."""
+
+    entry: Entry | bytes
+    proof: bytes | None = None
+    certificates: bytes | None = None
 
 
 class Bookmark(NamedTuple):
@@ -220,6 +234,19 @@ class LogReader(ABC):
                 return each.proof
         return None
 
+    def _with_chains(self, entries: Iterable[Numbered]) -> Iterator[Kept]:
+        """Yield entries, each with the chain that its record names, if it is there and can be read."""
+        known = RecentlyUsed[str, bytes](MAX_RECORDED_CHAINS)
+        for each in entries:
+            sha256 = _chain_named_in(each.entry)
+            chain = known.get(sha256)
+            if sha256 and chain is None:
+                with suppress(AttestationError):
+                    chain = self.certificates(sha256)
+                if chain is not None:
+                    known.put(sha256, chain)
+            yield Kept(each.entry, each.proof, chain)
+
     def verify(
         self,
         keys: Iterable[LogKey | RecordKey],
@@ -236,13 +263,22 @@ class LogReader(ABC):
             heads = self.heads()
         except AttestationError as error:
             return LogReport(0, (), Fault("the writers", str(error)))
-        entries = (each.entry for each in watch(self.entries(proofs=proofs)))
+        watched = watch(self.entries(proofs=proofs))
+        entries = self._with_chains(watched) if proofs else (each.entry for each in watched)
         trusted = tuple(keys)
         rows = OpenRows(MarksInMemory() if marks is None else marks, self.open_rows, trusted)
         report = verify_log(entries, trusted, [*kept, *heads], examiner=examiner, has_digests=True, marks=rows)
         return (
             report if report.fault is not None else report._replace(fault=_find_uncounted(report, heads) or rows.fault)
         )
+
+
+def _chain_named_in(entry: Entry) -> str:
+    """Return the SHA-256 of the chain that a record names, or "". Only for finding it: nothing of it is verified."""
+    if not isinstance(entry, Stored):
+        return ""
+    _, mark, rest = entry.envelope.payload.partition(_CHAIN_MARK)
+    return rest[:64].decode("ascii", "replace") if mark else ""
 
 
 def _find_uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:

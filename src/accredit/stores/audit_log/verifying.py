@@ -9,14 +9,17 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from accredit.attest import Digest, Entry, Envelope, Examined, LogKey, RecordKey, Stored, examine
 from accredit.errors import AttestationError, StoreUnavailable
+from accredit.stores.audit_log.proving import Judge
+from accredit.stores.audit_log.reading import Kept
 
 MAX_VERIFIERS = 16
 """The most processes that verify a log together: one reader keeps no more of them busy."""
@@ -24,7 +27,8 @@ VERIFIED_ENTRIES, VERIFIED_BYTES = 128, 1_048_576
 """Entries of a log in one batch (10 ms of work), and the bytes after which a batch is full with fewer."""
 
 
-_Entry = Entry | Envelope | bytes | str
+_Entry = Entry | Envelope | Kept | bytes | str
+_Examine = Callable[[Any], Examined | Digest]
 
 
 class Verifiers:
@@ -33,9 +37,12 @@ class Verifiers:
     Enter it before threads are started: it forks.
     """
 
-    def __init__(self, keys: Iterable[LogKey | RecordKey], processes: int | None = None) -> None:
+    def __init__(
+        self, keys: Iterable[LogKey | RecordKey], processes: int | None = None, *, judge: Judge | None = None
+    ) -> None:
         """`processes` defaults to the number of cores; with one core there are none beside this."""
-        self._keys = {key.id: key for key in keys}
+        known = {key.id: key for key in keys}
+        self._examine: _Examine = partial(examine if judge is None else judge.examine, keys=known)
         cores = min(_cores(), MAX_VERIFIERS) if processes is None else processes
         self._wanted = cores if cores > 1 else 0
         self._processes: list[BaseProcess] = []
@@ -46,7 +53,7 @@ class Verifiers:
         for _ in range(self._wanted):
             ours, theirs = cast("tuple[Connection, Connection]", context.Pipe())
             self._links.append(ours)
-            process = context.Process(target=_verify, args=(theirs, self._links, self._keys), daemon=True)
+            process = context.Process(target=_verify, args=(theirs, self._links, self._examine), daemon=True)
             process.start()
             self._processes.append(process)
             theirs.close()
@@ -65,7 +72,7 @@ class Verifiers:
         """Yield the result for each entry, in order. Raises `StoreUnavailable` if a process has died, and errors in
         reading the entries, after all that was read before."""
         if not self._links:
-            yield from (examine(entry, self._keys) for entry in entries)
+            yield from map(self._examine, entries)
             return
         idle, busy = deque(self._links), deque[Connection]()
         try:
@@ -110,6 +117,8 @@ def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
 
 
 def _size(entry: _Entry) -> int:
+    if isinstance(entry, Kept):
+        return _size(entry.entry) + len(entry.proof or b"") + len(entry.certificates or b"")
     if isinstance(entry, Stored):
         entry = entry.envelope
     return len(entry.payload if isinstance(entry, Envelope) else entry)
@@ -138,15 +147,15 @@ def _ended_error() -> StoreUnavailable:
     return StoreUnavailable("a process that verifies the log has ended, as if it was killed")
 
 
-def _verify(link: Connection, others: Sequence[Connection], keys: Mapping[str, LogKey | RecordKey]) -> None:
+def _verify(link: Connection, others: Sequence[Connection], examine_entry: _Examine) -> None:
     """Answer each batch, until the reading process has ended. `others` are its ends, copied by the fork: while one is
     open, that end is not noticed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the reading process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that reads
     for other in others:
         other.close()
     while True:
         try:
             some: list[_Entry] = link.recv()
-            link.send([examine(entry, keys) for entry in some])
+            link.send(list(map(examine_entry, some)))
         except (EOFError, OSError):
             return
