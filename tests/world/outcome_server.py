@@ -1,7 +1,8 @@
 """An MCP server whose tools are called what they do: `ok`, `fail`, `error`, `ask`, `bad`, `hang`, `die`; both eras.
 
 When a tool is called it looks into the log, and notes what is there of calls that have no outcome yet. As a program,
-`python -m tests.world.outcome_server LOG NOTES`, it speaks stdio. I/O: these two files, stdin and stdout.
+`python -m tests.world.outcome_server LOG NOTES`, it speaks stdio. A call with an argument `gives` is answered as
+`honest_server` does. I/O: these two files, stdin and stdout.
 """
 
 import json
@@ -34,7 +35,7 @@ def reply_to(message: Any) -> bytes | None:
     if isinstance(message, list):
         texts = [text for member in message if (text := reply_to(member)) is not None]
         return b"[" + b",".join(texts) + b"]" if texts else None
-    if message.get("method") != "tools/call":
+    if message.get("method") != "tools/call" or "gives" in message["params"].get("arguments", {}):
         answer = answer_to(message)
         return None if answer is None else compact(answer)
     found: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}

@@ -45,6 +45,7 @@ class Route:
         revocations: RevocationLists | None = None,
         records: Records | None = None,
         full: bool = False,
+        keeps_proofs: bool = True,
         key_sets: KeySets | None = None,
         token: str | None = None,
         tasks: TaskStore | None = None,
@@ -63,7 +64,7 @@ class Route:
         self._revocations = revocations
         self._records = records
         if records is not None:
-            self._settings["records"] = RecordSettings(GATEWAY, full)
+            self._settings["records"] = RecordSettings(GATEWAY, full, keeps_proofs=keeps_proofs)
         self.log, self.notes = folder / "log.db", folder / "notes.jsonl"
         self._log = folder / "received.jsonl"
         self._tasks = tasks
