@@ -30,12 +30,18 @@ def calls_come_now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def record(
-    port: Records, settings: RecordSettings, asked: GuardedCall, text: bytes = INBOX, *, hides: bool
+    port: Records,
+    settings: RecordSettings,
+    asked: GuardedCall,
+    text: bytes = INBOX,
+    *,
+    hides: bool = False,
+    by: Deployment | None = None,
 ) -> None:
     """Records a call as the gateway does, on what is decided of it."""
     request = decode_request(text)
     assert isinstance(request, Request)
-    decision = Deployment().decides(asked)
+    decision = (by or Deployment()).decides(asked)
     recorder = Recorder(port, settings, Counters(), hides_sessions=hides)
     opened = await recorder.begin(request, decision, Client(asked.session_id), decision.refusal)
     if opened is not None:

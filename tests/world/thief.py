@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.world.postgres import a_user, cluster, database_for
 
+from accredit.attest import canonical, sha256_hex
 from accredit.attest.statements import GENESIS
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.session import run_once
@@ -70,15 +71,28 @@ class Thief:
             values = "(?, ?, ?, 0, 0, false, 'g', 'h', now() - interval '1 hour')"
         self.run(f"INSERT INTO log_writers {columns} VALUES {values}", name, records, head)
 
-    def add_entry(self, name: str, number: int, payload: bytes, key_id: str, signature: bytes = bytes(64)) -> None:
-        """An entry in a writer's chain, with a signature of zeros."""
+    def add_entry(
+        self,
+        name: str,
+        number: int,
+        payload: bytes,
+        key_id: str,
+        signature: bytes = bytes(64),
+        proof: bytes | None = None,
+    ) -> None:
+        """An entry in a writer's chain, with a signature of zeros, and what is kept with it."""
         day = "" if self.has_file else "kind, day, "
         today = "" if self.has_file else "0, (now() AT TIME ZONE 'UTC')::date, "
         self.run(
-            f"INSERT INTO log_entries ({day}writer, number, key, payload, ed25519)"
-            f" SELECT {today}w.writer, ?, k.key, ?, ? FROM log_writers w, log_keys k WHERE w.name = ? AND k.id = ?",
-            *(number, payload, signature, name, key_id),
+            f"INSERT INTO log_entries ({day}writer, number, key, payload, ed25519, proof)"
+            f" SELECT {today}w.writer, ?, k.key, ?, ?, ? FROM log_writers w, log_keys k WHERE w.name = ? AND k.id = ?",
+            *(number, payload, signature, proof, name, key_id),
         )
+
+    def add_chain(self, certificates: bytes) -> None:
+        """A chain of certificates, where calls' records look for it."""
+        named = sha256_hex(canonical(certificates))
+        self.run("INSERT INTO log_delegations VALUES (?, ?) ON CONFLICT DO NOTHING", named, certificates)
 
     def open(self, call: str, name: str, decided_by: str, number: int, resume: bytes | None = None) -> None:
         """A call that is said to be open, a writer's to close, with the record of its decision."""
