@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.world.audited import export
 from tests.world.authorization import GATEWAY, Signed, Trust
 from tests.world.calls import Posted, post
 from tests.world.many_servers import NAMES, Several
@@ -37,34 +38,38 @@ def modern(params: dict[str, Any]) -> Posted:
     return post(Era.MODERN, "tools/call", params)
 
 
-def taken_from(log: Path, *, by_text: bool) -> dict[str, Any]:
-    """The call that somebody makes of what a record keeps: of the store's bytes, or of the text that a bundle has."""
+TAKEN = pytest.mark.parametrize("exported", [True, False], ids=["bundle", "store"])
+
+
+def taken_from(log: Path, *, exported: bool) -> dict[str, Any]:
+    """The call that somebody makes of what a record keeps: of the store's bytes, or of the bundle that is exported."""
     with LogFile(log) as reader:
         (decision,) = [each for each in records_of(log) if each.decision is not None]
         chain, text = reader.kept_of(decision)
     assert text
     assert chain
     kept = decode_proof(text)
-    if not by_text:  # the store has the same bytes, shorter
-        with closing(sqlite3.connect(log)) as file:
-            ((packed,),) = file.execute("SELECT proof FROM log_entries WHERE proof IS NOT NULL")
-        assert kept.challenge in packed
-        assert kept.challenge_sig.ml_dsa_65 in packed
-    said = json.loads(kept.text())
+    with closing(sqlite3.connect(log)) as file:  # the store has the same bytes, shorter
+        ((packed,),) = file.execute("SELECT proof FROM log_entries WHERE proof IS NOT NULL")
+    assert kept.challenge in packed
+    assert kept.challenge_sig.ml_dsa_65 in packed
+    said, certificates = json.loads(kept.text()), json.loads(chain)
+    if exported:
+        bundle = json.loads(export(log, decision.call.id).read_bytes())
+        assert (bundle["proof"], bundle["certificates"]) == (said, certificates)
+        said, certificates = bundle["proof"], bundle["certificates"]
     context = said.pop("context")
     assert b64decode(said["session_context"]) == kept.session_context
-    return {
-        **INBOX,
-        "_meta": {"ratify_proof": said | {"agent_id": context["agent_id"], "delegations": json.loads(chain)}},
-    }
+    members = said | {"agent_id": context["agent_id"], "delegations": certificates}
+    return {**INBOX, "_meta": {"ratify_proof": members}}
 
 
-async def made(trust: Trust, folder: Path, store: ProofStore, *, by_text: bool = False) -> dict[str, Any]:
+async def made(trust: Trust, folder: Path, store: ProofStore, *, exported: bool) -> dict[str, Any]:
     """What is kept of a call that was allowed."""
     log = folder / "log.db"
     async with Route("http-modern", trust, folder, store=store, records=records_at(log)) as route:
         assert "result" in await route.ask("tools/call", proved(trust))
-        return taken_from(log, by_text=by_text)
+        return taken_from(log, exported=exported)
 
 
 async def tried(trust: Trust, folder: Path, store: ProofStore, params: dict[str, Any], **more: Any) -> str:
@@ -75,13 +80,13 @@ async def tried(trust: Trust, folder: Path, store: ProofStore, params: dict[str,
         return answer["error"]["data"]["error"]
 
 
-@pytest.mark.parametrize("by_text", [True, False], ids=["bundle", "store"])
+@TAKEN
 def test_what_is_kept_is_good_at_no_other_gateway_of_the_same_owner__nor_at_its_own_after_a_restart(
-    trust: Trust, tmp_path: Path, by_text: bool
+    trust: Trust, tmp_path: Path, exported: bool
 ) -> None:
     async def main() -> None:
         file = tmp_path / "accredit.db"
-        kept = await made(trust, tmp_path, SqliteStore(file), by_text=by_text)
+        kept = await made(trust, tmp_path, SqliteStore(file), exported=exported)
         other = {"verifier_id": "ab" * 16}
         assert await tried(trust, tmp_path, MemoryStore(), kept, policy=other) == "ratify_invalid"
         assert await tried(trust, tmp_path, SqliteStore(file), kept) == "ratify_replayed"
@@ -89,27 +94,33 @@ def test_what_is_kept_is_good_at_no_other_gateway_of_the_same_owner__nor_at_its_
     run(main())
 
 
+@TAKEN
 @pytest.mark.parametrize("url", ["memory:", "sqlite:///new.db"])
 @pytest.mark.holds("stores/rules")
-def test_what_is_kept_is_not_good_again_once_the_store_is_lost(trust: Trust, tmp_path: Path, url: str) -> None:
+def test_what_is_kept_is_not_good_again_once_the_store_is_lost(
+    trust: Trust, tmp_path: Path, url: str, exported: bool
+) -> None:
     """`memory:` is lost with each restart, a file by who deletes it. The agent itself is asked to sign once more."""
 
     async def main() -> None:
-        kept = await made(trust, tmp_path, MemoryStore())
+        kept = await made(trust, tmp_path, MemoryStore(), exported=exported)
         new = parse_store_url(url, tmp_path).open(unix_seconds() + LATER)
         assert await tried(trust, tmp_path, new, kept) == "ratify_challenge_required"
 
     run(main())
 
 
-def test_what_is_kept_is_not_good_at_another_server_of_the_same_gateway(trust: Trust, tmp_path: Path) -> None:
+@TAKEN
+def test_what_is_kept_is_not_good_at_another_server_of_the_same_gateway(
+    trust: Trust, tmp_path: Path, exported: bool
+) -> None:
     async def main() -> None:
         log = tmp_path / "log.db"
         mail, files = NAMES[:2]
         async with Several(trust, records=records_at(log)) as several:
             first = proved(trust, gateway=f"{GATEWAY}/{mail}")
             assert "result" in messages_of(await several.send(mail, modern(first)))[-1]
-            kept = modern(taken_from(log, by_text=False))
+            kept = modern(taken_from(log, exported=exported))
             for name, error in ((files, "ratify_invalid"), (mail, "ratify_replayed")):
                 refused = messages_of(await several.send(name, kept))[-1]["error"]
                 assert refused["data"]["error"] == error

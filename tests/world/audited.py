@@ -39,6 +39,18 @@ def command(*arguments: str | Path) -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
+def export(log: Path, call: str, *, after: int = LATER) -> Path:
+    """The bundle of a call in a log's file, as it is exported so many seconds later."""
+    out = log.parent / f"{call}-{after}.json"
+    if not out.exists():
+        with patch("accredit.cli.actions.log_export.unix_seconds", lambda: unix_seconds() + after):
+            done = command(
+                "log", "export", "--store", f"sqlite:///{log}", "--call", call, "--bundle", "--out", out
+            )  # fmt: skip
+        assert done.code == 0, done
+    return out
+
+
 class Told(NamedTuple):
     """What is told of a call: its record, what is kept beside it, and what the auditor of its bundle reads."""
 
@@ -103,13 +115,6 @@ class Audited:
         ]
 
     def _bundle(self, record: CallRecord, after: int, options: tuple[str, ...]) -> tuple[int, Any]:
-        out = self.folder / f"{record.call.id}-{after}.json"
-        if not out.exists():
-            with patch("accredit.cli.actions.log_export.unix_seconds", lambda: unix_seconds() + after):
-                done = command(
-                    "log", "export", "--store", f"sqlite:///{self.log}", "--call", record.call.id, "--bundle",
-                    "--out", out,
-                )  # fmt: skip
-            assert done.code == 0, done
+        out = export(self.log, record.call.id, after=after)
         done = command("log", "verify", out, *self.keys, "--json", *options)
         return done.code, json.loads(done.out)
