@@ -5,24 +5,29 @@ Whoever changes a page runs it, and looks at each of them.
 """
 
 import asyncio
+import json
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.world.browser import chromium
+from tests.world.decisions import Deployment, call, proven
 from tests.world.desk import GATEWAY, Agent, Desk, Line
 from tests.world.household import Household
 from tests.world.logs import Log
-from tests.world.records import DENY, OK, decided
+from tests.world.proved_calls import record
+from tests.world.records import POLICY
 
-from accredit.attest import RecordedAuthority, sha256_hex
 from accredit.consent import CallTerms
 from accredit.console.names import set_name
+from accredit.gateway.settings import RecordSettings
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
-from accredit.ratify import Grant, issue_delegation
+from accredit.policy import Catalog, Entry
+from accredit.ratify import DelegationCert, Grant, issue_delegation
 from accredit.ratify.constraints import MaxRate
 
 TO = Path(__file__).parents[1] / "docs/images"
@@ -72,47 +77,38 @@ def prepare(place: Path, agent: Agent) -> None:
 
 
 async def write_calls(path: Path, gateway: PrivateKeyFile, agent: Agent) -> None:
-    """Writes some calls: most pass, some are refused."""
+    """Writes some calls, as a gateway records them: most pass, one is refused four times."""
     now = int(time.time())
-    terms = CallTerms(gateway=GATEWAY, method="tools/call", target=("send_email",), params_sha256="5e1b" * 16)
-    grant = Grant(
-        subject=agent.key.public_key,
-        cert_id="3f9d959c" * 4,
-        scope=("custom:mail:send_email",),
-        issued_at=now - 60,
-        expires_at=now + 540,
-        constraints=(terms.constraint(), MaxRate(1, 600)),
+    sent = call("send_email", {"to": "bob@example.org"})
+    terms = CallTerms(
+        gateway=GATEWAY, method="tools/call", target=("send_email",), params_sha256=sent.call_digest().hex()
     )
-    cert = issue_delegation(OWNER.signer(), grant, vocabulary=grant.scope)
-    chain = b"[" + cert.encode() + b"]"
+    tools = ("list_inbox", "search", "send_email")
+    catalog = Catalog(tools={name: Entry(scope=f"custom:mail:{name}") for name in tools})
+    deployment = Deployment(verifier_id=GATEWAY, roots={OWNER.public_key: "Ada"}, catalog=catalog)
+    reads = grant(agent, now, "e0c1a7b2" * 4, "custom:mail:list_inbox", "custom:mail:search")
+    sends = grant(
+        agent, now, "3f9d959c" * 4, "custom:mail:send_email", constraints=(terms.constraint(), MaxRate(1, 600))
+    )
+    settings = RecordSettings(GATEWAY, policy_digest=POLICY)
     async with Log(path, signer=log_signer(gateway), clock=lambda: int(time.time() * 1000)) as log:
         for number, target in enumerate(("list_inbox", "search", "list_inbox", "send_email", "send_email", "search")):
-            await a_call(log, agent, target, chain, now - 300 + 40 * number, refused=number == 3)
+            at, asked = now - 300 + 40 * number, sent if target == "send_email" else call(target)
+            chain = sends if number == 4 else reads
+            text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked.covered}).encode()
+            signed: dict[str, Any] = {"scope": f"custom:mail:{target}", "at": at, "by": agent.key.signer()}
+            for _ in range(4 if number == 3 else 1):
+                proved = proven(asked, chain, bound=True, verifier=GATEWAY, **signed)
+                with patch("accredit.gateway.recording.recorder.unix_ms", lambda at=at: at * 1000):
+                    await record(log.port, settings, proved, text, by=deployment, at=at)
 
 
-async def a_call(log: Log, agent: Agent, target: str, chain: bytes, at: int, *, refused: bool) -> None:
-    """Records a call; a refused one four times."""
-    authority = RecordedAuthority(
-        principal_id=OWNER.id,
-        principal_name="Ada",
-        agent_id=agent.key.id,
-        cert_ids=("3f9d959c" * 4,),
-        chain_sha256=sha256_hex(chain),
-        scope="custom:mail:send_email",
-        bound=True,
-        proof="digest",
-        proof_sha256="e0" * 32,
-        verifier_id=GATEWAY,
-        request_sha256="e1" * 32,
+def grant(agent: Agent, now: int, cert_id: str, *scope: str, **terms: Any) -> tuple[DelegationCert]:
+    """What Ada has signed for the agent: it ends soon."""
+    made = Grant(
+        subject=agent.key.public_key, cert_id=cert_id, scope=scope, issued_at=now - 360, expires_at=now + 540, **terms
     )
-    facts: dict[str, Any] = {"authority": authority, "received_ms": at * 1000}
-    if refused:
-        for _ in range(4):
-            await log.port.begin(decided(target, decision=DENY, certificates=chain, **facts))
-        return
-    call = decided(target, certificates=chain, **facts)
-    await log.port.begin(call)
-    await log.port.finish(call, OK)
+    return (issue_delegation(OWNER.signer(), made, vocabulary=scope),)
 
 
 def take_pictures(desk: Desk, agent: Agent, page: Any) -> None:
@@ -134,7 +130,9 @@ def take_pictures(desk: Desk, agent: Agent, page: Any) -> None:
         both(page, "desk-calls")
         page.click(".scroll tbody tr:has-text('send_email'):not(:has-text('refused')) a")
         page.wait_for_selector("text=Told by the log")
+        page.set_viewport_size({"width": 900, "height": 1110})
         both(page, "desk-story")
+        page.set_viewport_size({"width": 900, "height": 800})
 
 
 def take_pictures_of_a_household(folder: Path, page: Any) -> None:

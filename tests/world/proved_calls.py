@@ -37,11 +37,12 @@ async def record(
     *,
     hides: bool = False,
     by: Deployment | None = None,
+    at: int = NOW,
 ) -> None:
-    """Records a call as the gateway does, on what is decided of it."""
+    """Records a call as the gateway does, on what is decided of it at a time."""
     request = decode_request(text)
     assert isinstance(request, Request)
-    decision = (by or Deployment()).decides(asked)
+    decision = (by or Deployment()).decides(asked, at)
     recorder = Recorder(port, settings, Counters(), hides_sessions=hides)
     opened = await recorder.begin(request, decision, Client(asked.session_id), decision.refusal)
     if opened is not None:
