@@ -108,9 +108,9 @@ def write_call(folder: Path, call: SignedCall, gate: PrivateKeyFile = GATE) -> N
     (folder / "verify_call.py").write_text(script("verify_call.py"), "utf-8")
 
 
-def the_call() -> SignedCall:
-    """The call of the page."""
-    made = signed_call(chain(1), AGENT, verifier_id="mail", resource_id="send_email")
+def the_call(**signed: str) -> SignedCall:
+    """The call of the page, with other members of what was signed."""
+    made = signed_call(chain(1), AGENT, verifier_id="mail", resource_id="send_email", **signed)
     return said(made, gateway="mail", verifier_id="mail", target="send_email")
 
 
@@ -125,10 +125,10 @@ def test_a_script_with_cryptography_alone_says_who_allowed_a_call_and_who_signed
     assert f"```text\n{done.stdout}```" in PAGE
 
 
-def verdict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def verdict(folder: Path, monkeypatch: pytest.MonkeyPatch, bundle: str = "call.json") -> str:
     """How the script ends, in this process: it is started some two hundred times."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["verify_call.py", "call.json", "gateway.key.pub", "owner.key.pub"])
+    monkeypatch.setattr(sys, "argv", ["verify_call.py", bundle, "gateway.key.pub", "owner.key.pub"])
     try:
         runpy.run_path("verify_call.py")
     except SystemExit as end:
@@ -154,6 +154,9 @@ def test_that_script_is_satisfied_by_honest_calls_alone(
         said(good, subject="ab" * 32, call_sha256="ab" * 32),
         *(said(good, **{name: "other"}) for name in ("target", "session", "gateway", "scope", "granted_scope")),
         said(good, received="2027-01-15T12:00:00.000Z"),
+        *(the_call(**{name: "/"}) for name in ("requested_path", "workspace_id", "invocation_id")),
+        said(good, method="tasks/get"),
+        said(good, granted_scope=None),
     ]
     capsys.readouterr()
     for each in wrong:

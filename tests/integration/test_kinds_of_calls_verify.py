@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.test_audit_howtos import script, verdict
 from tests.integration.test_transparent_legacy_sse import Session, Upstream
 from tests.integration.test_wrap import wrapped
 from tests.world.agents import MAIL_SERVER
-from tests.world.audited import LATER, Audited
+from tests.world.audited import LATER, Audited, export
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.calls import post
 from tests.world.command import accredit
@@ -123,3 +124,15 @@ def test_calls_over_http_sse_of_2024_verify(trust: Trust, tmp_path: Path) -> Non
     run(main())
     assert [str(each) for each in audited.told()] == [CALL]
     assert audited.whole("--require-proofs").json["proved"] == 1
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not kind.bad])
+def test_the_script_without_accredit_says_the_same_of_each_kind(
+    name: str, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, audited = KINDS[name], Audited(tmp_path, trust.owner)
+    (tmp_path / "verify_call.py").write_text(script("verify_call.py"), "utf-8")
+    run(kind.play(Scene(trust, audited, kind.eras[-1])))
+    for each in audited.told(after=SESSION_ID_SECONDS + LATER):
+        bundle = export(audited.log, each.record.call.id, after=SESSION_ID_SECONDS + LATER)
+        assert (verdict(tmp_path, monkeypatch, str(bundle)) == "ok") is each.proved, str(each)
