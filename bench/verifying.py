@@ -85,7 +85,8 @@ def signatures_us() -> tuple[float, float]:
     payload, challenge = os.urandom(RECORD_BYTES), os.urandom(CHALLENGE_BYTES)
     of_record, of_agent, of_other = key.sign(payload), agent.sign(challenge), other.sign(challenge)
     first, second, third = key.public_key(), agent.public_key(), other.public_key()
-    records, agents = [], []
+    records: list[int] = []
+    agents: list[int] = []
     for _ in range(200):
         began = time.thread_time_ns()
         first.verify(of_record, payload)

@@ -41,7 +41,8 @@ from accredit.attest import (
 from accredit.attest.statements import GENESIS
 from accredit.policy.evidence import Auditor
 from accredit.stores.audit_log import queue
-from accredit.stores.audit_log.proving import Proofs
+from accredit.stores.audit_log.proving import Judge, Proofs
+from accredit.stores.audit_log.verifying import Verifiers
 
 pytestmark = [
     pytest.mark.holds("stores/audit_log/proving"),
@@ -101,8 +102,9 @@ def judged(path: Path, *, named: bool = True) -> tuple[str, int]:
     """The first fault of a log, and how many calls are proved, as `accredit log verify --require-proofs` says; with
     `named` the person who may allow calls is named by --root."""
     auditor = Auditor({HUMAN.public_key: "Owner"}, only_these=named)
-    with read(path) as log, Proofs(auditor, named=named, required=True) as proofs:
-        report = log.verify([KEY], watch=lambda entries: proofs.watch(entries, log.certificates), proofs=True)
+    judge = Judge(auditor, named=named, required=True)
+    with read(path) as log, Verifiers([KEY], 1, judge=judge) as verifiers, Proofs() as proofs:
+        report = log.verify([KEY], examiner=lambda entries: proofs.count(verifiers(entries)), proofs=True)
     fault = report.fault or proofs.fault
     return "" if fault is None else fault.reason, proofs.proved
 

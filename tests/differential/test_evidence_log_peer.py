@@ -26,9 +26,13 @@ from accredit.attest import CallRecord, RecordedAuthority, Statement, Stored, de
 from accredit.attest.proofs import KeptProof, kept_proof
 from accredit.attest.statements import milliseconds, timestamp
 from accredit.jsonrpc.methods import Era
+from accredit.keys import load_public_key
+from accredit.keys.load import log_key
 from accredit.policy.evidence import Auditor
-from accredit.stores.audit_log.proving import Proofs
+from accredit.stores.audit_log import reading
+from accredit.stores.audit_log.proving import Judge, Proofs
 from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.verifying import Verifiers
 
 TRUST = Trust()
 PLAYED = (
@@ -106,14 +110,19 @@ def scopes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ratify_protocol.scope._VALID_SCOPES", frozenset(published.vocabulary()) | own)
 
 
+def judge() -> Judge:
+    """The judge of `accredit log verify --root owner.key.pub --require-proofs`."""
+    return Judge(Auditor({TRUST.owner.public_key: "Owner"}, only_these=True), named=True, required=True)
+
+
 def ours(*calls: Kept) -> list[bool]:
     """Whether we take each for proved, as the only one of its log."""
     found: list[bool] = []
     for each in calls:
-        auditor = Auditor({TRUST.owner.public_key: "Owner"}, only_these=True)
-        with Proofs(auditor, named=True, required=True) as proofs:
-            proofs.look(each.payload, each.proof, {each.chain_sha256: each.certificates}.get)
-        found.append(proofs.fault is None and proofs.proved == 1)
+        named = hashlib.sha256(each.certificates).hexdigest() == each.chain_sha256
+        entry = reading.Kept(b"", each.proof, each.certificates if named else None)
+        judged = judge()._judge(entry, decode_statement(each.payload))
+        found.append(judged is not None and judged.fault is None and judged.is_proved)
     return found
 
 
@@ -205,10 +214,10 @@ def their_context(said: Statement, authority: RecordedAuthority, signed: dict[st
 def test_a_whole_log_of_honest_calls_is_good_to_both(log: Path, calls: list[Kept]) -> None:
     assert len(calls) > 30
     assert [theirs(each) for each in calls] == [True] * len(calls) == ours(*calls)
-    auditor = Auditor({TRUST.owner.public_key: "Owner"}, only_these=True)
-    with LogFile(log) as reader, Proofs(auditor, named=True, required=True) as proofs:
-        for _ in proofs.watch(reader.entries(proofs=True), reader.certificates):
-            pass
+    keys = [log_key(load_public_key(log.parent / "gateway.key.pub"))]
+    with LogFile(log) as reader, Verifiers(keys, 1, judge=judge()) as verifiers, Proofs() as proofs:
+        report = reader.verify(keys, examiner=lambda entries: proofs.count(verifiers(entries)), proofs=True)
+    assert report.fault is None
     assert (proofs.fault, proofs.proved, proofs.untold) == (None, len(calls), 0)
 
 
