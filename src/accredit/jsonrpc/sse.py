@@ -33,8 +33,8 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Event(Struct, frozen=True):
-    """One event. `data` is None if it has no `data` field (a comment, a lone `retry` or `id`). `in_utf8` is about all
-    other lines."""
+    """One event. `data` is None without a `data` field (a comment, a lone `retry` or `id`). `in_utf8` says whether all
+    other lines are UTF-8."""
 
     raw: bytes
     data: bytes | None = None

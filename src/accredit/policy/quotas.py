@@ -82,7 +82,7 @@ Taken = tuple[tuple[Quota, RateLimit], ...]
 
 
 class Quotas(Struct, frozen=True):
-    """The quotas of a server's calls; with `merged`, of these servers' at one endpoint."""
+    """The quotas of a server's calls, or of all servers' calls at the merged endpoint (`merged`)."""
 
     entries: tuple[Quota, ...] = ()
     server: str = ""

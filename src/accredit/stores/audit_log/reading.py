@@ -209,8 +209,7 @@ class LogReader(ABC):
         return self._texts(decision, self._packed(decision))
 
     def shown_of(self, decision: CallRecord, now: int) -> bytes | None:
-        """Return the text of its proof, for anybody to see; None while it may still be of use to somebody, at `now`
-        (unix seconds)."""
+        """Return the text of its proof; None while the proof could still be used, at `now` (unix seconds)."""
         packed = self._packed(decision)
         return None if is_held(packed, now) else self._texts(decision, packed)[1] or None
 
