@@ -146,7 +146,7 @@ def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
 
 
 def who_allowed(allowed: Part) -> str:
-    """Return who allowed a call, for people: the name, or without a key to compare the key's id, saying so."""
+    """Return who allowed a call, for people: a name, with the reason if it is not verified; or why nobody is shown."""
     if allowed.verified is False or not allowed.when:
         return f"nobody is shown: {one_line(allowed.why)}"
     return one_line(allowed.who) if allowed.verified else f"{one_line(allowed.who)} ({allowed.why})"

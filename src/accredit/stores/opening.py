@@ -156,7 +156,7 @@ class SqliteFile(_Store, frozen=True):
         return FileSink(self.path, name)
 
     def log_place(self, gateway: str, trusted: tuple[LogKey, ...], *, durable: bool) -> LogPlace:
-        """Return where a gateway's log is written; `trusted` as there."""
+        """Return where a gateway's log is written; `trusted` are the keys whose signatures count."""
         return FileLog(self.path, "FULL" if durable else "NORMAL", gateway, trusted)
 
     def log_bytes(self) -> int:
@@ -237,7 +237,7 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         return DatabaseSink(self, name)
 
     def log_place(self, gateway: str, trusted: tuple[LogKey, ...], *, durable: bool) -> LogPlace:
-        """Return where a gateway's log is written; `trusted` as there."""
+        """Return where a gateway's log is written; `trusted` are the keys whose signatures count."""
         return DatabaseLog(self, gateway, gethostname(), LOG_SILENT_SECONDS, trusted)
 
     def prune(

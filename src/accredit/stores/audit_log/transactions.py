@@ -78,11 +78,11 @@ class Chain(NamedTuple):
     async def turn(
         self, tables: LogTables, number: int, events: Sequence[Event], *, elsewhere: bool = False
     ) -> list[str | None]:
-        """Append events; return, for each, why it was not recorded, or None. Turns are numbered from 1. `elsewhere`
-        says that another chain was asked for this one before.
+        """Append events; return, for each, why it was not recorded, or None. Turns are numbered from 1. `elsewhere`:
+        this turn was sent to another chain before.
 
-        Of a turn that was written before (`author`, rule 4) nothing is appended: a store that did not answer in time
-        may still have written it. Then a value is rewritten, as what was only read may be on one machine alone.
+        A turn that is already written (`author`, rule 4) is not appended again: a store that did not answer in time may
+        still have written it. A value is then written, since data that is only read may be on one machine alone.
         """
         proved = await self._end(tables)
         if (elsewhere or proved.end.turn >= number) and await self._is_on_record(tables, events):

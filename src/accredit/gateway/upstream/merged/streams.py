@@ -87,7 +87,7 @@ class SharedStream(ABC):
         self.opened: set[str] = set()
         """The servers whose streams are or were open."""
         self.problems: dict[str, AccreditError] = {}
-        """The errors of the others, by server."""
+        """Errors of servers without a stream, by server."""
 
     async def run(self) -> None:
         """Serve the stream until it is over. Raises the `AccreditError` that becomes the answer."""
