@@ -2,12 +2,12 @@
 
 1. A delegation is used only if it is for this key, is validly signed and in its time. A changed file is read again
    before its next use; if the new content is unusable the old one stays in force, with a warning.
-2. For a scope, the delegations that cover it are presented in their order, those last of which a constraint refuses
-   this call now; if none covers it, the one that covers most. Expired ones count only if there are no others. No
-   delegation is ever presented for another agent's key, and none that names another gateway, which alone may see it. A
-   gateway that was only met, its id named by nobody, gets those that name it, and the first of the others: it may be
-   anybody, and would see all delegations by naming scopes. Where a person can be asked, one for certain calls alone is
-   presented for no other call. If there is no other nothing is presented.
+2. For a scope, the delegations that cover it are presented in their order, those that a constraint refuses now last;
+   if none covers it, the one that covers most. Expired ones count only if there are no others. No delegation is ever
+   presented for another agent's key; one that names a gateway is presented to that gateway alone. A gateway whose id
+   nobody has named gets those that name it, and only the first of the others: it may be anybody, and could see them
+   all by naming scopes. Where a person can be asked, a delegation for certain calls is presented for no other call,
+   even if there is no other delegation.
 3. A proof is bound to the exact call and to the named gateway. Without a gateway none is made, unless the presenter was
    made with `binding="none"`: such a proof is valid for any call at any gateway that takes unbound ones.
 4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.

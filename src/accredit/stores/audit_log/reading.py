@@ -281,8 +281,8 @@ def _chain_named_in(entry: Entry) -> str:
 
 
 def _find_uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
-    """Return the first record that its writer's row does not count, though both were written at once; or None. That the
-    chain is as long as the row says was verified with its entries."""
+    """Return the first record beyond the count in its writer's row, though both are written together; or None. That no
+    counted record is missing was verified with the entries."""
     counted: dict[str, int] = {}
     for head in heads:
         counted[head.writer] = min(head.sequence, counted.get(head.writer, head.sequence))
