@@ -32,8 +32,8 @@ WHERE uses > 1 ORDER BY read LIMIT 1"""
 
 
 class Judgement(NamedTuple):
-    """`with Proofs(auditor) as proofs`: for one verification. `fault` is the first, or None; `proved` counts calls
-    shown to be allowed by a person and signed by an agent, and `untold` those for which a part of that is unknown."""
+    """What one entry shows: why it is at fault, if it is; whether it is a call shown to be allowed by a person and
+    signed by an agent; and the challenge that was spent for it, if its proof was kept."""
 
     fault: str | None = None
     is_proved: bool = False
@@ -79,7 +79,8 @@ class Judge:
 
 class Proofs(InTemporaryFile):
     """`with Proofs() as proofs`: for one verification. When all is counted, `fault` is the first, or None; `proved`
-    calls are shown to be allowed by a person and signed by an agent, and of `untold` ones something can't be told."""
+    counts calls shown to be allowed by a person and signed by an agent, and `untold` those for which a part of that is
+    unknown."""
 
     table = "CREATE TABLE challenges (challenge BLOB NOT NULL, place TEXT NOT NULL)"
 
