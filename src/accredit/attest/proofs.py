@@ -10,7 +10,9 @@ a challenge of that age, and the session id in it is no longer valid.
 Nothing is judged here: `policy.evidence` does that.
 """
 
+from binascii import b2a_base64
 from functools import lru_cache
+from json.encoder import encode_basestring as _quoted
 from typing import Annotated, Literal
 
 import msgspec
@@ -61,12 +63,41 @@ class KeptProof(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     def text(self) -> bytes:
         """Return the proof's text, written member by member for speed: every recorded call needs one."""
-        return _encode(self)
+        said = self.context
+        context = b"" if said is None else b',"context":%b' % _context(said)
+        session = b',"session_context":%b' % _base64(self.session_context) if self.session_context else b""
+        return b'{"agent_pub_key":%b,"challenge":%b,"challenge_at":%d,"challenge_sig":%b%b%b}' % (
+            _halves(self.agent_pub_key),
+            _base64(self.challenge),
+            self.challenge_at,
+            _halves(self.challenge_sig),
+            context,
+            session,
+        )
 
     def packed(self, held_until: int) -> bytes:
         """Return the proof as a store keeps it."""
         signed = self.challenge, self.challenge_at, self.challenge_sig, self.context, self.session_context
         return _pack(_Packed(held_until, *signed))
+
+
+def _base64(data: bytes) -> bytes:
+    return b'"%b"' % b2a_base64(data, newline=False)
+
+
+def _halves(both: Halves) -> bytes:
+    return b'{"ed25519":%b,"ml_dsa_65":%b}' % (_base64(both.ed25519), _base64(both.ml_dsa_65))
+
+
+def _context(said: SignedContext) -> bytes:
+    first = f'"agent_id":{_quoted(said.agent_id)},"invocation_id":{_quoted(said.invocation_id)}'
+    operation = f'"operation":{_quoted(said.operation)},"payload_digest":'
+    rest = (
+        f'"requested_path":{_quoted(said.requested_path)},"required_scope":{_quoted(said.required_scope)}'
+        f',"resource_id":{_quoted(said.resource_id)},"session_id":{_quoted(said.session_id)}'
+        f',"verifier_id":{_quoted(said.verifier_id)},"workspace_id":{_quoted(said.workspace_id)}'
+    )
+    return b"{%b,%b%b,%b}" % (first.encode(), operation.encode(), _base64(said.payload_digest), rest.encode())
 
 
 class _Packed(Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -86,7 +117,6 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(_Packed).decode
 _read_leaf = msgspec.json.Decoder(list[Raw]).decode
 _read_key = msgspec.json.Decoder(_Leaf).decode
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(KeptProof).decode
 
 
