@@ -18,6 +18,7 @@ from tests.world.records import decided, gateway
 from tests.world.running import run
 
 from accredit.attest import CallDecision, Fault
+from accredit.limits import MAX_PROOF_BUNDLE_BYTES
 from accredit.policy import GuardedCall
 from accredit.policy.evidence import Auditor
 from accredit.ratify import HybridPublicKey
@@ -109,6 +110,21 @@ def test_what_somebody_did_to_a_kept_proof_is_found__whoever_may_write_the_store
     with closing(sqlite3.connect(path)) as file, file:
         assert file.execute(change).rowcount > 0
     assert why in reason(path)
+
+
+@PLACES
+def test_a_proof_that_is_longer_than_what_brought_it_is_not_read__a_batch_of_rows_would_fill_the_memory(
+    path: Path, each_executor: None
+) -> None:
+    async def kept(size: int) -> None:
+        async with Log(path) as log:
+            await log.port.begin(decided(proof=bytes(size)))
+
+    run(kept(MAX_PROOF_BUNDLE_BYTES))
+    run(kept(MAX_PROOF_BUNDLE_BYTES + 1))
+    with read(path) as log:
+        found = [len(each.proof) for each in log.entries(proofs=True) if each.proof is not None]
+    assert sorted(found) == [0, MAX_PROOF_BUNDLE_BYTES]
 
 
 @pytest.mark.holds("stores/audit_log/proving", 2)

@@ -3,7 +3,7 @@
 The log itself is `log_entries`. docs/reference/attestation.md says which cells of the other tables verification uses.
 """
 
-from accredit.limits import MAX_ATTESTATION_BYTES, MAX_STATEMENT_BYTES
+from accredit.limits import MAX_ATTESTATION_BYTES, MAX_PROOF_BUNDLE_BYTES, MAX_STATEMENT_BYTES
 
 CALL_MARK = b'"call":{"id":"'
 """The bytes before a call's id in a record. No JSON string contains them, so no client's text can imitate them."""
@@ -15,7 +15,7 @@ their run. With one run for all, each record would write a page of its own: thre
 CALL_RUN = f"entry >> {_RUN}"
 CALL_KEY = f"substr(payload, instr(payload, X'{CALL_MARK.hex()}') + {len(CALL_MARK)}, {CALL_KEY_CHARS})"
 HAS_CALL = "ml_dsa_65 IS NULL AND payload IS NOT NULL"
-SHORT_PROOF = f"CASE WHEN length(proof) > {MAX_STATEMENT_BYTES} OR typeof(proof) = 'text' THEN X'' ELSE proof END"
+SHORT_PROOF = f"CASE WHEN length(proof) > {MAX_PROOF_BUNDLE_BYTES} OR typeof(proof) = 'text' THEN X'' ELSE proof END"
 """The proof kept with an entry, b"" if it is too long to be one."""
 SHORT_CERTIFICATES = (
     f"SELECT CASE WHEN length(certificates) <= {MAX_STATEMENT_BYTES} THEN certificates END FROM log_delegations"  # noqa: S608 - of constants

@@ -8,7 +8,7 @@ can be dropped whole. A gateway's role has no right to one of these tables by it
 by a function that can remove nothing (log_make_days).
 """
 
-from accredit.limits import MAX_ATTESTATION_BYTES, MAX_STATEMENT_BYTES
+from accredit.limits import MAX_ATTESTATION_BYTES, MAX_PROOF_BUNDLE_BYTES, MAX_STATEMENT_BYTES
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS, CALL_MARK
 
 LOG_DAYS_AHEAD = 7
@@ -53,7 +53,7 @@ CALL_KEY = (
     f" FOR {CALL_KEY_CHARS})"
 )
 """The prefix of a call's id, in its record."""
-SHORT_PROOF = f"CASE WHEN octet_length(e.proof) > {MAX_STATEMENT_BYTES} THEN ''::bytea ELSE e.proof END"
+SHORT_PROOF = f"CASE WHEN octet_length(e.proof) > {MAX_PROOF_BUNDLE_BYTES} THEN ''::bytea ELSE e.proof END"
 """The proof kept with an entry, b"" if it is too long to be one."""
 SHORT_CERTIFICATES = (
     f"SELECT CASE WHEN octet_length(certificates) <= {MAX_STATEMENT_BYTES} THEN certificates END FROM log_delegations"  # noqa: S608 - of constants
