@@ -1,14 +1,11 @@
 """Options that several commands share. No I/O."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from contextvars import ContextVar
-
 import click
 from click import Choice
 
 from accredit.cli.candidates import server_names
 from accredit.cli.declare import FILE, argument, flag, option
+from accredit.cli.progress import printing_json
 from accredit.cli.standard import only_file, reads, reads_secret
 
 _CONFIG = "The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml"
@@ -61,32 +58,24 @@ LOG_FORMAT = option(
 URL = argument("url", metavar="URL", help="The MCP server, in place of the configured one.")
 HOST = option("--host", metavar="H", help="In place of gateway.host.")
 PORT = option("--port", metavar="P", type=int, help="In place of gateway.port; 0 picks a free one.")
-_for_programs: ContextVar[bool] = ContextVar("accredit_for_programs", default=False)
-
-
-@contextmanager
-def _printing_json() -> Generator[None]:
-    token = _for_programs.set(True)
-    try:
-        yield
-    finally:
-        _for_programs.reset(token)
 
 
 def _note_json(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
     if value:
-        ctx.with_resource(_printing_json())
+        ctx.with_resource(printing_json())
     return value
-
-
-def is_for_programs() -> bool:
-    """Return whether the running command prints JSON."""
-    return _for_programs.get()
 
 
 JSON = flag("--json", "as_json", callback=_note_json, help="Print JSON.")
 REPLACE_KEY = flag("--force", "replace", help="Replace the files if they exist: the old key is lost.")
 JSON_ANYWAY = flag("--json", expose_value=False, help="Print JSON, as it does without this.")
+PASSPHRASE_FILE = option(
+    "--passphrase-file",
+    metavar="F",
+    type=FILE,
+    callback=reads_secret,
+    help="Read the key's passphrase from F (- for stdin), not from the terminal.",
+)
 KEYS = option(
     "--key",
     metavar="PUB",

@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from accredit.cli.declare import FILE, option
-from accredit.cli.standard import reads_secret
 from accredit.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -36,14 +34,6 @@ stands alone."""
 
 
 _CONTROLS = frozenset("\0\n\r")
-
-PASSPHRASE_FILE = option(
-    "--passphrase-file",
-    metavar="F",
-    type=FILE,
-    callback=reads_secret,
-    help="Read the key's passphrase from F (- for stdin), not from the terminal.",
-)
 
 
 def passphrase_source(file: Path | None) -> "AskPassphrase":

@@ -9,12 +9,13 @@
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from accredit.base.deferred import Deferred
-from accredit.cli.options import is_for_programs
 
 if TYPE_CHECKING:
     import shutil
@@ -29,12 +30,28 @@ PROGRESS_SECONDS = 0.2
 """How often that is shown anew."""
 
 
+_for_programs: ContextVar[bool] = ContextVar("accredit_for_programs", default=False)
 _T = TypeVar("_T")
 _lock = threading.Lock()
 _begun = threading.Lock()
 """Held by the progress that owns the line."""
 _on_screen: set[str] = set()
 """The line on the screen, if any."""
+
+
+@contextmanager
+def printing_json() -> Generator[None]:
+    """While entered, the running command prints JSON."""
+    token = _for_programs.set(True)
+    try:
+        yield
+    finally:
+        _for_programs.reset(token)
+
+
+def is_for_programs() -> bool:
+    """Return whether the running command prints JSON."""
+    return _for_programs.get()
 
 
 class Progress:

@@ -1,8 +1,7 @@
 """`accredit asked`, `approve` and `deny`: answer agents' asks in a terminal."""
 
 from accredit.cli.declare import Command, argument, flag
-from accredit.cli.options import JSON
-from accredit.cli.passphrases import PASSPHRASE_FILE
+from accredit.cli.options import JSON, PASSPHRASE_FILE
 
 _CODE = argument("code", metavar="CODE", required=True, help="The code of the ask, such as 7KQ4-M2.")
 

@@ -3,8 +3,7 @@
 from click import IntRange
 
 from accredit.cli.declare import Command, Group, flag, option
-from accredit.cli.options import CONFIG, JSON
-from accredit.cli.passphrases import PASSPHRASE_FILE
+from accredit.cli.options import CONFIG, JSON, PASSPHRASE_FILE
 
 _open = Command(
     "open",

@@ -1,8 +1,7 @@
 """`accredit drill`: tests that your own gateway refuses what it must."""
 
 from accredit.cli.declare import FILE, Command, option
-from accredit.cli.options import CONFIG, HEADER, JSON, NAMED_SERVER, TIMEOUT, TOKEN_ENV
-from accredit.cli.passphrases import PASSPHRASE_FILE
+from accredit.cli.options import CONFIG, HEADER, JSON, NAMED_SERVER, PASSPHRASE_FILE, TIMEOUT, TOKEN_ENV
 from accredit.cli.standard import reads_secret
 
 drill = Command(

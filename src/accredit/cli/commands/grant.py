@@ -1,8 +1,7 @@
 """`accredit grant`: a principal signs what an agent may do."""
 
 from accredit.cli.declare import FILE, Command, flag, option
-from accredit.cli.options import HEADER, JSON, SERVER, TIMEOUT, TOKEN_ENV
-from accredit.cli.passphrases import PASSPHRASE_FILE
+from accredit.cli.options import HEADER, JSON, PASSPHRASE_FILE, SERVER, TIMEOUT, TOKEN_ENV
 from accredit.cli.standard import reads, reads_secret, writes
 
 _MAX_AMOUNT = option("--max-amount", metavar="500USD", multiple=True, help="At most this much money in one call.")

@@ -2,8 +2,7 @@
 
 from accredit.cli.candidates import host_names, server_names
 from accredit.cli.declare import FILE, Command, argument, flag, option
-from accredit.cli.options import JSON
-from accredit.cli.passphrases import PASSPHRASE_FILE
+from accredit.cli.options import JSON, PASSPHRASE_FILE
 from accredit.cli.standard import only_file
 
 _HOST = argument("host", metavar="HOST", shell_complete=host_names, help="Such as cursor; --list names all.")

@@ -1,8 +1,7 @@
 """`accredit revoke`: an issuer revokes a certificate."""
 
 from accredit.cli.declare import FILE, Command, argument, flag, option
-from accredit.cli.options import JSON
-from accredit.cli.passphrases import PASSPHRASE_FILE
+from accredit.cli.options import JSON, PASSPHRASE_FILE
 from accredit.cli.standard import reads, reads_secret
 
 revoke = Command(

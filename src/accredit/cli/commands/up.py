@@ -6,8 +6,7 @@ from click import IntRange
 
 from accredit.cli.dashes import ProgramCommand
 from accredit.cli.declare import FILE, argument, flag, option
-from accredit.cli.options import HEADER, JSON, TIMEOUT, TOKEN_ENV
-from accredit.cli.passphrases import PASSPHRASE_FILE
+from accredit.cli.options import HEADER, JSON, PASSPHRASE_FILE, TIMEOUT, TOKEN_ENV
 from accredit.cli.standard import only_file
 
 _URL = argument("url", metavar="URL", help="The MCP server to protect.")
