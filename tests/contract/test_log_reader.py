@@ -295,7 +295,7 @@ def test_a_connection_that_is_lost_says_nothing_about_the_log__and_another_one_i
             assert log.count() == count
 
 
-@pytest.mark.holds("cli/actions/log_place")
+@pytest.mark.holds("ops/log_place")
 def test_a_database_that_is_away_is_told_from_one_without_a_log() -> None:
     with pytest.raises(LogAway), cluster().named("nowhere").open_log():
         pass

@@ -21,12 +21,12 @@ from tests.world.signed_log import configure, record, verified
 from accredit.attest import Envelope, LogReport, Signature, Stored, decode_envelope, encode_envelope, verify_envelope
 from accredit.attest.dsse import MAX_SIGNATURE_MEMBERS_BYTES
 from accredit.cli import main
-from accredit.cli.actions.log_place import public_keys
 from accredit.config import build_records, load
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
 from accredit.keys.record_keys import load_record_key
 from accredit.keys.record_signers import load_record_signer
+from accredit.ops.log_place import public_keys
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.sqlite.schema import SCHEMA
 

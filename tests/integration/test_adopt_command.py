@@ -26,7 +26,7 @@ from tests.world.running import run
 from tests.world.terminal import Terminal
 from tests.world.warm import Warm
 
-pytestmark = pytest.mark.holds("cli/actions/adopt")
+pytestmark = pytest.mark.holds("setup/adopt")
 DEAD = "http://127.0.0.1:9/mcp"
 
 
@@ -48,8 +48,8 @@ def started(entry: dict[str, Any], gateway: Serving, folder: Path) -> Connected:
     return Connected(folder, re.sub(r":84\d\d/", f":{gateway.port}/", url), *options)
 
 
-@pytest.mark.holds("cli/actions/adopt", 2)
-@pytest.mark.holds("cli/actions/adopt", 4)
+@pytest.mark.holds("setup/adopt", 2)
+@pytest.mark.holds("setup/adopt", 4)
 def test_three_servers_go_on_working_behind_the_gateway__and_the_log_tells_the_hosts_apart(home: Home) -> None:
     def session(gateway: Serving) -> None:
         for host, names in ((home.cursor, ["Echo", "mail", "web"]), (home.desktop, ["Echo"])):
@@ -97,8 +97,8 @@ def test_three_servers_go_on_working_behind_the_gateway__and_the_log_tells_the_h
     assert {(each["principal_name"], each["enforced"]) for each in calls} == {("Owner", False)}
 
 
-@pytest.mark.holds("cli/actions/adopt", 1)
-@pytest.mark.holds("cli/actions/adopt", 3)
+@pytest.mark.holds("setup/adopt", 1)
+@pytest.mark.holds("setup/adopt", 3)
 def test_no_credential_is_shown_or_in_what_is_written_but_in_files_of_their_own(home: Home) -> None:
     home.cursor.write_text(theirs(f"{DEAD}?key={SECRETS[2]}-of-url"))
     shown = home.adopt("cursor", "--dry-run")

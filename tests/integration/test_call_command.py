@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.holds("cli/actions/call"),
     pytest.mark.holds("cli/actions/call_way"),
     pytest.mark.holds("cli/commands/call"),
-    pytest.mark.holds("cli/asking/in_process"),
+    pytest.mark.holds("asking/in_process"),
 ]
 
 EMAIL = ("send_email", "--arg", "to=ada@example.org", "--arg", "subject=5")
@@ -92,7 +92,7 @@ def test_a_configurations_own_gate_judges_and_records(tmp_path: Path) -> None:
     assert (rows[1]["decision"], rows[1]["outcome"], rows[1]["agent_name"]) == ("allow", "ok", "Mailer")
 
 
-@pytest.mark.holds("cli/actions/grant_lookup", 2)
+@pytest.mark.holds("signing/grant_lookup", 2)
 def test_a_tool_is_granted_by_its_name_at_a_gateway__and_all_that_only_read_by_what_the_server_says(
     gateway: tuple[Serving, AgentFiles],
 ) -> None:

@@ -24,7 +24,7 @@ from accredit.keys import make_key, write_key
 
 pytestmark = [
     pytest.mark.holds("cli/actions/serve"),
-    pytest.mark.holds("cli/actions/config"),
+    pytest.mark.holds("ops/config"),
     pytest.mark.holds("cli/commands/config"),
 ]
 

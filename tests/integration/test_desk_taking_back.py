@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.holds("console/people"),
     pytest.mark.holds("console/people_part"),
     pytest.mark.holds("console/health"),
-    pytest.mark.holds("cli/actions/grants"),
+    pytest.mark.holds("signing/grants"),
 ]
 TAKE = "button[data-take]"
 

@@ -24,7 +24,7 @@ from accredit.keys import lock_key, make_key, write_key
 
 pytestmark = [
     pytest.mark.holds("cli/actions/approve"),
-    pytest.mark.holds("cli/actions/grants"),
+    pytest.mark.holds("signing/grants"),
     pytest.mark.holds("cli/commands/asks"),
     pytest.mark.holds("cli/commands/grants"),
     pytest.mark.holds("console/prompts"),

@@ -32,14 +32,14 @@ from accredit.ratify import Grant, issue_delegation
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.holds("cli/actions/doctor/keys"),
-    pytest.mark.holds("cli/actions/doctor/setup"),
-    pytest.mark.holds("cli/actions/doctor/gateways"),
-    pytest.mark.holds("cli/actions/doctor/desks"),
-    pytest.mark.holds("cli/actions/doctor/entries"),
-    pytest.mark.holds("cli/actions/doctor/versions"),
-    pytest.mark.holds("cli/actions/doctor/surroundings"),
-    pytest.mark.holds("cli/actions/doctor/examine"),
+    pytest.mark.holds("ops/doctor/keys"),
+    pytest.mark.holds("ops/doctor/setup"),
+    pytest.mark.holds("ops/doctor/gateways"),
+    pytest.mark.holds("ops/doctor/desks"),
+    pytest.mark.holds("ops/doctor/entries"),
+    pytest.mark.holds("ops/doctor/versions"),
+    pytest.mark.holds("ops/doctor/surroundings"),
+    pytest.mark.holds("ops/doctor/examine"),
     pytest.mark.holds("cli/commands/doctor"),
 ]
 
@@ -229,7 +229,7 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
 }
 
 
-@pytest.mark.holds("cli/actions/doctor/engine", 3)
+@pytest.mark.holds("ops/doctor/engine", 3)
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_wrong_is_found__and_the_command_that_is_named_mends_it(name: str, patient: Patient) -> None:
     breaks, what, level = BROKEN[name]

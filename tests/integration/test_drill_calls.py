@@ -14,19 +14,19 @@ from tests.world.authorization import GATEWAY, Trust
 from tests.world.measured import Measured, calls
 from tests.world.running import run
 
-from accredit.cli.actions.drill_agents import Agent, TokenMaker
-from accredit.cli.actions.drill_calls import Drill, Endpoint, Parties, Tried
-from accredit.cli.asking.in_process import InProcess
+from accredit.asking.in_process import InProcess
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
 from accredit.net import IssuerKeys
+from accredit.ops.drill_agents import Agent, TokenMaker
+from accredit.ops.drill_calls import Drill, Endpoint, Parties, Tried
 from accredit.policy.drill import DRILL, SENSITIVE_DRILL
 from accredit.stores import MemoryStore, RevocationLists
 from accredit.telemetry import Telemetry
 from accredit.tokens import Issuer, Source, public_jwk, read_key_set
 
-pytestmark = [pytest.mark.holds("cli/actions/drill_calls", 1, 2, 3, 4), pytest.mark.holds("cli/actions/drill_agents")]
+pytestmark = [pytest.mark.holds("ops/drill_calls", 1, 2, 3, 4), pytest.mark.holds("ops/drill_agents")]
 NOBODY = HttpUpstream("http://127.0.0.1:1/mcp")
 """No server listens there: what reaches it fails."""
 URL = "http://127.0.0.1/mcp"

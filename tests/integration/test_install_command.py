@@ -16,8 +16,8 @@ from tests.world.terminal import Terminal
 from tests.world.warm import COMMAND, Warm
 
 pytestmark = [
-    pytest.mark.holds("cli/actions/install"),
-    pytest.mark.holds("cli/actions/install_entry"),
+    pytest.mark.holds("setup/install"),
+    pytest.mark.holds("setup/install_entry"),
     pytest.mark.holds("cli/commands/install"),
 ]
 URL = "http://127.0.0.1:8484/mcp"
@@ -73,7 +73,7 @@ def test_into_a_file_of_others_goes_one_entry__and_out_of_it_again_without_a_tra
     assert (done.returncode, file.read_text()) == (0, THEIRS), done.stderr
 
 
-@pytest.mark.holds("cli/actions/install", 3)
+@pytest.mark.holds("setup/install", 3)
 def test_the_entry_has_whole_paths_and_nothing_secret(home: Home) -> None:
     own = home.folder / ".config/accredit"
     own.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_the_entry_has_whole_paths_and_nothing_secret(home: Home) -> None:
         assert (refused.returncode, "other" in home.cursor.read_text()) == (2, False), url
 
 
-@pytest.mark.holds("cli/actions/install", 2)
+@pytest.mark.holds("setup/install", 2)
 def test_without_a_terminal_nothing_is_written_that_nobody_agreed_to(home: Home) -> None:
     file = home.theirs()
     refused = home.run("install", "cursor", "--url", URL, "--name", "mail")
@@ -115,7 +115,7 @@ def test_without_a_terminal_nothing_is_written_that_nobody_agreed_to(home: Home)
     assert (refused.returncode, file.read_text()) == (2, held)
 
 
-@pytest.mark.holds("cli/actions/install", 1)
+@pytest.mark.holds("setup/install", 1)
 def test_a_server_of_that_name_that_is_somebody_else_s_is_left_alone(home: Home) -> None:
     file = home.theirs()
     for words in (
@@ -258,7 +258,7 @@ def test_killed_at_any_moment_it_leaves_the_old_file_or_the_new_one(before: str 
     assert b'"mail"' in (found[-1] or b"")
 
 
-@pytest.mark.holds("cli/actions/install", 2)
+@pytest.mark.holds("setup/install", 2)
 def test_at_a_terminal_a_person_is_asked__and_no_is_what_a_line_s_end_means(home: Home) -> None:
     words = ("install", "cursor", "--url", URL, "--name", "mail")
     for answer, code in (("\n", 1), ("y\n", 0)):

@@ -22,8 +22,8 @@ from accredit.stores.postgres.schema import VERSION
 
 pytestmark = [
     pytest.mark.holds("cli/commands/store"),
-    pytest.mark.holds("cli/actions/log_list"),
-    pytest.mark.holds("cli/actions/log_place"),
+    pytest.mark.holds("ops/log_list"),
+    pytest.mark.holds("ops/log_place"),
     pytest.mark.holds("stores/postgres/log_reader"),
     pytest.mark.holds("stores/postgres/log_pruning"),
 ]

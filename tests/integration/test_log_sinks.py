@@ -29,14 +29,14 @@ from tests.world.small_disk import SmallDisk
 from tests.world.warm import Warm
 
 from accredit.attest import LogSigner, timestamp, verify_log
-from accredit.cli.actions import log_sinks
 from accredit.errors import CollectorError
 from accredit.keys import log_signer, make_key, write_key
+from accredit.ops import log_sinks
 from accredit.stores import InMemory, PostgresDatabase, parse_store_url
 
 pytestmark = [
-    pytest.mark.holds("cli/actions/log_follow"),
-    pytest.mark.holds("cli/actions/log_sinks"),
+    pytest.mark.holds("ops/log_follow"),
+    pytest.mark.holds("ops/log_sinks"),
     pytest.mark.holds("telemetry/log_records"),
     pytest.mark.holds("stores/audit_log/shipping"),
     pytest.mark.holds("stores/audit_log/file_sink"),

@@ -19,9 +19,9 @@ from accredit.keys import DelegationFile
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.holds("cli/actions/grant_lookup"),
+    pytest.mark.holds("signing/grant_lookup"),
     pytest.mark.holds("cli/actions/call_way"),
-    pytest.mark.holds("cli/actions/check"),
+    pytest.mark.holds("setup/check"),
 ]
 
 MAIL_SERVER = str(Path(__file__).parents[2] / "examples/mail_server.py")
@@ -130,7 +130,7 @@ def test_a_host_starts_one_of_several_behind_the_gate(made: Path) -> None:
         assert ('"serverInfo":{"name":"mail"' in done.stdout.replace(" ", "")) == (code == 0)
 
 
-@pytest.mark.holds("cli/actions/grant_lookup", 5)
+@pytest.mark.holds("signing/grant_lookup", 5)
 def test_scopes_are_looked_up_in_all_catalogs_or_in_one(made: Path) -> None:
     assert signed(made, "delegation.json") == ("custom:mail:send_email", "mcp:tool")
     of_one = accredit(*GRANT, "one.json", "--tool", "send_email", "--server", "calendar", *CONFIG, folder=made)

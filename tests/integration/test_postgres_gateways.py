@@ -22,7 +22,7 @@ from accredit.keys import write_key
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.schema import VERSION
 
-pytestmark = pytest.mark.holds("cli/actions/store")
+pytestmark = pytest.mark.holds("ops/store")
 
 ROUNDS, COPIES = 5, 12
 _CONFIGURATION = """

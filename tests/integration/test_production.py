@@ -11,13 +11,13 @@ import pytest
 from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accredit
 
-from accredit.cli.actions.doctor.engine import Unknown
-from accredit.cli.actions.doctor.production.facts import HealthReport
-from accredit.cli.actions.doctor.production.running import health_found, listens_outside, processes_found
 from accredit.config import load
 from accredit.keys import make_key, write_key
+from accredit.ops.doctor.engine import Unknown
+from accredit.ops.doctor.production.facts import HealthReport
+from accredit.ops.doctor.production.running import health_found, listens_outside, processes_found
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("cli/actions/doctor/production/running", 1)]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/doctor/production/running", 1)]
 
 CONFIGURATION = """
 [gateway]
@@ -42,7 +42,7 @@ key_file = "gateway.key"
 """
 
 
-@pytest.mark.holds("cli/actions/doctor/production/running", 2, 3)
+@pytest.mark.holds("ops/doctor/production/running", 2, 3)
 def test_the_gateway_that_runs_is_asked_and_no_other(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     write_key(tmp_path / "gateway.key", make_key("gateway", "mail", 1))
@@ -73,7 +73,7 @@ def test_the_gateway_that_runs_is_asked_and_no_other(tmp_path: Path) -> None:
     assert not isinstance(gone, HealthReport)
 
 
-@pytest.mark.holds("cli/actions/doctor/production/running", 4)
+@pytest.mark.holds("ops/doctor/production/running", 4)
 @pytest.mark.parametrize(("address", "is_outside"), [("127.0.0.2", False), ("0.0.0.0", True), ("::1", False)])
 def test_what_listens_outside_is_seen__whatever_the_configuration_says(
     address: str, is_outside: bool, tmp_path: Path

@@ -324,7 +324,7 @@ def exported(file: Path) -> str:
     return "\n".join(base64.b64decode(each).decode("utf-8") for each in texts)
 
 
-@pytest.mark.holds("cli/actions/reload")
+@pytest.mark.holds("ops/reload")
 @WORKERS
 def test_nobody_is_sent_a_signal_without_the_lock(workers: str, tmp_path: Path) -> None:
     async def main() -> None:

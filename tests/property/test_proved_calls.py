@@ -33,9 +33,9 @@ from accredit.attest import (
     encode_statement,
     timestamp,
 )
-from accredit.cli.actions.log_verify import ProofRequirements, verify_file
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
+from accredit.ops.log_verify import ProofRequirements, verify_file
 
 pytestmark = pytest.mark.holds("policy/evidence")
 

@@ -43,7 +43,7 @@ def export(log: Path, call: str, *, after: int = LATER) -> Path:
     """The bundle of a call in a log's file, as it is exported so many seconds later."""
     out = log.parent / f"{call}-{after}.json"
     if not out.exists():
-        with patch("accredit.cli.actions.log_export.unix_seconds", lambda: unix_seconds() + after):
+        with patch("accredit.ops.log_export.unix_seconds", lambda: unix_seconds() + after):
             done = command(
                 "log", "export", "--store", f"sqlite:///{log}", "--call", call, "--bundle", "--out", out
             )  # fmt: skip

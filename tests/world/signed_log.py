@@ -7,8 +7,8 @@ from tests.world.running import run
 
 from accredit.app import assemble
 from accredit.attest import LogReport
-from accredit.cli.actions.log_place import public_keys
 from accredit.config import load
+from accredit.ops.log_place import public_keys
 from accredit.stores.audit_log.reader import LogFile
 
 

@@ -5,8 +5,8 @@ from click import Choice
 
 from accredit.cli.candidates import server_names
 from accredit.cli.declare import FILE, argument, flag, option
-from accredit.cli.progress import printing_json
 from accredit.cli.standard import only_file, reads, reads_secret
+from accredit.terminal.progress import printing_json
 
 _CONFIG = "The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml"
 _UNLESS_NAMED = f"{_CONFIG}, but that only where no server is named."

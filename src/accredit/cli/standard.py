@@ -1,7 +1,7 @@
 """Whether an option that names a file accepts `-`: each says so by its callback. No I/O.
 
 - `reads`: stdin (`base.standard`); `reads_secret`: the same, but not from a terminal;
-- `writes`: stdout (`actions.output.write_out`). The command's other output then goes to stderr;
+- `writes`: stdout (`terminal.output.write_out`). The command's other output then goes to stderr;
 - `only_file(why)`: neither; it is refused, with the reason.
 
 `-` and `/dev/stdin`, or `/dev/stdout`, mean the same. A file that is really named so is given by its whole path.

@@ -5,8 +5,8 @@
    front of a modern server gets a `bridge`.
 2. Answers are passed to the host as they are, except for a result of a kind that the host can't know: that is an error.
    A refused tool call becomes a result that says what would allow it, readable for models and people; other refusals
-   become errors with that text. Key, proof, challenge and token stay here. If a person can be asked (`asking`), the
-   call is held meanwhile, and made once more if it is allowed.
+   become errors with that text. Key, proof, challenge and token stay here. If a person can be asked
+   (`client.asking`), the call is held meanwhile, and made once more if it is allowed.
 3. Messages of a legacy host wait while its `initialize` is unanswered: only then there is a session to bind proofs to,
    and the server's era is known.
 4. When the host closes its side, open calls may finish. When the gateway is gone, each request gets an error; the next

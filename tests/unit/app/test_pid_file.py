@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from accredit.app.pid_file import PID_FILE, PidFile, Reloads, find, place, serving
-from accredit.cli.actions.reload import reload_gateway
 from accredit.errors import ConfigurationError
+from accredit.ops.reload import reload_gateway
 
 pytestmark = pytest.mark.holds("app/pid_file")
 

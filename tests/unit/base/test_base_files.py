@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from accredit.base.files import PRIVATE_FOLDER, SHARED_FOLDER, beside, make_folder, open_file
-from accredit.cli.actions.own_keys import own_config_folder
 from accredit.console.journal import Journal
 from accredit.console.names import set_name
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file
 from accredit.keys.places import config_folder, state_folder
+from accredit.setup.own_keys import own_config_folder
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])

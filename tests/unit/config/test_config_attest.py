@@ -6,11 +6,11 @@ import pytest
 from tests.world.running import run
 
 from accredit.app import assemble
-from accredit.cli.actions.log_place import public_keys
 from accredit.config import build_log_signer, build_records, load, trusted_log_keys
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
 from accredit.keys import make_key, write_key
+from accredit.ops.log_place import public_keys
 
 pytestmark = pytest.mark.holds("config/attest")
 

@@ -15,12 +15,12 @@ from tests.world.record_signers import KINDS, Kms, key_pair, kms_registered
 from tests.world.signed_log import configure, record, verified
 
 from accredit.attest import Stored, encode_envelope, verify_log
-from accredit.cli.actions.log_place import public_keys
 from accredit.config import build_records, load
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
 from accredit.keys.record_keys import load_record_key
 from accredit.keys.record_signers import SECRET_VARIABLE, load_record_signer, sign_trial
+from accredit.ops.log_place import public_keys
 from accredit.stores.audit_log.reader import LogFile
 
 pytestmark = pytest.mark.holds("keys/record_keys")
@@ -183,5 +183,5 @@ def test_a_signature_of_another_key_is_not_used__a_rotated_key_would_break_the_l
 
 
 def test_without_such_a_signer_securesystemslib_is_not_loaded() -> None:
-    code = "import sys, accredit.app, accredit.cli.actions.log_place; sys.exit('securesystemslib' in sys.modules)"
+    code = "import sys, accredit.app, accredit.ops.log_place; sys.exit('securesystemslib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0

@@ -9,8 +9,6 @@ from msgspec.structs import replace
 from tests.unit.policy.test_lists import JUDGED, OFF, names, seen, tools
 from tests.unit.policy.test_suggesting import ALLOW, MERGED, ONE, record
 
-from accredit.cli.actions.config_text import can_have_table, tool_table
-from accredit.cli.actions.suggest_scopes import Suggestion
 from accredit.config.load import load
 from accredit.errors import ConfigurationError
 from accredit.jsonrpc.frames import Request, decode_frame
@@ -23,6 +21,8 @@ from accredit.policy.merging import MergedCatalog, merged_name
 from accredit.policy.quotas import Quota, QuotaCaller, Quotas
 from accredit.policy.suggesting import Suggester
 from accredit.ratify.scopes import CANONICAL_SCOPES, WILDCARDS, expand
+from accredit.setup.config_text import can_have_table, tool_table
+from accredit.signing.suggest_scopes import Suggestion
 
 pytestmark = pytest.mark.holds("policy/drill")
 ANY = Entry(scope="mcp:tool")

@@ -20,8 +20,6 @@ import msgspec
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions.ask_screen import AskScreen
 from accredit.cli.actions.desk import ask_desk, print_desk_refusal
-from accredit.cli.actions.output import QUIET, print_json, say, tell
-from accredit.cli.passphrases import passphrase_source
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_ask
 from accredit.consent.offers import Offer
@@ -30,6 +28,8 @@ from accredit.console.settings import find_key, read_settings
 from accredit.console.unlock import KeyInFile
 from accredit.console.views import Circumstances, Described, choices, describe, preview
 from accredit.errors import AccreditError, ConfigurationError, ConsentError, DeskError
+from accredit.terminal.output import QUIET, print_json, say, tell
+from accredit.terminal.passphrases import passphrase_source
 
 _NEGATIVE = 1
 _MENU = {"d": None, "o": "once", "l": "like", "s": "show"}

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 
 from accredit.base.clock import unix_seconds
 from accredit.base.terminal import FURTHER, GOES_ON, rows, size_of
-from accredit.cli.actions import wording as words
-from accredit.cli.actions.output import BAD, QUIET, show
-from accredit.cli.layout import Row, Words, fact_rows
 from accredit.consent.shown import Field
 from accredit.console.views import Described
 from accredit.limits import DEFAULT_TERMINAL, MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
+from accredit.terminal import wording as words
+from accredit.terminal.layout import Row, Words, fact_rows
+from accredit.terminal.output import BAD, QUIET, show
 
 MAX_MARGIN_LEVELS = 4
 """Levels of values by which a row is set in; of deeper ones the row says the level. As on the desk's page."""

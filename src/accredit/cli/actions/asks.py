@@ -3,11 +3,11 @@
 from typing import Any
 
 from accredit.base.clock import unix_seconds
-from accredit.cli.actions import wording as words
 from accredit.cli.actions.desk import ask_desk, print_desk_refusal
-from accredit.cli.actions.output import print_json, print_table, say
 from accredit.consent.shown import in_quotes, one_word
 from accredit.errors import DeskError
+from accredit.terminal import wording as words
+from accredit.terminal.output import print_json, print_table, say
 
 
 def list_asks(*, as_json: bool) -> int:

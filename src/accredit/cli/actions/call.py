@@ -19,14 +19,13 @@ from mcp import MCPError
 from mcp_types import CallToolResult, TextContent, Tool
 from msgspec import Struct
 
+from accredit.asking.reaching import Reach, endpoint_of, read_reach
+from accredit.asking.server import first_of
 from accredit.base.log_events import configure_logs
 from accredit.base.terminal import two_lines
 from accredit.base.text import excerpt, one_line, several
 from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way, how_to_start
-from accredit.cli.actions.output import MAX_TOLD_CANDIDATES, print_json, tell
 from accredit.cli.actions.tool_arguments import json_object, parse_arguments
-from accredit.cli.asking.server import first_of
-from accredit.cli.reaching import Reach, endpoint_of, read_reach
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.http import NOT_REACHED
 from accredit.client.refusals import Caller, explain_refusal
@@ -40,6 +39,7 @@ from accredit.errors import (
 )
 from accredit.keys import read_file
 from accredit.limits import LEG_SECONDS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOLD_REASON_CHARS
+from accredit.terminal.output import MAX_TOLD_CANDIDATES, print_json, tell
 
 MAX_JSON_ARGS_BYTES = 4_194_304
 """Bytes of `accredit call --json-args`: what a gateway takes in one request."""

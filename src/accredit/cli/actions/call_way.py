@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.app import assemble
-from accredit.cli.actions.own_files import fault_of_file
-from accredit.cli.asking.in_process import InProcess
-from accredit.cli.reaching import Reach, endpoint_of, id_at
+from accredit.asking.in_process import InProcess
+from accredit.asking.reaching import Reach, endpoint_of, id_at
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.http import GatewayHttp
@@ -28,6 +27,7 @@ from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
 from accredit.keys.places import config_folder
+from accredit.setup.own_files import fault_of_file
 
 
 class Agent(NamedTuple):
@@ -88,7 +88,7 @@ def how_to_start(url: str, environ: Mapping[str, str]) -> str:
     """Return what to do where nobody listens at a URL: the command, if the configuration of a gateway there is known.
     That is one which the person has named, keeps in their own folder, or has used with `accredit up`; a file that only
     lies in the current folder may be anybody's."""
-    from accredit.cli.actions.up_place import known_files  # noqa: PLC0415 - who is answered needs none of it
+    from accredit.setup.up_place import known_files  # noqa: PLC0415 - who is answered needs none of it
 
     named = [environ["ACCREDIT_CONFIG"]] if environ.get("ACCREDIT_CONFIG") else []
     with suppress(ConfigurationError):

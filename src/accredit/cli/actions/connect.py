@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from accredit.asking.reaching import endpoint_of, id_at, read_reach
 from accredit.base.deferred import leave_unopened, loading
-from accredit.cli.reaching import endpoint_of, id_at, read_reach
 from accredit.errors import ConfigurationError
 from accredit.limits import HOLD_SECONDS
 

@@ -12,10 +12,6 @@ import click
 
 from accredit.attest import LogKey, RecordKey
 from accredit.base.private_memory import keep_memory_private
-from accredit.cli.actions.log_names import known_names as log_names
-from accredit.cli.actions.log_place import as_configuration_errors, log_store, people_to_show_with, public_keys
-from accredit.cli.actions.output import print_json, say, tell
-from accredit.cli.passphrases import passphrase_source
 from accredit.config import gateway_id, load
 from accredit.config.listen import url_here
 from accredit.console.client import find_desk, tell_desk
@@ -30,7 +26,11 @@ from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import KeyFile
 from accredit.keys.places import config_folder, desk_log, desk_socket, desk_sockets, runtime_folder, state_folder
+from accredit.ops.log_names import known_names as log_names
+from accredit.ops.log_place import as_configuration_errors, log_store, people_to_show_with, public_keys
 from accredit.stores import StoreUrl, parse_store_url
+from accredit.terminal.output import print_json, say, tell
+from accredit.terminal.passphrases import passphrase_source
 
 _NEGATIVE = 1
 

@@ -38,8 +38,8 @@ from accredit.app import (
     serve,
     warn_of_observing,
 )
+from accredit.asking.command_line import values_of
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
-from accredit.cli.command_line import values_of
 from accredit.config import Loaded, build_settings, build_watching, load
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError

@@ -29,6 +29,6 @@ add = ProgramCommand(
         TIMEOUT,
         JSON,
     ],
-    run="accredit.cli.actions.add:run_add",
+    run="accredit.setup.add:run_add",
     words_before=1,
 )

@@ -43,5 +43,5 @@ check = ProgramCommand(
         TIMEOUT,
         JSON,
     ],
-    run="accredit.cli.actions.check:run_check",
+    run="accredit.setup.check:run_check",
 )

@@ -16,7 +16,7 @@ _check = Command(
         CONFIG,
         JSON,
     ],
-    run="accredit.cli.actions.config:check_configuration",
+    run="accredit.ops.config:check_configuration",
 )
 
 _show = ProgramCommand(
@@ -38,7 +38,7 @@ _show = ProgramCommand(
         PORT,
         JSON,
     ],
-    run="accredit.cli.actions.config:show_configuration",
+    run="accredit.ops.config:show_configuration",
 )
 
 _schema = Command(
@@ -52,7 +52,7 @@ _schema = Command(
     [
         JSON_ANYWAY,
     ],
-    run="accredit.cli.actions.config:print_schema",
+    run="accredit.ops.config:print_schema",
 )
 
 config = Group(

@@ -41,5 +41,5 @@ doctor = Command(
         ),
         JSON,
     ],
-    run="accredit.cli.actions.doctor.examine:run_doctor",
+    run="accredit.ops.doctor.examine:run_doctor",
 )

@@ -43,5 +43,5 @@ drill = Command(
         PASSPHRASE_FILE,
         JSON,
     ],
-    run="accredit.cli.actions.drill:run_drill",
+    run="accredit.ops.drill:run_drill",
 )

@@ -91,5 +91,5 @@ grant = Command(
         PASSPHRASE_FILE,
         JSON,
     ],
-    run="accredit.cli.actions.grant:run_grant",
+    run="accredit.signing.grant:run_grant",
 )

@@ -14,7 +14,7 @@ _list = Command(
     [
         JSON,
     ],
-    run="accredit.cli.actions.grants:list_grants",
+    run="accredit.signing.grants:list_grants",
 )
 
 _show = Command(
@@ -29,7 +29,7 @@ _show = Command(
         argument("cert_id", metavar="ID", required=True, help="The certificate's id, or its beginning."),
         JSON,
     ],
-    run="accredit.cli.actions.grants:show_grant",
+    run="accredit.signing.grants:show_grant",
 )
 
 _set = Command(
@@ -45,7 +45,7 @@ _set = Command(
         argument("name", metavar="NAME", required=True, help="What you call it; an empty one takes the name away."),
         JSON,
     ],
-    run="accredit.cli.actions.grants:name_holder",
+    run="accredit.signing.grants:name_holder",
 )
 
 grants = Group(

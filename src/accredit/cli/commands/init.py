@@ -42,5 +42,5 @@ init = ProgramCommand(
         TIMEOUT,
         JSON,
     ],
-    run="accredit.cli.actions.init:run_init",
+    run="accredit.setup.init:run_init",
 )

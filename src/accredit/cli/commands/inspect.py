@@ -40,5 +40,5 @@ inspect = Command(
         ),
         JSON,
     ],
-    run="accredit.cli.actions.inspect:inspect_file",
+    run="accredit.ops.inspect:inspect_file",
 )

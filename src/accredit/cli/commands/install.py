@@ -53,7 +53,7 @@ install = Command(
         flag("--list", "list_all", help="Show the hosts, and what is installed in each."),
         JSON,
     ],
-    run="accredit.cli.actions.install:run_install",
+    run="accredit.setup.install:run_install",
 )
 
 uninstall = Command(
@@ -78,5 +78,5 @@ uninstall = Command(
         _YES,
         JSON,
     ],
-    run="accredit.cli.actions.install:run_uninstall",
+    run="accredit.setup.install:run_uninstall",
 )

@@ -39,7 +39,7 @@ _new = Command(
         REPLACE_KEY,
         JSON,
     ],
-    run="accredit.cli.actions.keys:run_new",
+    run="accredit.signing.keys:run_new",
 )
 
 _show = Command(
@@ -57,7 +57,7 @@ _show = Command(
         flag("--public", help="Print the public half, as its file has it."),
         JSON,
     ],
-    run="accredit.cli.actions.keys:show_file",
+    run="accredit.signing.keys:show_file",
 )
 
 keys = Group(

@@ -93,7 +93,7 @@ _list = Command(
         _ROOT,
         JSON,
     ],
-    run="accredit.cli.actions.log_list:run_list",
+    run="accredit.ops.log_list:run_list",
 )
 
 _show = Command(
@@ -121,7 +121,7 @@ _show = Command(
         _ROOT,
         JSON,
     ],
-    run="accredit.cli.actions.log_show:run_show",
+    run="accredit.ops.log_show:run_show",
 )
 
 _verify = Command(
@@ -169,7 +169,7 @@ _verify = Command(
         _KNOWN,
         JSON,
     ],
-    run="accredit.cli.actions.log_verify:run_verify",
+    run="accredit.ops.log_verify:run_verify",
 )
 
 _export = Command(
@@ -190,7 +190,7 @@ _export = Command(
         flag("--bundle", help="With --call: one object, with certificates and checkpoint."),
         JSON_ANYWAY,
     ],
-    run="accredit.cli.actions.log_export:run_export",
+    run="accredit.ops.log_export:run_export",
 )
 
 _follow = Command(
@@ -225,7 +225,7 @@ _follow = Command(
         CONFIG,
         JSON_ANYWAY,
     ],
-    run="accredit.cli.actions.log_follow:run_follow",
+    run="accredit.ops.log_follow:run_follow",
 )
 
 _checkpoint = Command(
@@ -242,7 +242,7 @@ _checkpoint = Command(
         _OUT,
         JSON_ANYWAY,
     ],
-    run="accredit.cli.actions.log_export:run_checkpoint",
+    run="accredit.ops.log_export:run_checkpoint",
 )
 
 _prune = Command(
@@ -270,7 +270,7 @@ _prune = Command(
         CONFIG,
         JSON,
     ],
-    run="accredit.cli.actions.log_prune:run_prune",
+    run="accredit.ops.log_prune:run_prune",
 )
 
 log = Group(

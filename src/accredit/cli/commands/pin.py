@@ -32,5 +32,5 @@ pin = Command(
         TIMEOUT,
         JSON,
     ],
-    run="accredit.cli.actions.pin:run_pin",
+    run="accredit.setup.pin:run_pin",
 )

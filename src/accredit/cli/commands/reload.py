@@ -22,5 +22,5 @@ reload = Command(
         CONFIG_FILE,
         JSON,
     ],
-    run="accredit.cli.actions.reload:reload_gateway",
+    run="accredit.ops.reload:reload_gateway",
 )

@@ -33,5 +33,5 @@ replay = Command(
         KEYS,
         JSON,
     ],
-    run="accredit.cli.actions.replay:run_replay",
+    run="accredit.ops.replay:run_replay",
 )

@@ -50,5 +50,5 @@ revoke = Command(
         PASSPHRASE_FILE,
         JSON,
     ],
-    run="accredit.cli.actions.revoke:run_revoke",
+    run="accredit.signing.revoke:run_revoke",
 )

@@ -20,7 +20,7 @@ _migrate = Command(
         CONFIG,
         JSON,
     ],
-    run="accredit.cli.actions.store:migrate_store",
+    run="accredit.ops.store:migrate_store",
 )
 
 _status = Command(
@@ -36,7 +36,7 @@ _status = Command(
         CONFIG,
         JSON,
     ],
-    run="accredit.cli.actions.store:show_status",
+    run="accredit.ops.store:show_status",
 )
 
 _restored = Command(
@@ -53,7 +53,7 @@ _restored = Command(
         CONFIG,
         JSON,
     ],
-    run="accredit.cli.actions.store:mark_restored",
+    run="accredit.ops.store:mark_restored",
 )
 
 store = Group(

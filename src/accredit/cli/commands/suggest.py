@@ -24,5 +24,5 @@ suggest = Command(
         KEYS,
         JSON,
     ],
-    run="accredit.cli.actions.suggest:run_suggest",
+    run="accredit.ops.suggest:run_suggest",
 )

@@ -33,7 +33,7 @@ _keygen = Command(
         REPLACE_KEY,
         JSON,
     ],
-    run="accredit.cli.actions.token_issue:make",
+    run="accredit.signing.token_issue:make",
 )
 
 _issue = Command(
@@ -73,7 +73,7 @@ _issue = Command(
         flag("--force", help="Replace FILE if it exists."),
         JSON,
     ],
-    run="accredit.cli.actions.token_issue:run_issue",
+    run="accredit.signing.token_issue:run_issue",
 )
 
 _verify = Command(
@@ -109,7 +109,7 @@ _verify = Command(
         option("--tool", metavar="TOOL", help="A tool that it has to be good for."),
         JSON,
     ],
-    run="accredit.cli.actions.token_verify:run_verify",
+    run="accredit.signing.token_verify:run_verify",
 )
 
 token = Group(

@@ -66,5 +66,5 @@ up = ProgramCommand(
         _DRY_RUN,
         JSON,
     ],
-    run="accredit.cli.actions.up:run_up",
+    run="accredit.setup.up:run_up",
 )

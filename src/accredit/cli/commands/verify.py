@@ -61,5 +61,5 @@ verify = Command(
         option("--now", metavar="TIME", help="Judge as of this time (RFC 3339 or unix seconds)."),
         JSON,
     ],
-    run="accredit.cli.actions.verify:run_verify",
+    run="accredit.signing.verify:run_verify",
 )

@@ -1,0 +1,1 @@
+"""Asks an MCP server what it offers."""

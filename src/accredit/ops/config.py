@@ -1,0 +1,167 @@
+"""Implements `accredit config check`, `show` and `schema`."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from accredit.app import assemble
+from accredit.asking.command_line import values_of
+from accredit.config import (
+    Loaded,
+    SettingRow,
+    build_all_settings,
+    build_proofs,
+    build_records,
+    build_rounds,
+    build_tokens,
+    build_watching,
+    check_exposure,
+    gateway_id,
+    json_schema,
+    list_settings,
+    load,
+    own_key_file,
+    tls_context,
+)
+from accredit.config.schema import SECTIONS, Server
+from accredit.errors import ConfigurationError
+from accredit.terminal.output import print_json, say
+
+
+def check_configuration(*, config: Path | None, as_json: bool) -> None:
+    """Run `accredit config check`. Raises `ConfigurationError`."""
+
+    loaded = load(config, os.environ, {})
+    if loaded.file is None:
+        raise ConfigurationError(
+            "no configuration: there is no accredit.toml here", "name a file with --config or ACCREDIT_CONFIG"
+        )
+    parts = _check_everything(loaded)  # only now something is printed: nothing that raises comes after it
+    if as_json:
+        print_json(parts)
+        return
+    upstream = parts["upstream"]
+    say(f"ok: {loaded.file} is valid")
+    if "servers" in parts:
+        for name, each in cast("dict[str, str]", parts["servers"]).items():
+            say(f"ok: the server {name} is a {'URL' if each == 'url' else 'command'}")
+    elif upstream is not None:
+        say(f"ok: the upstream is a {'URL' if upstream == 'url' else 'command'}")
+    else:
+        say("ok: it names no upstream, so `accredit serve --config` needs a URL or a command")
+    for name in ("tokens", "proofs", "records"):
+        say(f"ok: {name} are {parts[name]}")
+    if parts["signer"]:
+        say("ok: attest.signer has signed a trial, and its public key verifies that")
+    say(f"ok: TLS is {'on' if parts['tls'] else 'off'}")
+    for note in _notes(parts, loaded):
+        say(f"note: {note}")
+
+
+def _notes(parts: dict[str, object], loaded: Loaded) -> Iterator[str]:
+    if parts["exposed"]:
+        yield f"{parts['exposed']}; `accredit serve` needs --insecure"
+    if parts["proofs"] == "observe":
+        yield "proofs are only observed: no call is refused for want of authority"
+        if parts["records"] == "off":
+            yield 'attest.mode is "off": nothing is recorded of what agents do'
+    if parts["proofs"] != "off" and loaded.config.store.url == "memory:":
+        what = "which proofs and certificates were used, so that what allows one call could allow a second one"
+        yield f"store.url is memory:; a restart forgets {what}"
+
+
+def _check_everything(loaded: Loaded) -> dict[str, object]:
+    """Check all that `serve` would check before it starts, and return the findings. Raises `ConfigurationError`."""
+
+    config, exposed = loaded.config, None
+    behind = config.upstream
+    upstream = "url" if behind.url or behind.urls else "command" if behind.command else None
+    servers = {name: "url" if each.url or each.urls else "command" for name, each in config.servers.by_name.items()}
+    built = build_all_settings(loaded, os.environ) if upstream or servers else []
+    proofs = built[0].proofs if built else build_proofs(loaded)
+    build_records(loaded)
+    build_tokens(loaded)
+    build_rounds(loaded)
+    assemble(loaded, proofs)
+    build_watching(loaded)
+    tls = tls_context(config.gateway) is not None
+    try:
+        check_exposure(config.gateway, config.admin)
+    except ConfigurationError as error:
+        exposed = error.what
+    modes = {"tokens": config.tokens.mode, "proofs": config.proofs.mode, "records": config.attest.mode}
+    signer = config.attest.mode != "off" and config.attest.signer is not None
+    return {
+        "ok": True,
+        "file": str(loaded.file),
+        "upstream": upstream,
+        **({"servers": servers} if servers else {}),
+        **modes,
+        "signer": signer,
+        "tls": tls,
+        "exposed": exposed,
+    }
+
+
+def show_configuration(
+    *,
+    url: str | None,
+    command: list[str] | None,
+    config: Path | None,
+    host: str | None,
+    port: int | None,
+    as_json: bool,
+) -> None:
+    """Run `accredit config show`. Raises `ConfigurationError`."""
+
+    loaded = load(config, os.environ, values_of(url, command, host, port))
+    rows = [_fill_in_id(row, loaded) for row in list_settings(loaded)]
+    if as_json:
+        tables: dict[str, dict[str, object]] = {}
+        for row in rows:
+            members = {"value": row.value, "origin": row.origin, "source": row.source}
+            tables.setdefault(row.section, {})[row.key] = members
+        print_json(tables)
+        return
+    for row in rows:
+        for key, value, origin in _lines(row):
+            say(f"{key} = {json.dumps(value)}  # {origin}")
+
+
+def _lines(row: SettingRow) -> Iterator[tuple[str, object, str]]:
+    """Yield a row's name, value and origin; for a server, one for each key and each catalog entry."""
+
+    place, origin = f"{row.section}.{row.key}", f"{row.origin} {row.source}" if row.source else row.origin
+    if row.section != "servers":
+        yield place, row.value, origin
+        return
+    defaults = Server().members()
+    for key, value in cast("dict[str, object]", row.value).items():
+        here = "default" if value == defaults[key] else origin
+        if key in SECTIONS:
+            entries = cast("dict[str, object]", value).items()
+            yield from ((f"{place}.{key}.{name}", entry, here) for name, entry in entries)
+        else:
+            yield f"{place}.{key}", value, here
+
+
+def _fill_in_id(row: SettingRow, loaded: Loaded) -> SettingRow:
+    """Fill in the gateway's id from its key, if it has one: proofs are made for that id."""
+
+    key = own_key_file(loaded)
+    if (row.section, row.key) != ("gateway", "id") or row.value is not None or key is None or not key.exists():
+        return row
+    try:
+        return replace(row, value=gateway_id(loaded), source=str(key))
+    except ConfigurationError:  # `config check` says what is wrong with the key
+        return row
+
+
+def print_schema() -> None:
+    """Run `accredit config schema`."""
+
+    dialect = "https://json-schema.org/draft/2020-12/schema"  # without it an editor has to guess
+    print_json({"$schema": dialect, **json_schema()})

@@ -1,0 +1,159 @@
+"""The engine of checks: runs looks concurrently, and prints what was found. I/O: threads, stdout.
+
+1. A look that takes longer than its time is abandoned, and unknown; its thread ends with the process.
+2. A look that fails, or gets no thread, is unknown; the others go on.
+3. The exit code is 0 if no result is bad, failed or unknown, but for those that do not count on the user's word.
+4. Texts may come from others' files and gateways: their length is bounded, and they are escaped when shown. Commands
+   are meant to be pasted into a shell, so words are quoted; one that can't be shown as it is yields no command.
+"""
+
+import queue
+import shlex
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
+
+from accredit.errors import AccreditError, ConfigurationError
+from accredit.limits import MAX_FINDING_CHARS
+from accredit.terminal.output import BAD, GOOD, QUIET, print_json, say
+
+FAILURES = (AccreditError, OSError, ValueError, RuntimeError, MemoryError)
+"""What a look may fail with."""
+MIGRATE = "as the database's administrator: accredit store migrate --store postgresql://ADMIN@HOST/DATABASE"
+"""Creates the tables. The gateway's own database user may lack that right."""
+
+Subject = Literal["keys", "configuration", "store", "gateway", "clock", "desk", "hosts", "versions"]
+"""What a finding may be about, in the order in which they are printed."""
+_Name = TypeVar("_Name", bound=str)
+T = TypeVar("T")
+
+_LEFT_OUT = "left out"
+_SHOWN = {
+    "good": ("ok  ", GOOD, "good"),
+    "note": ("note", "", "to know"),
+    "bad": ("BAD ", BAD, "bad"),
+    "ok": ("ok  ", GOOD, "ok"),
+    "no": ("NO  ", BAD, "not"),
+    "unknown": ("?   ", "", "can't be told from here"),
+    _LEFT_OUT: ("--  ", QUIET, "left out on your word"),
+}
+"""The mark and style of each state, and the words after its number."""
+
+
+class Unknown(NamedTuple):
+    """Why a fact is unknown, and what to do about a look that did not end well."""
+
+    why: str
+    remedy: str = ""
+
+
+Found = T | Unknown
+
+
+class Result(Struct, frozen=True):
+    """What a check found `about` its subject; what to do about it, and a command that does it, if there is one."""
+
+    state: Literal["good", "note", "bad", "ok", "no", "unknown"]
+    about: str
+    what: str
+    remedy: str = ""
+    command: str = ""
+
+    def fit(self, about: str, bound: Callable[[str], str]) -> "Result":
+        """Return it with its texts bounded, about a subject."""
+        return Result(self.state, about, bound(self.what), bound(self.remedy), self.command)
+
+
+good, note, bad = (partial(Result, state) for state in ("good", "note", "bad"))
+ok, no = partial(Result, "ok", ""), partial(Result, "no", "")
+
+
+def faulty(subject: Subject, error: ConfigurationError) -> Result:
+    """Return an error as a finding."""
+    return bad(subject, error.what, error.remedy)
+
+
+def unknown(why: str | Unknown, remedy: str = "") -> Result:
+    """Return that whether a line of the checklist holds can't be known from here."""
+    return Result("unknown", "", why.why if isinstance(why, Unknown) else why, remedy)
+
+
+def print_results(
+    results: Sequence[Result],
+    name: str,
+    members: Callable[[Result], object],
+    counted: Sequence[str],
+    left_out: Collection[str] = (),
+    *,
+    as_json: bool,
+) -> int:
+    """Print all results, and how many there are of the states that are `counted`; or a JSON object with their
+    `members` under `name`. Return the exit code."""
+    states = [_LEFT_OUT if each.about in left_out else each.state for each in results]
+    counts = Counter(states)
+    is_well = not counts.keys() & {"bad", "no", "unknown"}
+    if as_json:
+        print_json({"ok": is_well, name: [*map(members, results)]})
+        return 0 if is_well else 1
+    for each, state in zip(results, states, strict=True):
+        mark, style, _ = _SHOWN[state]
+        say(f"{mark}  {each.about}: {each.what}", style)
+        for more in filter(None, (each.remedy, each.command)):
+            say(f"      {more}")
+    say("")
+    counted = [*counted, *([_LEFT_OUT] if _LEFT_OUT in counts else [])]
+    say(", ".join(f"{counts[each]} {_SHOWN[each][2]}" for each in counted), QUIET if is_well else BAD)
+    return 0 if is_well else 1
+
+
+def run_looks(looks: Mapping[_Name, Callable[[], Any]], seconds: float) -> dict[_Name, Any]:
+    """Run the looks; return what each has found, or `Unknown`."""
+    told: queue.SimpleQueue[tuple[_Name, Any]] = queue.SimpleQueue()
+    for name, look in looks.items():
+        thread = threading.Thread(target=_run, args=(name, look, told), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # there is no room for a thread
+            told.put((name, explain_failure(error)))
+    found = dict[_Name, Any].fromkeys(
+        looks, Unknown(f"this look took more than {seconds:g} s", "see what it waits for")
+    )
+    late_at, waiting = time.monotonic() + seconds, len(looks)
+    while waiting:
+        try:
+            name, value = told.get(timeout=max(0.0, late_at - time.monotonic()))
+        except queue.Empty:
+            break
+        found[name], waiting = value, waiting - 1
+    return found
+
+
+def _run(name: _Name, look: Callable[[], Any], told: "queue.SimpleQueue[tuple[_Name, Any]]") -> None:
+    try:
+        value = look()
+    except FAILURES as error:
+        value = explain_failure(error)
+    told.put((name, value))
+
+
+def explain_failure(error: Exception) -> Unknown:
+    """Return why a look that failed found nothing."""
+    what = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return Unknown(f"this look has failed: {what}", "see what is there")
+
+
+def command_line(*words: str) -> str:
+    """Return words as a shell line; "" if it can't be shown safely."""
+    line = shlex.join(words)
+    return line if line.isascii() and line.isprintable() and len(line) <= MAX_FINDING_CHARS else ""
+
+
+def into_file(file: str, *words: str) -> str:
+    """Return `WORDS > FILE` as a shell line; "" if it can't be shown safely."""
+    line, name = command_line(*words), command_line(file)
+    return f"{line} > {name}" if line and name else ""

@@ -1,0 +1,113 @@
+"""Checks gateways and the difference of their clocks. I/O: the network, as in `console.gateways`: bounded, no
+credentials.
+
+Asks the gateway of the user's own configuration, if it is on this machine, and those that the user's agents have met.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator, Mapping
+
+from accredit.app.pid_file import serving
+from accredit.base.addresses import is_loopback_host
+from accredit.config.listen import url_here
+from accredit.console.gateways import GatewayHealth, Gateways, read_known
+from accredit.errors import ConfigurationError
+from accredit.keys.places import KNOWN_GATEWAYS
+from accredit.ops.doctor.engine import Result, bad, command_line, faulty, good, note
+from accredit.ops.doctor.surroundings import Surroundings
+
+CLOCK_DIFFERENCE_SECONDS = 5.0
+"""By how much a gateway's clock may differ from this machine's before somebody is told: proofs are fresh for 30 s, and
+calls with a challenge take some of these."""
+
+
+_STILL_GOOD = {"key_sets", "reload", "instructions", "schema"}
+"""Health parts whose failure leaves the gateway working with its last known state (`gateway.front.health`)."""
+_REVOCATIONS = "revocations"
+"""Also works with its last known state, but only until a restart."""
+
+
+def look_at_gateways(at: Surroundings) -> Iterator[Result]:
+    """Yield findings about gateways and clocks."""
+    own = ""
+    if at.loaded is not None and at.file is not None:
+        own = url_here(at.loaded.config.gateway)
+        try:
+            found = serving(at.file)
+        except ConfigurationError as error:
+            yield faulty("gateway", error)
+            found = None
+        if found is None:
+            yield _not_running(at, own)
+            own = ""
+        else:
+            yield good("gateway", f"process {found.pid} serves {at.file}")
+            if found.reloads.problem:
+                yield bad("gateway", f"its last reload was refused: {found.reloads.problem}", found.reloads.remedy)
+    try:
+        met = read_known(at.folder / KNOWN_GATEWAYS)
+    except ConfigurationError as error:
+        yield faulty("gateway", error)
+        met = {}
+    asked = ask_gateways({**met, **({own: ""} if own else {})})
+    for each in asked:
+        yield from _health(each, is_own=bool(own) and own.startswith(f"{each.address}/"))
+    if not any(each.clock_ahead is not None for each in asked):
+        yield note("clock", "no gateway answers with whose clock this one could be compared")
+
+
+def ask_gateways(known: Mapping[str, str]) -> list[GatewayHealth]:
+    """Ask gateways for their health, by URL."""
+    return asyncio.run(Gateways(lambda: known).ask())
+
+
+def _not_running(at: Surroundings, url: str) -> Result:
+    command = command_line("accredit", "up", "--config", str(at.file)) if at.is_own else ""
+    gateway = at.loaded.config.gateway if at.loaded is not None else None
+    if gateway is not None and is_loopback_host(gateway.host) and _is_taken(gateway.host.strip("[]"), gateway.port):
+        what = f"another program listens on {gateway.host} port {gateway.port}, where the gateway would"
+        return bad("gateway", what, f"stop it, or change gateway.port in {at.file}")
+    return bad("gateway", f"no gateway runs for {at.file}, at {url}", "start it", command)
+
+
+def _is_taken(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as client:
+        client.settimeout(1.0)
+        return client.connect_ex((host, port)) == 0
+
+
+def _health(gateway: GatewayHealth, *, is_own: bool) -> Iterator[Result]:
+    if gateway.problem:
+        if is_own:
+            yield bad("gateway", f"{gateway.address}: {gateway.problem}", "see what it logs")
+        else:
+            yield note("gateway", f"{gateway.address}, which an agent of yours has met: {gateway.problem}")
+        return
+    broken = sorted(name for name, well in gateway.parts.items() if not well)
+    for name in broken:
+        what = f"{gateway.address} says of itself: {name} is not well"
+        if name in _STILL_GOOD:
+            yield note("gateway", f"{what}; it goes on by what it knew", "see what it logs")
+        elif name == _REVOCATIONS:
+            remedy = "see what it logs, and restore the list"
+            yield bad("gateway", f"{what}; what it read last counts while it runs, and no new one would start", remedy)
+        else:
+            yield bad("gateway", what, _remedy(name))
+    if not broken:
+        yield good("gateway", f"{gateway.address} is {gateway.status}")
+    if gateway.clock_ahead is not None:
+        yield _clock(gateway)
+
+
+def _remedy(part: str) -> str:
+    behind = part == "upstream" or part.startswith("server ")
+    return "see whether the server behind it runs, and what it logs" if behind else "see what the gateway logs"
+
+
+def _clock(gateway: GatewayHealth) -> Result:
+    ahead = gateway.clock_ahead or 0.0
+    if abs(ahead) <= CLOCK_DIFFERENCE_SECONDS:
+        return good("clock", f"that of {gateway.address} and this one agree")
+    what = f"that of {gateway.address} is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this machine's"
+    return bad("clock", f"{what}: proofs are refused", "set both by the network", "timedatectl set-ntp true")

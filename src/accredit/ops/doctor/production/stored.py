@@ -1,0 +1,164 @@
+"""Reads the configured store. I/O: a file or a database; nothing is changed or created.
+
+Each look-up ends after some seconds, with a reason. A drill counts if its record verifies and one of its calls was
+allowed while enforcing: anybody can get a refused call with any tool's name recorded. A sink's position is the store's
+word: it is not signed.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import TypeVar
+
+from accredit.attest import CallRecord, Checkpoint, Statement
+from accredit.config import Loaded, folder_of, read_public_key
+from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.limits import DOCTOR_DATABASE_SECONDS
+from accredit.ops.doctor.engine import Found, Unknown
+from accredit.ops.doctor.production.facts import SinkFound
+from accredit.ops.log_place import own_keys
+from accredit.policy.drill import DRILL, DRILLS
+from accredit.ratify import HybridPublicKey
+from accredit.stores import RevocationLists, StoreUrl
+from accredit.stores.audit_log.proven import Prover
+from accredit.stores.audit_log.reading import LogReader
+from accredit.stores.postgres.condition import DatabaseCondition
+from accredit.stores.rules import DiskSpace, SchemaState
+
+_T = TypeVar("_T")
+_NO_DISK = "a store in memory needs none"
+_NO_FILE = "the store's file is not there yet: the gateway makes it when it starts"
+
+
+def database_found(store: StoreUrl) -> Found[DatabaseCondition | None]:
+    """Return a database's condition; None if the store is a file or in memory."""
+    try:
+        return store.condition()
+    except (StoreUnavailable, ConfigurationError) as error:
+        return Unknown(str(error))
+
+
+def file_schema_found(store: StoreUrl) -> Found[SchemaState | None]:
+    """Return the schema of a store's file; None if the store is not a file."""
+    try:
+        return store.schema_state() if store.file is not None else None
+    except StoreUnavailable as error:
+        return Unknown(f"{store.file} can't be read: {error}")
+
+
+def disk_space_found(store: StoreUrl) -> Found[DiskSpace]:
+    """Return the free space where the store's file is."""
+    elsewhere = "the disk is the database's, and can't be seen from here" if store.is_shared else _NO_DISK
+    try:
+        return store.disk_space() or Unknown(elsewhere)
+    except OSError as error:
+        return Unknown(f"{store.file and store.file.parent}: {error.strerror}")
+
+
+class _Stored:
+    """Revocation lists from a store, read once (a `stores.revocation.RemoteLists`)."""
+
+    def __init__(self, name: str, lists: Sequence[bytes]) -> None:
+        self.name = name
+        self._lists = lists
+
+    async def fetch(self) -> None:
+        """Do nothing: the lists never change."""
+
+    def fetch_once(self) -> None:
+        """Do nothing: the lists never change."""
+
+    def stamp(self) -> object:
+        """Return the lists' digests."""
+        return [sha256(each).digest() for each in self._lists]
+
+    def read(self) -> Sequence[bytes]:
+        """Return the lists."""
+        return self._lists
+
+
+def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
+    """Verify the revocation lists; return how many there are, and how many certificates they revoke."""
+    named = loaded.config.proofs.revocation
+    folder = folder_of(loaded, ("proofs", "revocation"))
+    roots = folder_of(loaded, ("proofs", "roots"))
+    try:
+        files = [*((folder, name) for name in named.public_key_files)]
+        files += [(roots, root.public_key_file) for root in loaded.config.proofs.roots]
+        keys = [read_public_key(where / name, name) for where, name in files]
+        known: dict[str, HybridPublicKey] = {each.id: each.public_key for each in keys}
+        place = store.lasting
+        stored = None if place is None else _Stored(place.name, place.read_lists(untouched=True))
+        lists = RevocationLists([folder / name for name in named.files], known, store=stored)
+        lists.load()
+    except ConfigurationError as error:
+        return Unknown(error.what)
+    except (StoreUnavailable, OSError) as error:
+        return Unknown(str(error))
+    problem = lists.problem()
+    return lists.size() if problem is None else Unknown(problem)
+
+
+def sinks_found(store: StoreUrl) -> Found[Sequence[SinkFound]]:
+    """Return how far the log's sinks are."""
+    return _read(store, _sinks)
+
+
+def drill_found(store: StoreUrl, prover: Found[Prover]) -> Found[int | None]:
+    """Return the time of the last recorded drill (unix seconds); None if there is none."""
+    return prover if isinstance(prover, Unknown) else _read(store, lambda log: _find_drill_time(log, prover))
+
+
+def prover_found(loaded: Loaded) -> Found[Prover]:
+    """Return what verifies that records are this gateway's own."""
+    try:
+        keys = own_keys(loaded)
+    except ConfigurationError as error:
+        return Unknown(error.what)
+    return Prover(keys) if keys else Unknown("there is no public key of the gateway's here, and so no record verifies")
+
+
+def seconds_of(text: str) -> int:
+    """Convert a record's time to unix seconds."""
+    return int(datetime.fromisoformat(text).timestamp())
+
+
+def _sinks(log: LogReader) -> list[SinkFound]:
+    waiting = [(name, log.unsent(name)) for name in log.sinks()]
+    return [SinkFound(name, _statement_time(each.statement() if each is not None else None)) for name, each in waiting]
+
+
+def _statement_time(statement: Statement | None) -> int | None:
+    if statement is None:
+        return None
+    said = statement.predicate
+    if isinstance(said, CallRecord):
+        return seconds_of(said.times.recorded)
+    return seconds_of(said.time if isinstance(said, Checkpoint) else said.before)
+
+
+def _find_drill_time(log: LogReader, prover: Prover) -> Found[int | None]:
+    late_at = time.monotonic() + DOCTOR_DATABASE_SECONDS
+    for each in log.holding(DRILL):
+        record = each.record()
+        decision = record.decision if record is not None else None
+        is_allowed = decision is not None and decision.verdict == "allow" and decision.enforced is not False
+        is_drill = record is not None and is_allowed and record.call.target in DRILLS
+        if record is not None and is_drill and prover.fault(each) is None:
+            return seconds_of(record.times.recorded)
+        if time.monotonic() > late_at:
+            return Unknown("the log is too long to be looked through here")
+    return None
+
+
+def _read(store: StoreUrl, look: Callable[[LogReader], Found[_T]]) -> Found[_T]:
+    if store.lasting is None:
+        return Unknown("a store in memory has no log")
+    if store.file is not None and not store.file.is_file():
+        return Unknown(_NO_FILE)
+    try:
+        with store.lasting.open_log(DOCTOR_DATABASE_SECONDS, untouched=True) as log:
+            return look(log)
+    except (StoreUnavailable, AttestationError, ConfigurationError) as error:
+        return Unknown(str(error))

@@ -1,0 +1,79 @@
+"""What all checks share: the person's folder, and the configuration. I/O: files.
+
+A configuration merely found in the current folder may be somebody else's: it is read, and so are its files, but
+nothing that it names is contacted over the network. It is the person's own if it was named, or if `accredit up` knows
+it.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from accredit.config import Loaded, load
+from accredit.config.load import DEFAULT_FILE, folder_of
+from accredit.console.settings import find_key, read_settings
+from accredit.errors import ConfigurationError
+from accredit.keys import load_root
+from accredit.keys.places import config_folder
+from accredit.ratify import HybridPublicKey
+from accredit.setup.own_keys import OWNER_KEY
+from accredit.setup.up_place import known_files
+
+
+class Surroundings(NamedTuple):
+    """The environment, the current and the person's folder, and the configuration: its file, content or problem, and
+    whether it is the person's own. `known` lists all that `accredit up` knows."""
+
+    environ: Mapping[str, str]
+    here: Path
+    folder: Path
+    file: Path | None
+    loaded: Loaded | None
+    problem: ConfigurationError | None
+    is_own: bool
+    known: tuple[Path, ...]
+
+    @property
+    def person_key(self) -> Path:
+        """The path of the person's key, existing or not."""
+        try:
+            return find_key(read_settings(self.environ))
+        except ConfigurationError:
+            return self.folder / OWNER_KEY
+
+    @property
+    def roots(self) -> frozenset[HybridPublicKey] | None:
+        """The readable roots of the person's own configuration; None if it has none to judge by."""
+        if self.loaded is None or not self.is_own or self.loaded.config.proofs.mode == "off":
+            return None
+        folder = folder_of(self.loaded, ("proofs", "roots"))
+        found: set[HybridPublicKey] = set()
+        for root in self.loaded.config.proofs.roots:
+            try:
+                found.add(load_root(folder / root.public_key_file).public_key)
+            except ConfigurationError:
+                return None  # which the look at the configuration says
+        return frozenset(found) or None
+
+
+def surroundings(config: Path | None, environ: Mapping[str, str]) -> Surroundings:
+    """Find the configuration, and read it. Raises `ConfigurationError` if the named one doesn't exist."""
+    named = config or (Path(environ["ACCREDIT_CONFIG"]) if environ.get("ACCREDIT_CONFIG") else None)
+    if named is not None and not os.path.exists(named):
+        raise ConfigurationError(f"there is no {named}", "name a configuration that is there: --config FILE")
+    here = Path.cwd()
+    file = named.absolute() if named is not None else here / DEFAULT_FILE
+    found = file if os.path.lexists(file) and (named is not None or not file.exists() or file.is_file()) else None
+    try:
+        known = tuple(map(Path, known_files(environ)))
+    except ConfigurationError:
+        known = ()  # which `accredit up` says
+    loaded, problem = None, None
+    if found is not None:
+        try:
+            loaded = load(found, environ, {})
+        except ConfigurationError as error:
+            problem = error
+    is_own = named is not None or (found is not None and Path(os.path.realpath(found)) in known)
+    return Surroundings(environ, here, config_folder(environ), found, loaded, problem, is_own, known)

@@ -1,0 +1,120 @@
+"""Implements `accredit inspect`: describes a file, and verifies its signatures."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from accredit.attest import CallBundle
+from accredit.base.clock import unix_seconds
+from accredit.base.text import several
+from accredit.keys import DelegationFile, KeyFile, LockedKeyFile, PrivateKeyFile, load_public_key, read_file, read_key
+from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.ops.inspect_json import print_members
+from accredit.ops.inspect_records import print_bundle, print_bundle_members
+from accredit.ops.inspect_token import inspect_token, is_token
+from accredit.ops.log_place import keys_by_kind
+from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
+from accredit.ratify.verify import certificate_fault
+from accredit.signing.chain import challenge_fault, judge_chain
+from accredit.signing.documents import DelegationDocument, read_document
+from accredit.signing.keys import key_facts
+from accredit.terminal import wording as words
+from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, say, tell
+
+_NEGATIVE = 1
+
+
+def inspect_file(*, file: Path, key: Sequence[Path], as_json: bool) -> int:
+    """Describe a file; return the exit code. Raises `ConfigurationError`."""
+    now = unix_seconds()
+    data = read_file(file, MAX_STATEMENT_BYTES).data
+    if is_token(data):
+        return _NEGATIVE if inspect_token(data, file, key, now, as_json=as_json) else 0
+    document = read_document(file)
+    if isinstance(document, CallBundle):
+        show_bundle = print_bundle_members if as_json else print_bundle
+        return _NEGATIVE if show_bundle(document, *keys_by_kind(key)) else 0
+    known = {each.id: each for each in map(load_public_key, key)}
+    if isinstance(document, KeyFile) and isinstance(read_key(file), PrivateKeyFile | LockedKeyFile):
+        tell(f"note: {file} holds the private key as well, which is for its owner alone")
+    show = print_members if as_json else _print_words
+    return _NEGATIVE if show(document, known, now) else 0
+
+
+def _print_words(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:
+    """Print a document for people. Return whether a signature is bad."""
+    match document:
+        case KeyFile():
+            say(f"the public key of {document.name}")
+            print_facts(key_facts(document, now))
+            return False
+        case RevocationList():
+            return _print_revocations(document, known, now)
+        case DelegationFile(delegations=chain):
+            say(f"a delegation of {several(len(chain), 'certificate')}, leaf first")
+            return _print_chain(chain, known, now)
+        case ProofBundle():
+            return _print_proof(document, known, now)
+
+
+def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], now: int) -> bool:
+    faults = [certificate_fault(chain, index) for index in range(len(chain))]
+    for index, (cert, fault) in enumerate(zip(chain, faults, strict=True)):
+        say("")
+        print_facts(
+            [
+                (f"certificate {index}", cert.cert_id),
+                ("from", _id_with_name(cert.issuer_id, known)),
+                ("to", _id_with_name(cert.subject_id, known)),
+                ("scopes", words.scopes(cert.scope)),
+                ("constraints", words.constraints(cert.constraints)),
+                ("begins", words.begins(cert, now)),
+                ("ends", Words(words.ends(cert, now), BAD if cert.expires_at < now else "")),
+                ("signatures", _verdict(fault)),
+            ]
+        )
+    say("")
+    held = judge_chain(chain, now)
+    grants = (
+        Words(words.scopes(held.granted_scope), GOOD) if held.valid else Words(f"nothing: {held.error_reason}", BAD)
+    )
+    print_facts([("grants now", grants)])
+    return any(faults)
+
+
+def _print_proof(bundle: ProofBundle, known: Mapping[str, KeyFile], now: int) -> bool:
+    fault = challenge_fault(bundle)
+    say(f"a proof over a delegation of {several(len(bundle.delegations), 'certificate')}, leaf first")
+    print_facts(
+        [
+            ("agent", _id_with_name(bundle.agent_id, known)),
+            ("made", f"{words.relative(bundle.challenge_at, now)} ({words.timestamp(bundle.challenge_at)})"),
+            ("bound to a call", "yes" if bundle.session_context else "no"),
+            ("turn of a stream", str(bundle.stream_seq) if bundle.stream_id else "no"),
+            ("signatures", _verdict(fault)),
+        ]
+    )
+    return _print_chain(bundle.delegations, known, now) or fault is not None
+
+
+def _print_revocations(revoked: RevocationList, known: Mapping[str, KeyFile], now: int) -> bool:
+    say(f"a list of {several(len(revoked.revoked_certs), 'revoked certificate')}")
+    issuer = known.get(revoked.issuer_id)
+    fault = issuer and revocation_list_fault(revoked, issuer.public_key)
+    unchecked = Words("not checked: name the issuer's public key with --key", QUIET)
+    print_facts(
+        [
+            ("from", _id_with_name(revoked.issuer_id, known)),
+            ("as of", f"{words.relative(revoked.updated_at, now)} ({words.timestamp(revoked.updated_at)})"),
+            ("signatures", _verdict(fault) if issuer else unchecked),
+            *(("revoked", cert_id) for cert_id in revoked.revoked_certs),
+        ]
+    )
+    return fault is not None
+
+
+def _verdict(fault: str | None) -> Words:
+    return Words(f"BAD: {fault}", BAD) if fault else Words("good", GOOD)
+
+
+def _id_with_name(holder_id: str, known: Mapping[str, KeyFile]) -> str:
+    return f"{known[holder_id].name} ({holder_id})" if holder_id in known else holder_id

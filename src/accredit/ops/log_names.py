@@ -1,0 +1,90 @@
+"""Names of known keys for the ids in a log, and look-up of ids by prefix. Reads key files.
+
+A key's owner chose its name, so the id is always shown with it. A call is found whether its records verify or not; the
+caller reports that. With keys, the id of an agent or principal is only taken from a record that verifies.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from accredit.attest import CallRecord, LogKey, RecordKey
+from accredit.config import load
+from accredit.errors import ConfigurationError
+from accredit.keys import load_public_key
+from accredit.keys.load import PUBLIC_SUFFIX
+from accredit.limits import MAX_KEY_FILES
+from accredit.ops.log_place import names_in
+from accredit.ops.log_record import Names
+from accredit.stores.audit_log.calls import read_call_records
+from accredit.stores.audit_log.proven import Prover
+from accredit.stores.audit_log.reading import LogReader
+from accredit.terminal.output import MAX_TOLD_CANDIDATES, MIN_ID_CHARS, find_by_prefix
+
+_Keys = Sequence[LogKey | RecordKey]
+_WHOLE = re.compile(r"[0-9a-f]{32}")
+
+UNKNOWN_CALL = "`accredit log list` shows the ids of the calls that the log holds; older ones may be pruned"
+_UNKNOWN_PARTY = "`accredit log list --json` shows the ids of those who called"
+
+
+def known_names(paths: Iterable[Path], store: str | None, config: Path | None) -> Names:
+    """Return the names in the given keys and, if the log is a configuration's, in keys beside that.
+
+    Raises `ConfigurationError`, but not for a file beside the configuration that is not a key.
+    """
+    names = names_in(paths)
+    return names if store is not None else {**_beside(load(config, os.environ, {}).file), **names}
+
+
+def _beside(configuration: Path | None) -> dict[str, str]:
+    if configuration is None:
+        return {}
+    names: dict[str, str] = {}
+    for path in islice(configuration.parent.glob(f"*{PUBLIC_SUFFIX}"), MAX_KEY_FILES):
+        try:
+            key = load_public_key(path)
+        except ConfigurationError:  # such as the public key of a token's issuer, which is in PEM
+            continue
+        names[key.id] = key.name
+    return names
+
+
+def one_call(log: LogReader, prefix: str) -> str | None:
+    """Return the id of the one call that begins with `prefix`; None, with the reason on stderr, if it is not exactly
+    one. Raises `AttestationError`."""
+    calls: dict[str, str] = {}
+    for entry in log.of_calls(prefix) if len(prefix) >= MIN_ID_CHARS else ():
+        record = entry.record()
+        if record is not None and record.call.id.startswith(prefix):
+            calls[record.call.id] = f"{record.times.received}  {record.call.target or record.call.method}"
+        if len(calls) > MAX_TOLD_CANDIDATES:
+            break
+    return find_by_prefix(prefix, calls, "call", UNKNOWN_CALL)
+
+
+def one_agent(log: LogReader, prefix: str, names: Names, keys: _Keys) -> str | None:
+    """Same for an agent; a whole id need not be in the log."""
+    return _one_party(log, prefix, names, keys, ("agent", lambda found: found.authority and found.authority.agent_id))
+
+
+def one_principal(log: LogReader, prefix: str, names: Names, keys: _Keys) -> str | None:
+    """Same for a principal."""
+    return _one_party(
+        log, prefix, names, keys, ("principal", lambda found: found.authority and found.authority.principal_id)
+    )
+
+
+def _one_party(
+    log: LogReader, prefix: str, names: Names, keys: _Keys, party: tuple[str, Callable[[CallRecord], str | None]]
+) -> str | None:
+    if _WHOLE.fullmatch(prefix):
+        return prefix
+    prover, ids, (what, id_in) = Prover(keys), set[str](), party
+    for told in read_call_records(log.holding(prefix) if len(prefix) >= MIN_ID_CHARS else ()):
+        found = id_in(told.record)
+        if found and found not in ids and (not keys or prover.fault(told.entry) is None):
+            ids.add(found)
+    return find_by_prefix(prefix, {each: names.get(each, "") for each in ids}, what, _UNKNOWN_PARTY)

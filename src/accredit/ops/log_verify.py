@@ -1,0 +1,270 @@
+"""What `accredit log verify` runs: a store's log, the lines of an export, or a call's bundle."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from accredit.attest import (
+    Envelope,
+    Head,
+    LogKey,
+    LogReport,
+    RecordKey,
+    decode_call_bundle,
+    decode_statement,
+    verify_call_bundle,
+    verify_log,
+)
+from accredit.base.clock import unix_ms
+from accredit.base.deferred import Deferred
+from accredit.base.text import several
+from accredit.errors import AttestationError, ConfigurationError
+from accredit.limits import MAX_ATTESTATION_BYTES
+from accredit.ops.log_place import (
+    as_configuration_errors,
+    checkpoints,
+    lines,
+    log_store,
+    names_in,
+    people_in,
+    people_to_show_with,
+    public_keys,
+)
+from accredit.ops.log_record import Names, print_evidence, print_record
+from accredit.policy.evidence import NO_EVIDENCE, Auditor
+from accredit.ratify import HybridPublicKey
+from accredit.terminal.output import BAD, GOOD, Words, print_facts, print_json, say
+from accredit.terminal.progress import Progress
+
+if TYPE_CHECKING:
+    from accredit.policy.evidence import Evidence
+    from accredit.stores.audit_log import marks as marking
+    from accredit.stores.audit_log import proving, reading, verifying
+    from accredit.stores.audit_log.proving import Judge, Proofs
+    from accredit.stores.audit_log.reading import LogReader
+else:  # for a log: a call by itself is verified in less time than they take to load
+    marking, verifying = Deferred("accredit.stores.audit_log.marks"), Deferred("accredit.stores.audit_log.verifying")
+    proving, reading = Deferred("accredit.stores.audit_log.proving"), Deferred("accredit.stores.audit_log.reading")
+
+_T = TypeVar("_T")
+_NEGATIVE = 1
+_BUNDLE = b'{"envelopes"'
+ONE_CALL = "name the bundle of one call: `accredit log export --call ID --bundle` writes it"
+_NO_LOG = "checkpoints that were kept are held against a log: name that, or leave --since out"
+
+
+class ProofRequirements(NamedTuple):
+    """What is to be judged of allowed calls: by the keys of which people (files), whether each has to be proved, and
+    whether nothing is."""
+
+    roots: Sequence[Path] = ()
+    required: bool = False
+    nothing: bool = False
+
+    def check(self, evidence: "Evidence | None") -> list[str]:
+        """Return what is bad of a call's evidence."""
+        if evidence is None:
+            return []
+        return evidence.faults or (evidence.unshown if self.required else [])
+
+
+def run_verify(
+    *,
+    file: Path | None,
+    store: str | None,
+    config: Path | None,
+    key: Sequence[Path],
+    since: Sequence[Path],
+    root: Sequence[Path],
+    require_proofs: bool,
+    no_proofs: bool,
+    known: Sequence[Path],
+    as_json: bool,
+) -> int:
+    """Run `accredit log verify`; return the exit code. Raises `ConfigurationError`."""
+    if no_proofs and (require_proofs or root):
+        raise ConfigurationError("--no-proofs leaves out what --root and --require-proofs ask for", "say one of them")
+    wanted = ProofRequirements(root, require_proofs, no_proofs)
+    if file is not None:
+        return verify_file(file, key, since, wanted, names=names_in(known), config=config, as_json=as_json)
+    return verify_store(store, key, since, wanted, config=config, as_json=as_json)
+
+
+def verify_store(
+    store: str | None,
+    keys: Sequence[Path],
+    since: Sequence[Path],
+    wanted: ProofRequirements,
+    *,
+    config: Path | None,
+    as_json: bool,
+) -> int:
+    """Verify a store's log; return the exit code. Raises `ConfigurationError`.
+
+    Whoever names the store must also name the keys, or the configuration: the current folder is not trusted then.
+    """
+    place = log_store(store, config)
+    trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
+    opened = place.open_log()
+    judge = None if wanted.nothing else _judge(people_to_show_with(wanted.roots, store, config), wanted)
+    with (
+        as_configuration_errors(),
+        verifying.Verifiers(trusted, judge=judge) as verifiers,
+        marking.MarksInFile() as marks,
+        proving.Proofs() as proofs,
+        opened as log,
+    ):
+        watch = partial(_show_progress, Progress("verifying", unit="entries", total=_count(log)))
+        report = log.verify(
+            trusted, kept, watch, lambda entries: proofs.count(verifiers(entries)), marks, proofs=judge is not None
+        )
+    return _tell(report, kept, None if wanted.nothing else proofs, as_json=as_json)
+
+
+def verify_file(
+    path: Path,
+    keys: Sequence[Path],
+    since: Sequence[Path],
+    wanted: ProofRequirements,
+    *,
+    config: Path | None,
+    as_json: bool,
+    names: Names | None = None,
+) -> int:
+    """Verify an exported file; return the exit code. `names` are those of agents. Raises `ConfigurationError`."""
+    people = people_in(wanted.roots)
+    trusted, kept = public_keys(keys, config), checkpoints(since)
+    found = lines(path)
+    first = next(found, None)
+    every = found if first is None else chain((first,), found)
+    if first is not None and (b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{"):
+        if kept:
+            raise ConfigurationError(f"{path} is the bundle of one call, and no log", _NO_LOG)
+        auditor = Auditor(people, only_these=bool(wanted.roots), now=unix_ms() // 1000)
+        return _verify_bundle(_whole(path, every), trusted, auditor, names or {}, wanted, as_json=as_json)
+    if wanted.roots:
+        raise ConfigurationError(f"{path} is a log without its certificates, and --root is for one call", ONE_CALL)
+    judge = _judge(people, wanted) if wanted.required else None
+    with (
+        as_configuration_errors(),
+        verifying.Verifiers(trusted, judge=judge) as verifiers,
+        marking.MarksInFile() as marks,
+        proving.Proofs() as proofs,
+    ):
+        entries = _show_progress(Progress("verifying", unit="entries"), every)
+        report = verify_log(
+            entries if judge is None else map(reading.Kept, entries),
+            trusted,
+            kept,
+            examiner=lambda lines: proofs.count(verifiers(lines)),
+            marks=marks,
+        )
+    return _tell(report, kept, proofs if wanted.required else None, as_json=as_json)
+
+
+def _judge(people: Mapping[HybridPublicKey, str], wanted: ProofRequirements) -> "Judge":
+    auditor = Auditor(people, only_these=bool(wanted.roots))
+    return proving.Judge(auditor, named=bool(wanted.roots), required=wanted.required)
+
+
+def _whole(path: Path, parts: Iterable[bytes]) -> bytes:
+    """Return all lines together. Raises `ConfigurationError` for more than `MAX_ATTESTATION_BYTES`."""
+    text = bytearray()
+    for line in parts:
+        text += line + b"\n"
+        if len(text) > MAX_ATTESTATION_BYTES:
+            raise ConfigurationError(f"{path} has more than {MAX_ATTESTATION_BYTES} bytes", "name another file")
+    return bytes(text)
+
+
+def _verify_bundle(
+    data: bytes,
+    keys: Sequence[LogKey | RecordKey],
+    auditor: Auditor,
+    names: Names,
+    wanted: ProofRequirements,
+    *,
+    as_json: bool,
+) -> int:
+    try:
+        bundle = decode_call_bundle(data)
+        records = verify_call_bundle(bundle, keys)
+    except AttestationError as error:
+        if as_json:
+            print_json({"valid": False, "reason": str(error)})
+        else:
+            say(f"BAD: {error}", BAD)
+        return _NEGATIVE
+    decision = decode_statement(bundle.envelopes[0].payload)
+    evidence = None if wanted.nothing else auditor.judge(decision, bundle.certificates, bundle.proof)
+    bad = wanted.check(evidence)
+    if as_json:
+        facts: dict[str, object] = {"valid": not bad, "call": records[0].call.id, "records": len(records)}
+        facts |= evidence.members(records[0], names) if evidence is not None else NO_EVIDENCE
+        facts |= {"reason": bad[0]} if bad else {}
+        print_json(facts)
+        return _NEGATIVE if bad else 0
+    for record in records:
+        print_record(record, Words("good", GOOD), names)
+    if evidence is not None:
+        print_evidence(records[0], evidence, names)
+    say(f"BAD: {bad[0]}" if bad else "ok: the records of this call verify", BAD if bad else GOOD)
+    if bundle.checkpoint is None:
+        say("note: there is no checkpoint that counts it")
+    return _NEGATIVE if bad else 0
+
+
+def _tell(report: LogReport, kept: Sequence[Envelope | Head], proofs: "Proofs | None", *, as_json: bool) -> int:
+    if proofs is not None and report.fault is None:
+        report = report._replace(fault=proofs.fault)
+    pruned = sum(writer.pruned for writer in report.writers)
+    uncovered = sum(writer.records - writer.checkpointed for writer in report.writers)
+    if as_json:
+        print_json(
+            {
+                "valid": report.valid,
+                "records": report.records,
+                "pruned": pruned,
+                "not_in_a_checkpoint": uncovered,
+                "kept_checkpoints": len(kept),
+                "proved": proofs and proofs.proved,
+                "not_proved": proofs and proofs.untold,
+                "fault": report.fault and report.fault._asdict(),
+                "writers": [writer._asdict() for writer in report.writers],
+            }
+        )
+    elif report.fault:
+        say(f"BAD: {report.fault.place}: {report.fault.reason}", BAD)
+        say(f"read until then, in chains that are good so far: {several(report.records, 'record')}")
+    else:
+        writers = len(report.writers)
+        say(f"ok: {report.records} records of {writers} writer{'' if writers == 1 else 's'} verify", GOOD)
+        print_facts(
+            [
+                ("pruned", str(pruned)),
+                ("since the last checkpoint", str(uncovered)),
+                ("kept checkpoints", str(len(kept)) if kept else "none: a cut at the end would not be noticed"),
+                ("allowed calls that are proved", "not looked at" if proofs is None else _proofs_text(proofs)),
+            ]
+        )
+    return 0 if report.valid else _NEGATIVE
+
+
+def _proofs_text(proofs: "Proofs") -> str:
+    rest = f"; of {proofs.untold} that can't be told, or not all of it" if proofs.untold else ""
+    return f"{proofs.proved}, by the person's and the agent's signatures{rest}"
+
+
+def _count(log: "LogReader") -> int | None:
+    try:
+        return log.count()
+    except AttestationError:  # reading the entries will find the place
+        return None
+
+
+def _show_progress(progress: Progress, entries: Iterable[_T]) -> Iterator[_T]:
+    """Yield the entries, and show how far it is. It starts a thread, which is why it begins with the first of them."""
+    with progress:
+        yield from progress.over(entries)

@@ -1,0 +1,90 @@
+"""Implements `accredit store`: creates, checks and marks a database. Reads the configuration."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from accredit.config import load, store_of
+from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.stores import PostgresDatabase, parse_store_url
+from accredit.stores.postgres import migration
+from accredit.terminal.output import print_json, say, tell
+from accredit.terminal.progress import Progress
+from accredit.terminal.wording import timestamp
+
+_T = TypeVar("_T")
+
+
+def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> int:
+    """Create what is missing; return the exit code. Raises `ConfigurationError`."""
+    database = _database(store, config)
+    done = _run_on_database(migration.migrate, database, "making tables and indexes")
+    if done.before is not None and done.before > done.known:
+        raise ConfigurationError(
+            f"{database.name} has tables of schema {done.before}, and {done.known} is the latest that is known here",
+            "install the accredit that made them",
+        )
+    if as_json:
+        print_json({"before": done.before, "after": done.known, "left_over": list(done.left_over)})
+        return 0
+    if done.before == done.known:
+        say(f"{database.name} has schema {done.known}: no table is changed")
+    else:
+        say(f"{database.name} has schema {done.known} now")
+    if done.left_over:
+        tell("this user may not do all that is left: let somebody run these, who may")
+        for statement in done.left_over:
+            say(f"{statement};")
+    return 0
+
+
+def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int:
+    """Print the schema's state; return the exit code. Raises `ConfigurationError`."""
+    database = _database(store, config)
+    there = _run_on_database(migration.status, database, "asking the database")
+    found, known, _ = there
+    if as_json:
+        print_json({"schema": found, "known": known, "current": found == known, "serves": there.serves})
+    elif found == known:
+        say(f"{database.name} has schema {found}, which is current")
+    elif found is None:
+        say(f"{database.name} has no tables of accredit: `accredit store migrate` makes them")
+    elif there.serves:
+        say(f"{database.name} has schema {found}: gateways of this version run on it. Once all are of this version,")
+        say(f"`accredit store migrate` makes {known} of it")
+    else:
+        say(f"{database.name} has schema {found}, and {known} is the one that is known here")
+    return 0 if found == known else 1
+
+
+def mark_restored(store: str | None, config: Path | None, *, as_json: bool) -> int:
+    """Refuse proofs for some minutes; return the exit code. Raises `ConfigurationError`."""
+    database = _database(store, config)
+    until = _run_on_database(migration.hold_after_restore, database, "asking the database")
+    if as_json:
+        print_json({"not_before": until})
+    else:
+        say(f"{database.name}: proofs are refused until {timestamp(until)}")
+    return 0
+
+
+def _database(store: str | None, config: Path | None) -> PostgresDatabase:
+    url = store_of(load(config, os.environ, {})) if store is None else parse_store_url(store, Path.cwd())
+    if url.as_database is None:
+        raise ConfigurationError(
+            "the store is no PostgreSQL database: it needs nothing of this",
+            "name one with --store postgresql://USER@HOST/DATABASE, or its configuration with --config",
+        )
+    return url.as_database
+
+
+def _run_on_database(action: Callable[[PostgresDatabase], _T], database: PostgresDatabase, what: str) -> _T:
+    try:
+        with Progress(what):
+            return action(database)
+    except StoreUnavailable as error:
+        raise ConfigurationError(
+            str(error),
+            "look whether it runs, and whether this user may do that: --store postgresql://ADMIN@HOST/DATABASE",
+        ) from None

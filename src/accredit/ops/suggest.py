@@ -1,0 +1,200 @@
+"""Implements `accredit suggest`: reads the log once, and prints the suggestions of `policy.suggesting`.
+
+Only records that verify with the trusted keys count, so a forged record leads to no grant; the others are counted in
+the output. Servers and agents chose the names in them, which can't break out of their place:
+
+1. a key of a table and a scope are TOML strings in ASCII, escaped (`config_text`);
+2. a grant is one line for a POSIX shell, with quoted words; targets are JSON in ASCII, escaped;
+3. in comments a name is a quoted string in ASCII, escaped and cut: it can't end a comment, or hide part of a line;
+4. `$`, a backtick, `!`, `'` and a backslash in a name are escaped in quotes and in comments, which an interactive zsh
+   doesn't ignore. So pasting runs nothing that a name says.
+"""
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from msgspec import structs
+
+from accredit.attest import timestamp
+from accredit.base.text import json_ascii
+from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
+from accredit.config.servers import views
+from accredit.limits import SHORT_ID_CHARS
+from accredit.ops.log_names import known_names
+from accredit.ops.log_place import as_configuration_errors, log_store, moment, public_keys
+from accredit.ops.log_record import Names, id_with_name
+from accredit.policy.suggesting import WHY, Deployment, Grant, RefusedCalls, Suggester, Suggestion, Table
+from accredit.ratify.scopes import is_sensitive
+from accredit.setup.config_text import key, string, table_name
+from accredit.stores.audit_log.proven import NOTHING_LEFT, Prover, UnverifiedEntries, is_decision_since
+from accredit.stores.audit_log.verifying import Verifiers
+from accredit.terminal.output import print_json, say_script
+from accredit.terminal.progress import Progress
+from accredit.terminal.wording import calls, shown_target, tally_text, unverified_note
+
+_EXPIRES = "30d"
+_ACTIVE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!'"})
+
+
+def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path], as_json: bool) -> int:
+    """Run `accredit suggest`; return the exit code. Raises `ConfigurationError`."""
+    return suggest_from_log(config, key, None if since is None else moment("--since", since), as_json=as_json)
+
+
+def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | None, *, as_json: bool) -> int:
+    """Print suggestions from a configuration's log since `since` (unix milliseconds); return the exit code. Raises
+    `ConfigurationError`."""
+    loaded = load(config, os.environ, {})
+    suggester = Suggester(deployment_of(loaded))
+    first = "" if since is None else timestamp(since)
+    trusted = public_keys(keys, config)
+    progress = Progress("reading the log", unit="entries")
+    with as_configuration_errors(), Verifiers(trusted) as examiner, log_store(None, config).open_log() as log, progress:
+        prover = Prover(trusted, examiner)
+        for _, record, _ in prover.records(progress.over(log.newest_first()), partial(is_decision_since, first)):
+            suggester.add(record)
+    found, names = suggester.suggestion(), known_names((), None, config)
+    lines = Lines(found, names, prover.left)
+    if as_json:
+        print_json(lines.members())
+    else:
+        for line in lines.text():
+            say_script(line)
+    return 0
+
+
+def deployment_of(loaded: Loaded) -> Deployment:
+    """Return the deployment that a configuration describes. Raises `ConfigurationError`."""
+    servers = views(loaded)
+    proofs = build_proofs(servers[0])
+    roots = [root.id for root in proofs.policy.roots] if proofs is not None and proofs.judged else None
+    catalogs = {each.server: build_catalog(each.config) for each in servers}
+    return Deployment(gateway_id(loaded), catalogs, loaded.config.gateway.merge, roots or None)
+
+
+class Lines:
+    """A suggestion as text and as JSON members. `names` maps key ids to names; `left` counts records that do not
+    verify."""
+
+    def __init__(self, found: Suggestion, names: Names, left: UnverifiedEntries = NOTHING_LEFT) -> None:
+        self._left = left
+        self._found = found
+        self._names = names
+        ids = {each for grant in found.grants for each in (grant.principal_id, grant.agent_id)}
+        short = {each[:SHORT_ID_CHARS] for each in ids}
+        self._digits = SHORT_ID_CHARS if len(short) == len(ids) else None
+        self._commands = [self._command(grant, number) for number, grant in enumerate(found.grants, 1)]
+
+    def text(self) -> Iterator[str]:
+        """Yield TOML, then shell lines, with comments."""
+        found = self._found
+        if found.tables:
+            yield "# For the configuration: the tools that it does not name, each with a scope of its own."
+        for table in found.tables:
+            yield from ("", _comment(tally_text(table.tally)), *_toml(table).splitlines())
+        if found.grants:
+            yield from ("", "# For whoever signs: the names of keys and files are placeholders.")
+        for grant, command in zip(found.grants, self._commands, strict=True):
+            yield from ("", *map(_comment, self._about(grant)), shlex.join(command))
+        yield ""
+        yield from map(_comment, self._rest())
+
+    def members(self) -> dict[str, object]:
+        """Return the suggestion as one JSON object."""
+        found = self._found
+        return {
+            "tables": [
+                {"server": each.server or None, "tool": each.tool, "scope": each.scope, **structs.asdict(each.tally)}
+                for each in found.tables
+            ],
+            "toml": "\n".join(map(_toml, found.tables)),
+            "grants": [
+                {
+                    "principal_id": each.principal_id,
+                    "agent_id": each.agent_id,
+                    "agent_name": self._names.get(each.agent_id),
+                    "gateway": each.gateway,
+                    "method": each.method,
+                    "scopes": each.scopes,
+                    "targets": [{"target": name, **structs.asdict(tally)} for name, tally in each.targets.items()],
+                    "command": command,
+                    "line": shlex.join(command),
+                    **structs.asdict(each.tally),
+                }
+                for each, command in zip(found.grants, self._commands, strict=True)
+            ],
+            "unverified": self._left._asdict(),
+            "allowed": structs.asdict(found.allowed),
+            "about_tasks": structs.asdict(found.tasks),
+            "refused": [
+                {
+                    "reason": word,
+                    "text": WHY[word],
+                    **structs.asdict(each.tally),
+                    "targets": [
+                        {"server": server or None, "target": target, "calls": calls}
+                        for (server, target), calls in each.targets.items()
+                    ],
+                }
+                for word, each in self._refused()
+            ],
+        }
+
+    def _command(self, grant: Grant, number: int) -> list[str]:
+        # Without blanks no name in it reads as a command, wherever a terminal wraps the line.
+        constraint = _inert(json_ascii(grant.constraint.members())).replace(" ", "\\u0020")
+        agent = grant.agent_id[: self._digits]
+        return [
+            *("accredit", "grant"),
+            *("--issuer", f"PRINCIPAL-{grant.principal_id[: self._digits]}.key"),
+            *("--agent", f"AGENT-{agent}.pub"),
+            *(word for scope in grant.scopes for word in ("--scope", scope)),
+            *("--constraint", constraint),
+            *("--expires", _EXPIRES),
+            *(["--yes"] if any(map(is_sensitive, grant.scopes)) else []),
+            *("--out", f"delegation-{agent}-{number}.json"),
+        ]
+
+    def _about(self, grant: Grant) -> Iterator[str]:
+        agent, principal = (id_with_name(each, self._names) for each in (grant.agent_id, grant.principal_id))
+        yield f"{json_ascii(agent)}, on the word of {json_ascii(principal)}: {tally_text(grant.tally)}"
+        for target, tally in grant.targets.items():
+            yield f"  {grant.method} {shown_target(target)}: {tally_text(tally)}"
+        sensitive = [scope for scope in grant.scopes if is_sensitive(scope)]
+        if sensitive:
+            yield f"  sensitive, and so signed with --yes: {', '.join(sensitive)}"
+
+    def _rest(self) -> Iterator[str]:
+        found = self._found
+        if self._left.entries:
+            yield unverified_note(self._left)
+        if found.allowed.calls:
+            yield f"allowed already: {tally_text(found.allowed)}"
+        if found.tasks.calls:
+            yield f"about tasks, which go by the tool that made them: {tally_text(found.tasks)}"
+        for word, each in self._refused():
+            yield f"stays refused, as {WHY[word]}: {tally_text(each.tally)}"
+            for (server, target), number in each.targets.items():
+                yield f"  {f'{server}: ' if server else ''}{shown_target(target)}: {calls(number)}"
+        if not found.tables and not found.grants:
+            yield "nothing to add and nothing to sign"
+
+    def _refused(self) -> list[tuple[str, RefusedCalls]]:
+        return [(word, self._found.refused[word]) for word in WHY if word in self._found.refused]
+
+
+def _comment(line: str) -> str:
+    """Return a line as a comment, safe where an interactive zsh runs it as a command (rule 4)."""
+    return f"# {_inert(line)}"
+
+
+def _inert(text: str) -> str:
+    """Escape active characters in JSON, or in words with JSON strings (rule 4)."""
+    return text.replace("\\\\", "\\u005c").translate(_ACTIVE)
+
+
+def _toml(table: Table) -> str:
+    return f"[{table_name('tools', table.server)}.{key(table.tool)}]\nscope = {string(table.scope)}\n"

@@ -1,0 +1,1 @@
+"""From nothing to a protected server: configurations, first keys, entries of hosts, pins."""

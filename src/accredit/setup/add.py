@@ -1,0 +1,303 @@
+"""Implements `accredit add`: lists a server's tools, and adds it to an existing configuration and lock.
+
+In this order, so that a failure leaves nothing half done:
+
+1. check that the name is free, that the file can take a server (tried with an empty one), and that the lock can be
+   read;
+2. list what the server offers, run from where the configuration will run it;
+3. make the new text, and parse it with the gateway's own reader: it must mean the old one plus the new server, and
+   nothing else. Text is only appended, but a server of `[upstream]` gets its name first (`config.renaming`);
+4. write a lock that serves both the old and the new file; then the file; then the lock without the old name. Each is
+   replaced in one step, and only if unchanged since it was read. So a gateway that starts after a crash finds the old
+   servers or the new ones, with their pins.
+"""
+
+import contextlib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from accredit.asking.command_line import upstream_of
+from accredit.asking.listing import ServerListing
+from accredit.asking.probe import without_query
+from accredit.asking.reaching import as_configured, read_reach
+from accredit.asking.server import ask_upstream
+from accredit.base.text import one_line
+from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file
+from accredit.config.load import OF_ONE
+from accredit.config.servers import check_server_name, views
+from accredit.errors import ConfigurationError
+from accredit.gateway import HttpUpstream, StdioUpstream
+from accredit.keys import read_file, replace_file, write_file
+from accredit.limits import MAX_LOCK_BYTES
+from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
+from accredit.setup.config_text import server_tables
+from accredit.setup.init import first_scopes, keep_working_folder, summarize_offer, word
+from accredit.setup.pin import definitions_of, lock_text
+from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, suggestions
+from accredit.terminal.output import MAX_TOLD_CANDIDATES, print_json, say, tell
+
+_FORM = "write each server as tables with headers, such as [servers.mail]"
+
+
+class Addition(NamedTuple):
+    """The new server's name and transport, its `headers` as they are written in the file, and the timeout in seconds;
+    the configuration, and the name that its server of `[upstream]` gets."""
+
+    name: str
+    upstream: HttpUpstream | StdioUpstream
+    config: Path | None
+    existing: str | None
+    headers: Mapping[str, str | Mapping[str, str]] = {}
+    seconds: float | None = None
+
+
+class _Lock(NamedTuple):
+    """The lock: its bytes (None if there is no file), and the pinned definitions by server."""
+
+    path: Path
+    data: bytes | None
+    pinned: dict[str, Definitions]
+
+
+def run_add(
+    *,
+    name: str,
+    url: str | None,
+    command: list[str] | None,
+    config: Path | None,
+    name_existing: str | None,
+    header: Sequence[str],
+    token_env: str | None,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit add`; return the exit code. Raises `ConfigurationError`."""
+    check_server_name(name, "NAME")
+    if name_existing is not None:
+        check_server_name(name_existing, "--name-existing")
+    reach = read_reach(header, token_env, timeout)
+    upstream = upstream_of(url, command, reach)
+    headers = as_configured(header, token_env)
+    return add_server(Addition(name, upstream, config, name_existing, headers, reach.timeout), as_json=as_json)
+
+
+def add_server(addition: Addition, *, as_json: bool) -> int:
+    """Write the configuration and the lock, and print what changed. Raises `ConfigurationError`."""
+    loaded = load(addition.config, os.environ, {})
+    file = loaded.file
+    if file is None:
+        raise ConfigurationError(
+            "there is no configuration that a server could be added to",
+            "`accredit init` writes one from its first server; or name it with --config",
+        )
+    _check_names(loaded, addition)
+    _new_content(loaded, addition, f'[servers.{addition.name}]\nurl = "http://127.0.0.1/"\n')
+    lock = _lock_of(loaded)
+    offer, upstream = ask_upstream(addition.upstream, follow=True, seconds=addition.seconds)
+    suggested = suggestions(offer, addition.name)
+    tables = server_tables(
+        addition.name, keep_working_folder(upstream, file.parent), offer, suggested, addition.headers
+    )
+    content = _new_content(loaded, addition, tables)
+    pinned = lock.data is not None or not (addition.existing or loaded.config.servers.by_name)
+    notes = [*_notes(loaded, addition, offer, suggested, pinned=pinned)]
+    if pinned:
+        _write(loaded, addition, content, lock, definitions_of(offer))
+    else:
+        replace_file(file, content, old=loaded.content)
+    if upstream != addition.upstream and isinstance(upstream, HttpUpstream):
+        notes.append(f"the server is at {without_query(upstream.url)}: the configuration names that")
+    files = [_near(each) for each in ([file, lock.path] if pinned else [file])]
+    _report(addition, files, offer, suggested, notes, as_json=as_json)
+    return 0
+
+
+def _check_names(loaded: Loaded, addition: Addition) -> None:
+    """Check that the names are free (rule 1)."""
+    name, existing = addition.name, addition.existing
+    for (section, key), origin in loaded.origins.items():
+        if section in OF_ONE and origin.kind == "environment":
+            raise ConfigurationError(
+                f"{origin.name} (environment) is for one server, and [servers] names several",
+                f"write {section}.{key} into {loaded.file}, and unset it",
+            )
+    here = sorted({section for section, _ in loaded.origins if section in OF_ONE}, key="upstream".__ne__)
+    if name in loaded.config.servers.by_name:
+        raise ConfigurationError(f"there is a [servers.{name}] already", "give the new server another name")
+    if existing is None and here:
+        raise ConfigurationError(
+            f"this configuration has one server, which has no name ([{here[0]}])",
+            f"give it a name, too: accredit add {name} ... --name-existing NAME",
+        )
+    if existing is None:
+        return
+    upstream = loaded.config.upstream
+    if not (upstream.url or upstream.urls or upstream.command):
+        raise ConfigurationError(
+            "--name-existing is for the server of [upstream], and there is none",
+            "leave it out" if loaded.config.servers.by_name else "write [upstream] with url or command first",
+        )
+    if name in (existing, UPSTREAM):
+        raise ConfigurationError(f"the new server can't be called {name}, as the old one is", "give it another name")
+
+
+def _new_content(loaded: Loaded, addition: Addition, tables: str) -> bytes:
+    """Return the file's new bytes (rule 3)."""
+    old = loaded.content.decode()
+    text, means = old, tomllib.loads(old)
+    if addition.existing is not None:
+        from accredit.config.renaming import means_renamed, rename_upstream  # noqa: PLC0415 - the parser is loaded for this
+
+        text, means = rename_upstream(old, addition.existing), means_renamed(means, addition.existing)
+    servers: dict[str, Any] = means.setdefault("servers", {})
+    servers[addition.name] = tomllib.loads(tables)["servers"][addition.name]
+    added = ("\n" if text.endswith("\n") or not text else "\n\n") + tables
+    text += added.replace("\n", "\r\n") if "\r\n" in old else added
+    try:
+        same = tomllib.loads(text) == means
+    except tomllib.TOMLDecodeError:
+        same = False
+    if not same:
+        raise ConfigurationError(f"{loaded.file} has its servers in a form that can't be added to", _FORM)
+    views(load(loaded.file, os.environ, {}, content=text.encode()))
+    return text.encode()
+
+
+def _lock_of(loaded: Loaded) -> _Lock:
+    path = lock_file(loaded) or Path(LOCK_FILE)
+    if not os.path.lexists(path):
+        return _Lock(path, None, {})
+    data = read_file(path, MAX_LOCK_BYTES).data
+    return _Lock(path, data, read_lock_file(path))
+
+
+def _write(loaded: Loaded, addition: Addition, content: bytes, lock: _Lock, found: Definitions) -> None:
+    """Write the lock and the file (rule 4)."""
+    file, existing = loaded.file or Path(), addition.existing
+    after = {**lock.pinned, addition.name: found}
+    between = lock_text(after)
+    if existing is not None and UPSTREAM in lock.pinned:
+        after[existing] = after.pop(UPSTREAM)
+        between = lock_text({**after, UPSTREAM: lock.pinned[UPSTREAM]})
+    _put(lock.path, between, lock.data)
+    try:
+        replace_file(file, content, old=loaded.content)
+    except ConfigurationError:
+        with contextlib.suppress(ConfigurationError):  # what the old file needs is in it anyway
+            if lock.data is not None:
+                replace_file(lock.path, lock.data, old=between)
+            else:
+                lock.path.unlink(missing_ok=True)
+        raise
+    _put(lock.path, lock_text(after), between)
+
+
+def _put(path: Path, data: bytes, old: bytes | None) -> None:
+    if old is None:
+        write_file(path, data)
+    elif data != old:
+        replace_file(path, data, old=old)
+
+
+def _notes(
+    loaded: Loaded, addition: Addition, offer: ServerListing, suggested: Sequence[Suggestion], *, pinned: bool
+) -> Iterator[str]:
+    """Yield side effects that the user should know."""
+    name, existing, path = addition.name, addition.existing, loaded.config.gateway.path.rstrip("/")
+    if existing is not None:
+        yield f"[upstream] is [servers.{existing}] now, with its catalog: clients find it at {path}/{existing}"
+        yield f"an agent that names the gateway with --gateway-id ID says --server {existing} as well, or ID/{existing}"
+        timeout = loaded.origins.get(("gateway", "upstream_timeout_seconds"))
+        if timeout is not None and timeout.kind == "environment":
+            yield f"{timeout.name} is for servers without a timeout_seconds of their own"
+        if loaded.config.upstream.identity == "jwt":
+            yield f"its tokens in {loaded.config.upstream.identity_header} are for {existing} (aud), not for its URL"
+    for scope, mine in _by_scope(offer, suggested).items():
+        others = _with_scope(scope, loaded, existing or UPSTREAM)
+        if others:
+            yield f"whoever holds {scope} for {', '.join(others)} may use {_some(mine)} of {name} as well"
+    if loaded.config.proofs.default_tool_scope:
+        yield f"tools without a table have the scope {loaded.config.proofs.default_tool_scope} here, too"
+    if not pinned:
+        # Without pins for the existing servers, a new lock would keep the gateway from starting.
+        yield f"nothing is pinned, as there is no {LOCK_FILE}: `accredit pin NAME` for each server makes one"
+    if isinstance(addition.upstream, HttpUpstream) and "?" in addition.upstream.url and _open_to_others(loaded):
+        yield f"the URL of {name} has a query, which may hold a key, and others can read {loaded.file}"
+
+
+def _by_scope(offer: ServerListing, suggested: Sequence[Suggestion]) -> dict[str, list[str]]:
+    """Group the new server's tools, resources and prompts by scope."""
+    found: dict[str, list[str]] = {}
+    for each in suggested:
+        found.setdefault(each.scope, []).append(each.tool)
+    if offer.resources or offer.templates:
+        found.setdefault(RESOURCE, []).append("resources")
+    if offer.prompts:
+        found.setdefault(PROMPT, []).append("prompts")
+    return found
+
+
+def _with_scope(scope: str, loaded: Loaded, unnamed: str) -> list[str]:
+    """Return the other servers that use this scope: a delegation for the new one covers them too."""
+    catalogs = {each.server or unnamed: build_catalog(each.config) for each in views(loaded)}
+    return [
+        server
+        for server, catalog in catalogs.items()
+        if any(entry.scope == scope for entry in (*catalog.tools.values(), catalog.resource, catalog.prompt))
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MAX_TOLD_CANDIDATES
+    return ", ".join(names[:MAX_TOLD_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _near(path: Path) -> str:
+    """Return the path relative to the current folder if it is inside, else unchanged."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _open_to_others(loaded: Loaded) -> bool:
+    return loaded.file is not None and read_file(loaded.file, len(loaded.content)).open_to_others
+
+
+def _report(
+    addition: Addition,
+    files: Sequence[str],
+    offer: ServerListing,
+    suggested: Sequence[Suggestion],
+    notes: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    name, (file, *_) = addition.name, files
+    folder, config = Path(file).parent, word(Path(file))
+    owner, agent, out = (word(folder / each) for each in ("owner.key", "agent.key", f"{name}.json"))
+    scopes = first_scopes(offer, suggested)
+    steps = [
+        f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
+        f"accredit check {name} --config {config}",
+        f"accredit reload --config {config}    # or, where none runs: accredit serve --config {config}",
+    ]
+    if as_json:
+        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
+        others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
+        print_json(
+            {"files": files, "server": name, "renamed": addition.existing, "tools": tools, **others, "notes": notes,
+             "next": steps}
+        )  # fmt: skip
+        return
+    say(f"wrote {file}: [servers.{name}], {summarize_offer(offer, suggested)}. Read it before you go on.")
+    for each in files[1:]:
+        say(f"wrote {each}: what these tools say of themselves; a gateway refuses calls of one that changes")
+    for note in notes:
+        tell(f"note: {note}")
+    say("")
+    say("next:")
+    for step in steps:
+        click.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied

@@ -1,0 +1,77 @@
+"""`accredit check --fix`: appends tables to a configuration for tools that have none.
+
+1. Only tools without any scope get a table. Existing text stays byte for byte, with comments, order and line ends:
+   text is only appended.
+2. The new text is parsed before it is written: it must mean the old one plus the new tables, and nothing else. A file
+   where that fails (such as `tools` on one line) is left alone, with an error.
+3. The file is replaced in one step, and only if unchanged since it was read.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from accredit.asking.listing import ServerListing
+from accredit.config import Loaded, build_catalog, load
+from accredit.config.servers import views
+from accredit.errors import ConfigurationError
+from accredit.keys import replace_file
+from accredit.policy import Catalog
+from accredit.setup.config_text import can_have_table, tool_table
+from accredit.signing.suggest_scopes import Suggestion, suggestions
+from accredit.terminal.output import tell
+
+_HEAD = "# Added by `accredit check --fix` from what the server says of its tools. Nobody has checked that.\n"
+
+
+def add_tables(loaded: Loaded, offers: Mapping[str, ServerListing]) -> Loaded:
+    """Add the missing tables of the servers in `offers` ("": the only one), report that on stderr, and return the new
+    configuration. Raises `ConfigurationError`."""
+    missing: dict[str, list[Suggestion]] = {}
+    for each in views(loaded):
+        if each.server in offers and (found := _missing(build_catalog(each.config), offers[each.server], each.server)):
+            missing[each.server] = found
+    if not missing:
+        return loaded
+    if loaded.file is None:
+        raise ConfigurationError("--fix has no configuration to write to", "name one with --config")
+    content = _with(loaded.content, missing)
+    _check_meaning(loaded, content, missing)
+    replace_file(loaded.file, content, old=loaded.content)
+    names = (each.tool + (f" of {server}" if server else "") for server, some in missing.items() for each in some)
+    tell(f"wrote {loaded.file}: tables for {', '.join(names)}. Read them before you go on.")
+    return load(loaded.file, os.environ, {})
+
+
+def _missing(catalog: Catalog, offer: ServerListing, server: str) -> list[Suggestion]:
+    return [
+        each for each in suggestions(offer, server) if catalog.tool(each.tool) is None and can_have_table(each.tool)
+    ]
+
+
+def _with(content: bytes, missing: Mapping[str, list[Suggestion]]) -> bytes:
+    tables = (tool_table(each, server) for server, some in missing.items() for each in some)
+    text = "\n".join(["", _HEAD, *tables])
+    if content and not content.endswith(b"\n"):
+        text = "\n" + text
+    return content + (text.replace("\n", "\r\n") if b"\r\n" in content else text).encode()
+
+
+def _check_meaning(loaded: Loaded, content: bytes, missing: Mapping[str, list[Suggestion]]) -> None:
+    """Check that the new text means the old one plus the tables (rule 2)."""
+    expected: dict[str, Any] = tomllib.loads(loaded.content.decode())
+    for server, some in missing.items():
+        above = expected["servers"][server] if server else expected
+        above.setdefault("tools", {}).update(
+            (each.tool, {"scope": each.scope, **({"sensitive": True} if each.sensitive else {})}) for each in some
+        )
+    try:
+        same = tomllib.loads(content.decode()) == expected
+    except tomllib.TOMLDecodeError:
+        same = False
+    if not same:
+        raise ConfigurationError(
+            f"{loaded.file} has its tools in a form that --fix can't add to",
+            "write [tools.NAME] tables in place of one value",
+        )

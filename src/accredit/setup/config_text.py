@@ -1,0 +1,171 @@
+"""Writes an `accredit.toml` from what a server offers. No I/O.
+
+The server's words go into comments and keys, and can't break out of them:
+
+1. a comment is one short printable line: line ends, control characters and direction changes are escaped;
+2. a key or a string is quoted, and everything but printable ASCII is escaped, so that look-alikes are visible;
+3. a name that TOML can't hold (a lone surrogate) or that is one of the gateway's own tools (`policy.drill`) is left
+   out: that tool is refused.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from accredit.asking.listing import ServerListing
+from accredit.base.text import one_line
+from accredit.config.schema import Gateway
+from accredit.gateway import HttpUpstream, StdioUpstream
+from accredit.hosts.toml_text import inline, key, string
+from accredit.limits import MAX_SAID_CHARS
+from accredit.policy.drill import DRILLS
+from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, resource_scopes
+
+MAX_LISTED_EXAMPLES = 10
+"""Resources, templates or prompts of a server that a configuration quotes: enough to see what they are about."""
+
+
+_Headers = Mapping[str, str | Mapping[str, str]]
+"""`upstream.headers`: each a string, or a table that names the value's source."""
+
+_HEAD = """\
+# The configuration of the gateway in front of {server}.
+# Made by `accredit init` from what the server says of itself. Nobody has checked that: read it before you serve.
+# Every key: `accredit config schema`. `accredit reload` has a gateway that runs take changes.
+
+[gateway]
+host = "127.0.0.1"
+port = {port}
+# id is that of gateway.key, beside this file. Proofs are made out to it.
+
+[{table}]
+{upstream}
+{identity}
+[proofs]
+mode = "required"          # no proof, no call; "off" turns the checks below off
+binding = "required"       # a proof counts for the very call that it was made for; "optional": one made for none, too
+default_tool_scope = ""    # "": tools without a table below are refused; or a scope, such as "mcp:tool"
+
+[[proofs.roots]]           # whose delegations count
+name = "Owner"
+public_key_file = "owner.key.pub"
+
+[attest]
+mode = "durable"           # each call is on record before it goes on, and so is its outcome; "off": none is
+key_file = "gateway.key"   # signs the records
+arguments = "digest"       # "full": records hold the arguments of calls
+
+[store]
+url = "sqlite:///accredit.db"    # which proofs were used, for all workers and over restarts; and the records
+
+{kinds}
+{tools}"""
+
+_TOOLS = """\
+# The tools, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
+# the gateway made for this very call.
+"""
+_ADDED = """\
+# Added by `accredit add` from what the server says of itself. Nobody has checked that: read it before you serve.
+"""
+
+
+_IDENTITY = """\
+# identity = "jwt"         # tells the server who calls, in a header; the key that signs it is made as identity.key
+"""
+
+
+def configuration(
+    upstream: HttpUpstream | StdioUpstream,
+    offer: ServerListing,
+    suggestions: Iterable[Suggestion],
+    headers: _Headers = {},  # noqa: B006 - it is read only
+    name: str = "",
+    port: int = Gateway().port,
+) -> str:
+    """Return the file's text. `headers` are as the file writes them. With a `name`, the server is of `[servers]`."""
+    server = _to_comment(offer.server) or "an MCP server"
+    identity = _IDENTITY if isinstance(upstream, HttpUpstream) else ""
+    where, kinds = _upstream(upstream, headers), _kinds(offer, name)
+    table = table_name("upstream", name)
+    head = {"server": server, "port": port, "table": table, "upstream": where, "identity": identity}
+    parts = [_HEAD.format(**head, kinds=kinds, tools=_TOOLS)]
+    parts += [tool_table(each, name) for each in suggestions]
+    return "\n".join(parts)
+
+
+def server_tables(
+    name: str,
+    upstream: HttpUpstream | StdioUpstream,
+    offer: ServerListing,
+    suggestions: Iterable[Suggestion],
+    headers: _Headers = {},  # noqa: B006 - it is read only
+) -> str:
+    """Return one server's tables of `[servers]`, to be appended to a file."""
+    head = f"{_ADDED}[{table_name('upstream', name)}]\n{_upstream(upstream, headers)}\n"
+    return "\n".join([head, f"{_kinds(offer, name)}\n{_TOOLS}", *(tool_table(each, name) for each in suggestions)])
+
+
+def table_name(section: str, name: str) -> str:
+    """Return the header of a section's table for a server ("": the only one)."""
+    if not name:
+        return section
+    return f"servers.{name}" if section == "upstream" else f"servers.{name}.{section}"
+
+
+def holds(text: str) -> bool:
+    """Return whether TOML can hold a text; it can't hold lone surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def can_have_table(tool: str) -> bool:
+    """Return whether a catalog can name this tool; it can't name the gateway's own."""
+    return bool(tool) and holds(tool) and tool not in DRILLS
+
+
+def tool_table(suggestion: Suggestion, name: str = "") -> str:
+    """Return a tool's table, or a comment if it can't have one. `name` is the server's in `[servers]`."""
+    comment = f'# "{_to_comment(suggestion.description)}"\n' if suggestion.description.strip() else ""
+    if not can_have_table(suggestion.tool):
+        return (
+            f"# A tool whose name can't be written here is left out, and so refused: {_to_comment(suggestion.tool)}\n"
+        )
+    sensitive = "sensitive = true\n" if suggestion.sensitive else ""
+    some = "# Only some clients see it, by what they can do.\n" if suggestion.only_some else ""
+    scope = f"scope = {string(suggestion.scope)}    # {suggestion.reason}\n"
+    return f"[{table_name('tools', name)}.{key(suggestion.tool)}]\n{comment}{some}{scope}{sensitive}"
+
+
+def _kinds(offer: ServerListing, name: str) -> str:
+    """Return `[resources]`, with a table for each prefix that needs its own scope, and `[prompts]`."""
+    listed = [str(each.uri) for each in offer.resources] + [
+        f"{each.uri_template} (template)" for each in offer.templates
+    ]
+    table = table_name("resources", name)
+    text = f'[{table}]\nscope = "{RESOURCE}"\n{_examples("resources", listed)}\n'
+    for prefix, scope in resource_scopes(offer).items():
+        if holds(prefix):
+            text += f"[{table}.{string(prefix)}]\nscope = {string(scope)}    # the scope that it asks for itself\n\n"
+    prompts = _examples("prompts", [each.name for each in offer.prompts])
+    return f'{text}[{table_name("prompts", name)}]\nscope = "{PROMPT}"\n{prompts}'
+
+
+def _examples(kind: str, names: Sequence[str]) -> str:
+    if not names:
+        return f"# The server lists no {kind}.\n"
+    some = ", among them" if len(names) > MAX_LISTED_EXAMPLES else ""
+    lines = [f"# The scope of all {kind}. The server lists {len(names)}{some}:"]
+    lines += [f"#   {_to_comment(name)}" for name in names[:MAX_LISTED_EXAMPLES]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _upstream(upstream: HttpUpstream | StdioUpstream, headers: _Headers) -> str:
+    if isinstance(upstream, StdioUpstream):
+        where = f"\ncwd = {string(upstream.cwd)}" if upstream.cwd is not None else ""
+        return f"command = {inline(upstream.command)}{where}"
+    pairs = ", ".join(f"{string(name)} = {inline(value)}" for name, value in headers.items())
+    return f"url = {string(upstream.url)}" + (f"\nheaders = {{ {pairs} }}" if pairs else "")
+
+
+def _to_comment(text: str) -> str:
+    """Return a server's words as a comment (rule 1)."""
+    line = one_line(" ".join(text.split()))
+    return line if len(line) <= MAX_SAID_CHARS else f"{line[: MAX_SAID_CHARS - 3]}..."

@@ -1,0 +1,243 @@
+"""Implements `accredit init`: asks a server, and writes a configuration and a key. Never replaces a file.
+
+In this order, so that a failure leaves nothing half done:
+
+1. check that none of the files exists, and that the folder can be made;
+2. list what the server offers, run from where the configuration will run it;
+3. write the key, then the lock of the tools' definitions, then the configuration; if that fails, the others are
+   removed.
+
+A killed command may leave the key and the lock without a configuration. `accredit up` continues from there: it keeps
+an intact key, and a lock that equals its own (`Prepared.write`).
+"""
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from accredit.asking.command_line import upstream_of
+from accredit.asking.listing import ServerListing
+from accredit.asking.probe import without_query
+from accredit.asking.reaching import as_configured, read_reach
+from accredit.asking.server import ask_upstream
+from accredit.base.clock import unix_seconds
+from accredit.base.files import SHARED_FOLDER, make_folder
+from accredit.base.text import one_line
+from accredit.config.attest import GATEWAY_KEY_FILE
+from accredit.config.load import DEFAULT_FILE
+from accredit.config.schema import Gateway
+from accredit.config.servers import check_server_name
+from accredit.errors import ConfigurationError
+from accredit.gateway import HttpUpstream, StdioUpstream
+from accredit.hosts.credentials import secret_parts, url_holds_secret
+from accredit.keys import load_public_key, make_key, public_path, read_file, read_key, write_file, write_key
+from accredit.limits import MAX_LOCK_BYTES
+from accredit.pins import LOCK_FILE, UPSTREAM
+from accredit.setup.config_text import configuration
+from accredit.setup.pin import definitions_of, lock_text
+from accredit.signing.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
+from accredit.terminal.output import print_json, say, tell
+
+
+class InitPlan(NamedTuple):
+    """The server, the folder, `upstream.headers` as they are written in the file, the timeout in seconds, the server's
+    name in `[servers]` ("": it is `[upstream]`), and the gateway's port."""
+
+    upstream: HttpUpstream | StdioUpstream
+    folder: Path
+    headers: Mapping[str, str | Mapping[str, str]] = {}
+    seconds: float | None = None
+    server: str = ""
+    port: int = Gateway().port
+
+    @property
+    def files(self) -> tuple[Path, Path, Path, Path]:
+        """The configuration, the key, its public half, and the lock."""
+        key = self.folder / GATEWAY_KEY_FILE
+        return self.folder / DEFAULT_FILE, key, public_path(key), self.folder / LOCK_FILE
+
+
+def run_init(
+    *,
+    url: str | None,
+    command: list[str] | None,
+    server: str,
+    folder: Path,
+    header: Sequence[str],
+    token_env: str | None,
+    timeout: float | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit init`; return the exit code. Raises `ConfigurationError`."""
+    if server:
+        check_server_name(server, "--server")
+    reach = read_reach(header, token_env, timeout)
+    upstream = upstream_of(url, command, reach)
+    return set_up(InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout, server), as_json=as_json)
+
+
+def set_up(plan: InitPlan, *, as_json: bool) -> int:
+    """Write the files into the folder, and print what to do next. Raises `ConfigurationError`."""
+    folder = plan.folder
+    for each in plan.files:
+        if os.path.lexists(each):
+            raise ConfigurationError(f"{each} exists already", "name another folder with --dir, or move it away")
+    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if os.path.exists(each))
+    if not nearest.is_dir():
+        raise _no_folder(folder, f"{nearest} is a file")
+    made = Prepared.asked(plan)
+    made.write()
+    _report(plan.files, made.offer, made.suggested, _next_steps(folder, made.offer, made.suggested), as_json=as_json)
+    return 0
+
+
+class Prepared(NamedTuple):
+    """What a server offers, and the contents of the files for it."""
+
+    plan: InitPlan
+    offer: ServerListing
+    upstream: HttpUpstream | StdioUpstream
+    suggested: Sequence[Suggestion]
+    lock: bytes
+    text: bytes
+
+    @classmethod
+    def asked(cls, plan: InitPlan) -> "Prepared":
+        """Ask the server (step 2). Raises `ConfigurationError`."""
+        offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
+        lock = lock_text({plan.server or UPSTREAM: definitions_of(offer)})
+        suggested = suggestions(offer, plan.server)
+        where = keep_working_folder(upstream, plan.folder)
+        text = configuration(where, offer, suggested, plan.headers, plan.server, plan.port).encode()
+        return cls(plan, offer, upstream, suggested, lock, text)
+
+    def write(self) -> None:
+        """Write the files (step 3). Raises `ConfigurationError` if one exists, except for a key and a lock from an
+        earlier run."""
+        file, key, _, lock = self.plan.files
+        make_folder(self.plan.folder, SHARED_FOLDER)
+        written = [*self._write_key(key)]
+        try:
+            if not _holds(lock, self.lock):
+                write_file(lock, self.lock)
+                written.append(lock)
+            if self.upstream != self.plan.upstream and isinstance(self.upstream, HttpUpstream):
+                tell(f"the server is at {without_query(self.upstream.url)}: the configuration names that")
+            write_file(file, self.text, private=_may_hold_secret(self.upstream))
+        except ConfigurationError:
+            for each in written:
+                each.unlink(missing_ok=True)
+            raise
+
+    @staticmethod
+    def _write_key(path: Path) -> Iterator[Path]:
+        """Write the gateway's key and yield the files written; keep an existing one if it is a gateway's."""
+        if not path.is_file():
+            write_key(path, make_key("gateway", "gateway", unix_seconds()))
+            yield from (path, public_path(path))
+            return
+        key = read_key(path)
+        if key.kind != "gateway":
+            raise ConfigurationError(f"{path} is the key of a {key.kind}, not of a gateway", "move it away")
+        if not os.path.lexists(public_path(path)):
+            write_file(public_path(path), key.public().encode() + b"\n")
+            yield public_path(path)
+        elif load_public_key(public_path(path)) != key.public():
+            raise ConfigurationError(f"{public_path(path)} is not the public half of {path}", "move it away")
+
+
+def _may_hold_secret(upstream: HttpUpstream | StdioUpstream) -> bool:
+    """Return whether a server's URL or command may contain a credential."""
+    if isinstance(upstream, HttpUpstream):
+        return url_holds_secret(upstream.url)
+    return any(secret for _, secret in secret_parts(upstream.command))
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and read_file(path, MAX_LOCK_BYTES).data == data
+
+
+def _no_folder(folder: Path, why: str) -> ConfigurationError:
+    return ConfigurationError(f"can't make {folder}: {why}", "name another folder with --dir")
+
+
+def keep_working_folder(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
+    """Return the upstream as it is to be written. A command keeps running in the current folder, wherever the
+    configuration is."""
+    here = Path.cwd()
+    if isinstance(upstream, HttpUpstream) or os.path.realpath(folder) == os.path.realpath(here):
+        return upstream
+    return replace(upstream, cwd=str(here))
+
+
+def _next_steps(folder: Path, offer: ServerListing, suggested: Sequence[Suggestion]) -> list[str]:
+    """Return three shell lines: make keys, delegate what only reads, start the gateway."""
+    owner, agent, out, file = (word(folder / name) for name in _NAMES)
+    scopes = first_scopes(offer, suggested)
+    return [
+        f"accredit keys new {owner} --kind human --name Owner && accredit keys new {agent} --kind agent --name Agent",
+        f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
+        f"accredit serve --config {file}",
+    ]
+
+
+def first_scopes(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:
+    """Return the `accredit grant` options for first scopes: those of read-only tools, or else of one tool."""
+    scopes = [each.scope for each in suggested]
+    if READING in scopes:
+        scopes = [READING]
+    if not scopes:
+        kinds = [RESOURCE] if offer.resources or offer.templates else []
+        return _scopes([*kinds, *([PROMPT] if offer.prompts else [])] or [READING])
+    return _scopes(scopes[:1])
+
+
+def _scopes(scopes: Sequence[str]) -> str:
+    return " ".join(f"--scope {shlex.quote(scope)}" for scope in scopes)
+
+
+_NAMES = ("owner.key", "agent.key", "delegation.json", DEFAULT_FILE)
+
+
+def word(path: Path) -> str:
+    """Quote a path as a shell word."""
+    return shlex.quote(str(path))
+
+
+def _report(
+    files: Sequence[Path], offer: ServerListing, suggested: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool
+) -> None:
+    if as_json:
+        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
+        others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
+        print_json({"files": [str(file) for file in files], "tools": tools, **others, "next": steps})
+        return
+    say(f"wrote {files[0]}: {summarize_offer(offer, suggested)}. Read it before you go on.")
+    say(f"wrote {files[1]}, which only you can read, and {files[2]}")
+    say(f"wrote {files[3]}: what these tools say of themselves; a gateway refuses calls of one that changes")
+    say("")
+    say("next:")
+    for step in steps:
+        click.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
+
+
+def summarize_offer(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:
+    """Return how much a server offers, in words."""
+    counts = [
+        f"{_number(len(suggested), 'tool')}, {sum(each.sensitive for each in suggested) or 'none'} of them sensitive"
+    ]
+    if offer.only_some:
+        counts.append(f"{len(offer.only_some)} that only some clients see")
+    resources = len(offer.resources) + len(offer.templates)
+    counts += [_number(resources, "resource")] if resources else []
+    counts += [_number(len(offer.prompts), "prompt")] if offer.prompts else []
+    return ", ".join(counts)
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

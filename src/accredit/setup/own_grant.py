@@ -1,0 +1,124 @@
+"""An agent's first delegation: signs one, or checks whether an existing one is valid.
+
+I/O: files; asks the configuration's servers which of their tools only read.
+
+1. It lasts `FIRST_GRANT_DAYS` days, and has the scopes of `accredit grant --all-read-only`, except sensitive ones. If
+   no tool is read-only, or the gateway only observes, it is `identity:prove`, which permits nothing but tells the
+   gateway which agent calls.
+2. An existing delegation is never replaced: its fault is reported, with the command that signs another.
+"""
+
+import shlex
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from accredit.asking.reaching import Reach
+from accredit.errors import ConfigurationError
+from accredit.keys import KeyFile, public_path
+from accredit.ratify import HybridPublicKey
+from accredit.ratify.scopes import is_sensitive
+from accredit.setup.own_keys import OwnKey, Passphrases
+from accredit.signing.documents import read_delegations
+from accredit.signing.grant import GrantOptions, grant_delegation
+from accredit.terminal.wording import timestamp
+
+FIRST_GRANT_DAYS = 30
+"""Days for which the delegation holds that `accredit up` signs: long enough to see what an agent does, and short enough
+to be looked at again."""
+GRANT_ENDING_SECONDS = 3 * 86_400
+"""How long before the end of a delegation somebody is told: a weekend lies within it."""
+
+
+DELEGATION = "delegation.json"
+IDENTITY = "identity:prove"
+
+
+class GrantFault(NamedTuple):
+    """What is wrong with a delegation. It `is_bad` if calls are refused already, not only soon."""
+
+    text: str
+    is_bad: bool
+
+
+def sign_first(
+    config: Path, observes: bool, person: OwnKey, agent: OwnKey, out: Path, passphrases: Passphrases, reach: Reach
+) -> None:
+    """Sign and write a delegation (rule 1). Raises `ConfigurationError`."""
+    scopes, notes = ((IDENTITY,), ()) if observes else _read_only(config, reach)
+    request = GrantOptions(
+        issuer=person.path,
+        agent=public_path(agent.path),
+        scope=scopes,
+        constraints=(),
+        expires=f"{FIRST_GRANT_DAYS}d",
+        parent=None,
+        out=out,
+        force=False,
+        yes=False,
+        passphrase=passphrases.of,
+        notes=notes,
+    )
+    grant_delegation(request, as_json=False)
+
+
+def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the scopes of read-only tools, and notes for the signer."""
+    from accredit.signing.grant_lookup import (  # noqa: PLC0415 - it loads the SDK, and asks servers
+        NothingReadOnly,
+        ScopeSelection,
+        ScopeSource,
+        look_up,
+    )
+
+    try:
+        found = look_up(ScopeSelection((), (), True, False), (), ScopeSource(config, None, None, reach))
+    except NothingReadOnly:
+        note = "note: no tool says that it only reads: the agent may use none yet, and you are asked for each call"
+        return (IDENTITY,), (note,)
+    scopes = tuple(scope for scope in found.scopes if not is_sensitive(scope))
+    left_out = ", ".join(scope for scope in found.scopes if is_sensitive(scope))
+    notes = (*found.notes, *((f"note: {left_out} is left out: it is sensitive",) if left_out else ()))
+    return scopes or (IDENTITY,), notes
+
+
+def fault_of_grant(
+    file: Path, agent: KeyFile, roots: Collection[HybridPublicKey] | None, now: int
+) -> GrantFault | None:
+    """Return what is wrong with the delegation in a file: it must be for this agent, from one of the `roots` (None:
+    unknown), and last a while. Signatures are not verified. Raises `ConfigurationError` for a file without one."""
+    chain = read_delegations(file)
+    if chain[0].subject_pub_key != agent.public_key:
+        return GrantFault(f"{file} is for another agent than {agent.name} ({agent.id})", is_bad=True)
+    if roots is not None and chain[-1].issuer_pub_key not in roots:
+        return GrantFault(f"{file} begins with {chain[-1].issuer_id}, which is no root of the gateway", is_bad=True)
+    ends = min(each.expires_at for each in chain)
+    if now > ends:
+        return GrantFault(f"{file} ended at {timestamp(ends)}", is_bad=True)
+    if ends - now < GRANT_ENDING_SECONDS:
+        return GrantFault(f"{file} ends soon, at {timestamp(ends)}", is_bad=False)
+    return None
+
+
+def grant_command(config: Path | None, person: Path, agent: Path, out: Path, *, observes: bool) -> str:
+    """Return the command that renews a delegation: with its scopes, if it has no constraints and was not passed on."""
+    scopes = _plain_scopes(out)
+    looked_up = config is not None and not observes and not scopes
+    what = ["--all-read-only", "--config", str(config)] if looked_up else []
+    for scope in () if looked_up else scopes or (IDENTITY,):
+        what += ["--scope", scope]
+    words = ["--issuer", str(person), "--agent", str(public_path(agent)), *what, "--expires", f"{FIRST_GRANT_DAYS}d"]
+    return shlex.join(["accredit", "grant", *words, "--out", str(out), "--force"])
+
+
+def _plain_scopes(file: Path) -> tuple[str, ...]:
+    try:
+        leaf, *parents = read_delegations(file)
+    except ConfigurationError:
+        return ()
+    return () if parents or leaf.constraints else leaf.scope
+
+
+def grant_message(fault: GrantFault, command: str) -> str:
+    """Return the message about a delegation that is invalid, or soon will be."""
+    return f"{'warning' if fault.is_bad else 'note'}: {fault.text}. To sign another: {command}"

@@ -1,0 +1,65 @@
+"""Offers entries for the gateway to hosts on this machine. I/O: hosts' files, the terminal.
+
+Writes and asks as `accredit install` does. Without a terminal and without `--yes`, the commands are only printed.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from accredit.base.text import one_line
+from accredit.config import Loaded
+from accredit.config.listen import url_here
+from accredit.errors import ConfigurationError
+from accredit.hosts.drift import host_states, is_own
+from accredit.hosts.edit import entries, read_host_file
+from accredit.hosts.table import HOSTS, Host, Places
+from accredit.setup.install import InstallOptions, install_entry
+from accredit.terminal.output import say, tell
+
+
+def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
+    """Return the hosts found without an entry for this gateway, each with the missing server's name; None for a
+    gateway with one endpoint. Reads only."""
+    url = url_here(loaded.config.gateway)
+    names = list(loaded.config.servers.by_name)
+    several: list[str | None] = [*names] if names and not loaded.config.gateway.merge else [None]
+    found: list[tuple[str, str | None]] = []
+    places = Places(os.environ)
+    for state in host_states(os.environ):
+        host = HOSTS[state.host]
+        if state.found and state.problem is None and state.file == host.file(places):
+            led = set(_own_entry_words(host, state.file))
+            wanted = [each for each in several if (url if each is None else f"{url.rstrip('/')}/{each}") not in led]
+            found += [(host.name, each) for each in wanted]
+    return found
+
+
+def install_words(host: str, server: str | None, file: Path) -> str:
+    """Return the command that makes an entry."""
+    words = ["accredit", "install", host, "--config", str(file), *(["--server", server] if server else [])]
+    return one_line(shlex.join(words))
+
+
+def offer_hosts(loaded: Loaded, file: Path, *, agreed: bool, asks: bool) -> None:
+    """Write an entry into each host if the user agrees; otherwise print the command."""
+    for host, server in hosts_without(loaded):
+        if agreed or (asks and sys.stdin.isatty()):
+            try:
+                wish = InstallOptions(host, None, project=False, dry_run=False, yes=agreed, as_json=False)
+                install_entry(wish, None, file, server)
+            except ConfigurationError as error:
+                tell(f"{host}: {error.what}; {error.remedy}")
+        else:
+            say(f"{host} is here, and does not use it yet: {install_words(host, server, file)}")
+
+
+def _own_entry_words(host: Host, file: Path) -> Iterator[str]:
+    """Yield the words of our own entries. Raises `ConfigurationError`."""
+    data = read_host_file(file)
+    for entry in ({} if data is None else entries(host, data)).values():
+        words = host.words(entry)
+        if is_own(words):
+            yield from words

@@ -1,0 +1,105 @@
+"""Plans `accredit up --dry-run`: looks at files and processes, contacts no server, and changes nothing."""
+
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from accredit.app.pid_file import serving
+from accredit.base.text import one_line
+from accredit.config import load
+from accredit.config.load import folder_of
+from accredit.console.client import find_desk
+from accredit.console.settings import find_key, read_settings
+from accredit.gateway import HttpUpstream
+from accredit.keys import public_path
+from accredit.keys.places import config_folder, desk_sockets
+from accredit.setup.own_grant import DELEGATION, grant_command
+from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY, has_person_key
+from accredit.setup.up_hosts import hosts_without, install_words
+from accredit.setup.up_place import UpPlace, is_known, server_of
+from accredit.terminal.output import QUIET, print_json, say
+
+
+class _Step(NamedTuple):
+    """What would be done, and its command. If `done`, it is only mentioned."""
+
+    what: str
+    command: str = ""
+    done: bool = False
+
+
+def print_plan(place: UpPlace, *, as_json: bool) -> int:
+    """Print each step; return the exit code. Raises `ConfigurationError` as `up` would, as far as can be known."""
+    steps = [*_files(place), *_processes(place), *_hosts(place)]
+    if as_json:
+        print_json({"steps": [{**step._asdict(), "command": step.command or None} for step in steps]})
+        return 0
+    for step in steps:
+        say(f"{'keep' if step.done else 'would'} {step.what}", QUIET if step.done else "")
+        if step.command:
+            say(f"  {step.command}")
+    say("nothing was changed")
+    return 0
+
+
+def _files(place: UpPlace) -> Iterator[_Step]:
+    folder, file = config_folder(os.environ), place.file
+    if place.is_there or place.plan is None:
+        is_meant = place.plan is None or is_known(file, os.environ)
+        yield _Step(str(file) if is_meant else f"go by {file}, once you have said that it is yours", done=is_meant)
+    else:
+        plan = place.plan
+        server = [plan.upstream.url] if isinstance(plan.upstream, HttpUpstream) else ["--", *plan.upstream.command]
+        what = f"ask {server_of(plan)} what it offers, and write {', '.join(each.name for each in plan.files)}"
+        yield _Step(what, _line("init", "--dir", str(plan.folder), *server))
+    owner = find_key(read_settings(os.environ)) if has_person_key(os.environ) else folder / OWNER_KEY
+    agent, out = folder / AGENT_KEY, folder / DELEGATION
+    for path, kind, name in ((owner, "human", "Owner"), (agent, "agent", "Agent")):
+        new = _line("keys", "new", str(path), "--kind", kind, "--name", name)
+        asked = ", under a passphrase that is asked for" if kind == "human" else ""
+        yield _Step(str(path), done=True) if path.is_file() else _Step(f"make {path}{asked}", new)
+    roots = _root_files(place)
+    if not any(os.path.lexists(root) for root in roots):
+        yield _Step(
+            f"make you a root of the gateway: {roots[0]}", f"cp {shlex.quote(str(public_path(owner)))} {roots[0]}"
+        )
+    if os.path.lexists(out):
+        yield _Step(str(out), done=True)
+    else:
+        observes = place.is_there and load(place.file, os.environ, {}).config.proofs.mode != "required"
+        command = grant_command(file, owner, agent, out, observes=observes).removesuffix(" --force")
+        yield _Step("sign a delegation for 30 days: what only reads", one_line(command))
+
+
+def _root_files(place: UpPlace) -> list[Path]:
+    if not place.is_there:
+        return [place.file.with_name(public_path(Path(OWNER_KEY)).name)]
+    loaded = load(place.file, os.environ, {})
+    folder = folder_of(loaded, ("proofs", "roots"))
+    return [folder / root.public_key_file for root in loaded.config.proofs.roots] or [place.file]
+
+
+def _processes(place: UpPlace) -> Iterator[_Step]:
+    gateway = serving(place.file) if place.is_there else None
+    what = f"the gateway that runs, process {gateway.pid}" if gateway is not None else "run the gateway until Ctrl-C"
+    yield _Step(what, "" if gateway is not None else _line("serve", "--config", str(place.file)), gateway is not None)
+    desk = find_desk(desk_sockets(os.environ, os.geteuid()))
+    if desk is not None:
+        desk.close()
+        yield _Step("the desk that runs", done=True)
+    else:
+        yield _Step("run the desk beside it", _line("desk"))
+
+
+def _hosts(place: UpPlace) -> Iterator[_Step]:
+    if not place.is_there:
+        yield _Step("offer the hosts that are found: see `accredit install --list`")
+        return
+    for host, server in hosts_without(load(place.file, os.environ, {})):
+        yield _Step(f"offer {host} an entry", install_words(host, server, place.file))
+
+
+def _line(*words: str) -> str:
+    return one_line(shlex.join(["accredit", *words]))

@@ -1,0 +1,1 @@
+"""What people sign and check at a command line: keys, delegations, tokens, revocations."""

@@ -1,0 +1,268 @@
+"""Implements `accredit grant`: reads keys and the parent chain, asks for consent if needed, signs, and writes the
+file.
+
+In this order, so that nothing refused is ever signed:
+
+1. the input files are of the right kinds, and the output file doesn't exist;
+2. the scopes can be in a vocabulary;
+3. a delegation that would be worthless is refused (`ratify.issue`): an expired parent, scopes that it lacks;
+4. warnings name scopes that are sensitive, or known only to a catalog; sensitive ones need consent at the terminal, or
+   `--yes`; then it is signed.
+"""
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from msgspec import Struct
+
+from accredit.asking.reaching import read_reach
+from accredit.base.clock import unix_seconds
+from accredit.base.standard import STDOUT
+from accredit.errors import ConfigurationError, IssueError, WireError
+from accredit.keys import (
+    AskPassphrase,
+    DelegationFile,
+    KeyFile,
+    SigningKey,
+    load_public_key,
+    load_signing_key,
+)
+from accredit.keys.files import exists_already
+from accredit.policy import MCP_SCOPES
+from accredit.ratify import (
+    Constraint,
+    DelegationCert,
+    Grant,
+    HybridPublicKey,
+    HybridSignature,
+    HybridSigner,
+    issue_delegation,
+)
+from accredit.ratify.constraints import Extension
+from accredit.ratify.scopes import is_sensitive
+from accredit.signing import arguments
+from accredit.signing.documents import read_delegations
+from accredit.signing.grant_lookup import ScopeSelection, ScopeSource, look_up
+from accredit.signing.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
+from accredit.terminal import wording as words
+from accredit.terminal.output import Words, check_out, print_facts, print_json, tell, write_out
+from accredit.terminal.passphrases import passphrase_source
+
+_CERT_ID_BYTES = 16
+
+
+class GrantOptions(Struct, frozen=True, kw_only=True):
+    """The options of one `accredit grant`. `notes` are lines to show to the signer."""
+
+    issuer: Path
+    agent: Path
+    scope: tuple[str, ...]
+    constraints: tuple[Constraint, ...]
+    expires: str
+    parent: Path | None
+    out: Path
+    force: bool
+    yes: bool
+    passphrase: AskPassphrase
+    notes: tuple[str, ...] = ()
+
+
+class _Parties(NamedTuple):
+    issuer: SigningKey
+    agent: KeyFile
+    parents: tuple[DelegationCert, ...]
+
+
+def run_grant(
+    *,
+    issuer: Path,
+    agent: Path,
+    out: Path,
+    scope: Sequence[str],
+    tool: Sequence[str],
+    all_read_only: bool,
+    config: Path | None,
+    url: str | None,
+    server: str | None,
+    header: Sequence[str],
+    token_env: str | None,
+    timeout: float | None,
+    max_amount: Sequence[str],
+    between: Sequence[str],
+    resource: Sequence[str],
+    rate: Sequence[str],
+    constraint: Sequence[str],
+    expires: str,
+    parent: Path | None,
+    force: bool,
+    yes: bool,
+    passphrase_file: Path | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit grant`; return the exit code. Raises `ConfigurationError`."""
+    constraints = (
+        *map(arguments.max_amount, max_amount),
+        *map(arguments.between, between),
+        *map(arguments.resource, resource),
+        *map(arguments.rate, rate),
+        *map(arguments.constraint, constraint),
+    )
+    wanted = ScopeSelection(tuple(dict.fromkeys(scope)), tuple(tool), all_read_only, force)
+    lookup = look_up(wanted, constraints, ScopeSource(config, url, server, read_reach(header, token_env, timeout)))
+    request = GrantOptions(
+        issuer=issuer,
+        agent=agent,
+        scope=lookup.scopes,
+        constraints=constraints,
+        expires=expires,
+        parent=parent,
+        out=out,
+        force=force,
+        yes=yes,
+        notes=lookup.notes,
+        passphrase=passphrase_source(passphrase_file),
+    )
+    return grant_delegation(request, as_json=as_json)
+
+
+def grant_delegation(request: GrantOptions, *, as_json: bool) -> int:
+    """Sign and write a delegation; return the exit code. Raises `ConfigurationError`."""
+    check_out(request.out, as_json=as_json)
+    parties = _read(request)
+    impossible = impossible_scope(request.scope)
+    if impossible is not None:
+        raise ConfigurationError(
+            f'not signed: "{impossible}" can be no scope',
+            "write one like comms:email:send, custom:NAME, or one that a gateway's catalog names, like email:send",
+        )
+    now = unix_seconds()
+    # A delegation is worthless after its parent expires, so it should say so itself.
+    ends = (arguments.expiry(request.expires, now), *(cert.expires_at for cert in parties.parents))
+    grant = Grant(
+        subject=parties.agent.public_key,
+        cert_id=secrets.token_hex(_CERT_ID_BYTES),
+        scope=request.scope,
+        issued_at=now,
+        expires_at=max(now, min(ends)),
+        constraints=request.constraints,
+    )
+
+    scopes = [*request.scope, *(scope for cert in parties.parents for scope in cert.scope)]
+    vocabulary = MCP_SCOPES | catalog_scopes(scopes)
+    signer = _AskingSigner(parties.issuer.signer, lambda: _confirm(request, parties))
+    try:
+        cert = issue_delegation(signer, grant, parents=parties.parents, vocabulary=vocabulary)
+    except IssueError as error:
+        raise ConfigurationError(f"not signed: {error}", _remedy(request)) from None
+    try:
+        data = DelegationFile((cert, *parties.parents)).encode()
+    except WireError as error:
+        raise ConfigurationError(f"the chain is too long to be proved: {error.reason}", _remedy(request)) from None
+    write_out(request.out, data + b"\n", replace=request.force)
+    _report(request, parties, cert, now, as_json=as_json)
+    return 0
+
+
+class _AskingSigner:
+    """A signer that asks a person first. Issuing signs last, so the question comes once everything else is settled."""
+
+    def __init__(self, signer: HybridSigner, confirm: Callable[[], None]) -> None:
+        self._signer = signer
+        self._confirm = confirm
+
+    @property
+    def id(self) -> str:
+        return self._signer.id
+
+    @property
+    def public_key(self) -> HybridPublicKey:
+        return self._signer.public_key
+
+    def sign(self, message: bytes) -> HybridSignature:
+        self._confirm()
+        return self._signer.sign(message)
+
+
+def _read(request: GrantOptions) -> _Parties:
+    if request.out != STDOUT and not request.force and os.path.lexists(request.out):
+        raise exists_already(request.out)
+    issuer, agent = load_signing_key(request.issuer, request.passphrase), load_public_key(request.agent)
+    if agent.kind != "agent":
+        raise ConfigurationError(
+            f"{request.agent} is a key of kind {agent.kind}, and delegations are for agents",
+            "name the agent's public key; `accredit keys new PATH --kind agent` makes one",
+        )
+    if request.parent is None and issuer.about.kind != "human":
+        raise ConfigurationError(
+            f"{request.issuer} is not a human's key ({issuer.about.kind}): only a human begins a chain of delegations",
+            "name a human's key, or with --parent the delegation that this key passes on",
+        )
+    parents = () if request.parent is None else read_delegations(request.parent)
+    return _Parties(issuer, agent, parents)
+
+
+def _confirm(request: GrantOptions, parties: _Parties) -> None:
+    """Show warnings about a request, and ask for consent if needed. Raises `ConfigurationError`."""
+    sensitive = tuple(filter(is_sensitive, request.scope))
+    asks = bool(sensitive) and not request.yes
+    if asks and not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"not signed: {', '.join(sensitive)}: sensitive, and there is nobody to ask", "say --yes if it is meant"
+        )
+    _warn(request, sensitive)
+    if asks:
+        issuer, agent = parties.issuer.about, parties.agent
+        tell(f"{issuer.name} ({issuer.id}) is about to let {agent.name} ({agent.id}) use {', '.join(sensitive)}")
+        click.confirm("Sign this?", abort=True, err=True)
+
+
+def _warn(request: GrantOptions, sensitive: tuple[str, ...]) -> None:
+    for scope in sorted(catalog_scopes(request.scope)):
+        meant = canonical_neighbour(scope)
+        hint = f" (or is {meant} meant?)" if meant else ""
+        counts = "counts where a gateway or a server asks for it"
+        tell(f"warning: {scope} is not one of Ratify's own scopes: it {counts}{hint}")
+    for constraint in request.constraints:
+        if isinstance(constraint, Extension):
+            tell(f"warning: only verifiers that know {constraint.type} can judge that constraint; others refuse")
+    for note in request.notes:
+        tell(note)
+    for scope in sensitive:
+        tell(f"warning: {scope} is sensitive")
+
+
+def _remedy(request: GrantOptions) -> str:
+    if request.parent is None:
+        return "`accredit grant --help` shows how scopes and constraints are written"
+    return f"`accredit inspect {request.parent}` shows whom it is for, what it grants and until when"
+
+
+def _report(request: GrantOptions, parties: _Parties, cert: DelegationCert, now: int, *, as_json: bool) -> None:
+    issuer, agent = parties.issuer.about, parties.agent
+    if as_json:
+        members = {name: value for name, value in cert.to_dict().items() if name in _SHOWN}
+        times = {"issued_at": words.timestamp(cert.issued_at), "expires_at": words.timestamp(cert.expires_at)}
+        print_json({"file": str(request.out), **members, **times})
+        return
+    print_facts(
+        [
+            ("signed by", f"{issuer.name} ({issuer.id})"),
+            ("for", f"{agent.name} ({agent.id})"),
+            ("scopes", words.scopes(cert.scope)),
+            ("constraints", words.constraints(cert.constraints)),
+            ("ends", words.ends(cert, now)),
+            ("certificate", cert.cert_id),
+            ("written to", Words(str(request.out), "green")),
+        ],
+        err=request.out == STDOUT,
+    )
+    if cert.expires_at < arguments.expiry(request.expires, now):
+        tell(f"note: it ends with the delegation in {request.parent}")
+
+
+_SHOWN = ("cert_id", "issuer_id", "subject_id", "scope", "constraints")

@@ -1,0 +1,161 @@
+"""Implements `accredit grants list|show` and `accredit names set`: reads the desk's journal, and writes names.
+
+Revocation is looked up in the person's signed lists that `desk.toml` names; it is unknown if none is named, or one
+can't be read. The journal is a plain file, so only entries signed by the person's key are shown.
+"""
+
+import os
+import re
+from contextlib import suppress
+from typing import Any, cast
+
+from accredit.base.clock import unix_seconds
+from accredit.consent import this_call_only
+from accredit.console.journal import Entry, read_journal
+from accredit.console.lists import list_places, people_in, revoked_ids, see_lists
+from accredit.console.names import known_names, set_name
+from accredit.console.past import Past
+from accredit.console.settings import find_key, read_settings
+from accredit.console.unlock import KeyInFile
+from accredit.errors import ConfigurationError, WireError
+from accredit.keys.places import config_folder, state_folder
+from accredit.pins.shown import visible_text
+from accredit.ratify.constraints import Constraint, read_constraint
+from accredit.terminal import wording as words
+from accredit.terminal.output import find_by_prefix, print_facts, print_json, print_table, say, tell
+
+_NEGATIVE = 1
+_ODD = "conditions that can't be read here"
+_BEGINNING = re.compile("[0-9a-f]{8,31}")
+
+
+def list_grants(*, as_json: bool) -> int:
+    """Print the journal's certificates, newest first; return the exit code. Raises `ConfigurationError`."""
+    grants, lists = _grants(), _Lists()
+    if as_json:
+        print_json({"grants": [_members(each, lists) for each in grants.values()]})
+    elif not grants:
+        say("Nothing was allowed at this desk yet.")
+    else:
+        names = known_names(config_folder(os.environ))
+        rows = [_row(each, names, lists) for each in grants.values()]
+        print_table(("certificate", "agent", "may", "at gateway", "ends"), rows)
+    return 0
+
+
+def show_grant(cert_id: str, *, as_json: bool) -> int:
+    """Print one certificate. Raises `ConfigurationError`."""
+    grants, lists = _grants(), _Lists()
+    described = {key: str(each.get("target")) for key, each in grants.items()}
+    found = find_by_prefix(cert_id, described, "certificate", "`accredit grants list` shows those of this desk")
+    if found is None:
+        return _NEGATIVE
+    grant = grants[found]
+    if as_json:
+        print_json(_members(grant, lists))
+        return 0
+    names = known_names(config_folder(os.environ))
+    now, times = unix_seconds(), (("signed", grant["at"]), ("ends", grant["ends_at"]))
+    print_facts(
+        [
+            ("certificate", found),
+            ("to", _name(grant.get("agent"), names)),
+            ("at gateway", _name(grant.get("gateway"), names)),
+            ("for", f"{visible_text(str(grant.get('method')))} {visible_text(str(grant.get('target')))}"),
+            ("scopes", words.scopes(map(visible_text, map(str, _get_list(grant, "scope"))))),
+            ("constraints", words.constraints(conditions) if (conditions := _conditions(grant)) is not None else _ODD),
+            ("code", visible_text(str(grant.get("code")))),
+            *((name, f"{words.relative(at, now)} ({words.timestamp(at)})") for name, at in times),
+            ("taken back", lists.words(found)),
+        ]
+    )
+    return 0
+
+
+def name_holder(holder_id: str, name: str, *, as_json: bool) -> int:
+    """Name a key or gateway. A prefix of the id is enough for an agent that has asked here; exit code 1 if it is
+    ambiguous. Raises `ConfigurationError`."""
+    agents = {str(each["agent"]): "agent" for each in read_journal(state_folder(os.environ)) if each.get("agent")}
+    if _BEGINNING.fullmatch(holder_id) and any(each.startswith(holder_id) for each in agents):
+        found = find_by_prefix(holder_id, agents, "agent", "`accredit grants list --json` shows whole ids")
+        if found is None:
+            return _NEGATIVE
+        holder_id = found
+    set_name(config_folder(os.environ), holder_id, name)
+    if as_json:
+        print_json({"id": holder_id, "name": name or None})
+    else:
+        say(f"{holder_id} is called {name}" if name else f"{holder_id} has no name any more")
+    return 0
+
+
+def _grants() -> dict[str, Entry]:
+    """Return what the person's key has signed, newest first. Raises `ConfigurationError`, also if there is no key."""
+    entries = [each for each in read_journal(state_folder(os.environ)) if each["event"] == "allowed"]
+    if not entries:
+        return {}
+    person = KeyInFile.read(find_key(read_settings(os.environ))).person
+    past = Past(entries, person.public_key)
+    if past.unsigned:
+        many = "1 entry has" if past.unsigned == 1 else f"{past.unsigned} entries have"
+        tell(f"note: {many} no certificate that {person.name}'s key signed: what they say is not shown")
+    return {each["cert"]: each for each in reversed(past.signed)}
+
+
+class _Lists:
+    """The person's revocation lists, as far as readable; unreadable ones are noted on stderr."""
+
+    def __init__(self) -> None:
+        settings = read_settings(os.environ)
+        places, keys = list_places(settings), people_in(settings.folder)
+        with suppress(ConfigurationError):  # a key that is named elsewhere, or none
+            person = KeyInFile.read(find_key(settings)).person
+            keys[person.id] = person.public_key
+        self._seen = see_lists(places, keys.get)
+        unread = [each for each in self._seen if each.fault and each.issuer_id in ("", *keys)]  # others' are not these
+        self._is_whole = bool(places) and not unread
+        for each in unread:
+            tell(f"note: the revocation list in {each.where}: {each.fault}")
+
+    def has(self, cert_id: str) -> bool | None:
+        """Return whether a certificate is revoked; None if unknown."""
+        return True if cert_id in revoked_ids(self._seen) else False if self._is_whole else None
+
+    def words(self, cert_id: str) -> str:
+        """Return the same in words."""
+        found = next((each for each in self._seen if not each.fault and cert_id in each.revoked), None)
+        if found is not None:
+            return f"yes, by the list in {found.where} (as of {words.timestamp(found.updated_at)})"
+        return "no" if self._is_whole else "not known: desk.toml names no revocation list that can be read"
+
+
+def _members(grant: Entry, lists: _Lists) -> dict[str, Any]:
+    named = ("cert", "code", "agent", "gateway", "method", "target", "scope", "constraints")
+    times = {"signed_at": words.timestamp(grant["at"]), "ends_at": words.timestamp(grant["ends_at"])}
+    return {name: grant.get(name) for name in named} | times | {"taken_back": lists.has(grant["cert"])}
+
+
+def _row(grant: Entry, names: Any, lists: _Lists) -> list[str]:
+    ends = "taken back" if lists.has(grant["cert"]) else words.relative(grant["ends_at"], unix_seconds())
+    agent, gateway = (_name(grant.get(each), names) for each in ("agent", "gateway"))
+    is_once = this_call_only(_conditions(grant) or ())
+    may = visible_text(str(grant.get("target"))) + (", this call only" if is_once else "")
+    return [visible_text(grant["cert"][:8]), agent, may, gateway, ends]
+
+
+def _get_list(grant: Entry, name: str) -> list[object]:
+    found: object = grant.get(name)
+    return cast("list[object]", found) if isinstance(found, list) else []
+
+
+def _conditions(grant: Entry) -> list[Constraint] | None:
+    """Return the constraints; None if they can't be read."""
+    try:
+        return [read_constraint(each) for each in grant.get("constraints", ())]
+    except (WireError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _name(holder: object, names: Any) -> str:
+    text = str(holder)
+    return f"{visible_text(names[text])} ({visible_text(text[:8])}…)" if text in names else visible_text(text[:12])

@@ -1,0 +1,113 @@
+"""Implements `accredit keys new|show`. Private seeds are never printed."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from accredit.base.clock import unix_seconds
+from accredit.errors import ConfigurationError
+from accredit.keys import (
+    KeyFile,
+    KeyKind,
+    LockedKeyFile,
+    PrivateKeyFile,
+    lock_key,
+    make_key,
+    public_path,
+    read_key,
+    write_key,
+)
+from accredit.keys.load import check_free
+from accredit.terminal import wording as words
+from accredit.terminal.output import print_facts, print_json
+from accredit.terminal.passphrases import new_passphrase
+
+
+class Protection(NamedTuple):
+    """How to protect a new key: with the passphrase in a file, none if declined, or else one typed. A person's key
+    stays unprotected only if they say so."""
+
+    file: Path | None
+    declined: bool
+
+
+def run_new(
+    *,
+    path: Path,
+    kind: KeyKind,
+    name: str | None,
+    passphrase_file: Path | None,
+    no_passphrase: bool,
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Run `accredit keys new`. Raises `ConfigurationError`."""
+    known_as = path.name.removesuffix(".key") if name is None else name
+    make(path, kind, known_as, Protection(passphrase_file, no_passphrase), replace=replace, as_json=as_json)
+
+
+def make(path: Path, kind: KeyKind, name: str, protection: Protection, *, replace: bool, as_json: bool) -> None:
+    """Make a key and write both files. Raises `ConfigurationError`."""
+    now = unix_seconds()
+    key = make_key(kind, name, now)
+    check_free(path, replace=replace)
+    passphrase = _passphrase(key, protection)
+    write_key(path, key if passphrase is None else lock_key(key, passphrase), replace=replace)
+    files = {"private": str(path), "public": str(public_path(path))}
+    if as_json:
+        print_json({**key_members(key.public()), "files": files})
+    else:
+        print_facts([*key_facts(key.public(), now), *((f"{half} key", file) for half, file in files.items())])
+
+
+def _passphrase(key: PrivateKeyFile, protection: Protection) -> bytearray | None:
+    if key.kind != "human" and protection.file is not None:
+        raise ConfigurationError(
+            f"--passphrase-file: nobody could type the passphrase of {key.name}, a key of kind {key.kind}",
+            "leave it out: only keys of people have one",
+        )
+    if protection.file is not None and protection.declined:
+        raise ConfigurationError("--passphrase-file and --no-passphrase are given", "name one of them")
+    if key.kind != "human" or protection.declined:
+        return None
+    passphrase = new_passphrase(protection.file, key.name)
+    if passphrase is None:
+        raise ConfigurationError(
+            f"there is no terminal to ask for the passphrase of {key.name}'s key",
+            "name the file that holds it, --passphrase-file F, or say that the key has none: --no-passphrase",
+        )
+    return passphrase
+
+
+def show_file(path: Path, *, public: bool, as_json: bool) -> None:
+    """Print a key file's facts; with `public`, print its public half in file format. Raises `ConfigurationError`."""
+    key = read_key(path)
+    if public:
+        click.echo(key.public().encode().decode())
+        return
+    locked = isinstance(key, LockedKeyFile)
+    private = locked or isinstance(key, PrivateKeyFile)
+    if as_json:
+        print_json({**key_members(key.public()), "private": private} | ({"encrypted": True} if locked else {}))
+    else:
+        can = "yes, with its passphrase" if locked else "yes" if private else "no"
+        print_facts([*key_facts(key.public(), unix_seconds()), ("can sign", can)])
+
+
+def key_members(key: KeyFile) -> dict[str, object]:
+    """Return a public key's JSON members."""
+    members = key.to_dict()
+    return {name: members[name] for name in ("kind", "name", "id", "public_key")} | {
+        "created_at": words.timestamp(key.created_at)
+    }
+
+
+def key_facts(key: KeyFile, now: int) -> list[tuple[str, str]]:
+    """Return a public key's facts for people."""
+    return [
+        ("name", key.name),
+        ("kind", key.kind),
+        ("id", key.id),
+        ("made", f"{words.relative(key.created_at, now)} ({words.timestamp(key.created_at)})"),
+    ]

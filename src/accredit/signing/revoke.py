@@ -1,0 +1,214 @@
+"""Implements `accredit revoke`: creates or extends an issuer's signed list, in a file or in a gateway's store.
+
+A prefix of an id will do if some call used the certificate. So that only the intended certificate is revoked:
+
+1. the prefix has at least eight characters, and matches only one certificate;
+2. only certificates signed by the issuer count: otherwise any caller could invent one for any prefix;
+3. the certificate is shown, with its subject and scopes, and the user agrees at the terminal or by `--yes`.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import msgspec
+
+from accredit.base.clock import unix_seconds
+from accredit.base.standard import STDIN, STDOUT
+from accredit.console.revoking import begin_list as begin
+from accredit.console.revoking import revoke
+from accredit.errors import AccreditError, ConfigurationError
+from accredit.keys import AskPassphrase, SigningKey, load_signing_key
+from accredit.ratify import DelegationCert, RevocationList, delegation_sign_bytes
+from accredit.ratify.hybrid import signature_fault
+from accredit.stores import LogStore, parse_store_url
+from accredit.stores.rules import ListChange
+from accredit.terminal import wording as words
+from accredit.terminal.output import check_out, find_by_prefix, print_facts, print_json, say, tell, write_out
+from accredit.terminal.passphrases import passphrase_source
+from accredit.terminal.progress import Progress
+
+MIN_REVOKED_ID_CHARS = 8
+"""Characters of a certificate's id that have to be written where it is revoked: that two of 1,000 begin with the same
+eight is as likely as 1 in 8,000."""
+
+
+_OWN_ID = re.compile(r"[0-9a-f]{32}")
+_BEGINNING = re.compile(r"[0-9a-f]{1,31}")
+_NEGATIVE = 1
+
+_WHOLE = "write the whole id, which `accredit inspect FILE` shows: only those of certificates that were used are known"
+
+
+class ListLocation(NamedTuple):
+    """Where the list is: in a file, or in a store."""
+
+    file: Path | None
+    store: str | None
+
+
+def run_revoke(
+    *,
+    issuer: Path,
+    cert_id: str | None,
+    list_file: Path | None,
+    store: str | None,
+    empty: bool,
+    yes: bool,
+    passphrase_file: Path | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit revoke`; return the exit code. Raises `ConfigurationError`."""
+    if empty and cert_id is not None:
+        raise ConfigurationError("CERT_ID and --empty are given", "name a certificate, or make a list without entries")
+    if not empty and cert_id is None:
+        raise ConfigurationError("CERT_ID is missing", "name a certificate; --empty makes a list without entries")
+    ask, place = passphrase_source(passphrase_file), ListLocation(list_file, store)
+    if cert_id is None:
+        return begin_list(issuer, place, ask=ask, as_json=as_json)
+    return revoke_certificate(cert_id, issuer, place, ask=ask, agreed=yes, as_json=as_json)
+
+
+def revoke_certificate(
+    cert_id: str, issuer: Path, place: ListLocation, *, ask: AskPassphrase, agreed: bool, as_json: bool
+) -> int:
+    """Add a certificate's id to a list; return the exit code. Raises `ConfigurationError`."""
+    if not cert_id.strip() or not cert_id.isprintable():
+        raise ConfigurationError("CERT_ID: not a certificate's id", "`accredit inspect FILE` shows a delegation's ids")
+    if os.path.lexists(cert_id):
+        raise ConfigurationError(
+            f"CERT_ID: {cert_id} is a file", f"name a certificate's id; `accredit inspect {cert_id}` shows those in it"
+        )
+    where, out, database = _parse_place(place, as_json=as_json)
+    key = load_signing_key(issuer, ask)
+    if database is not None and _BEGINNING.fullmatch(cert_id):
+        found = _find_presented(database, cert_id, key)
+        if found is None or not _confirm_revocation(found, agreed=agreed):
+            return _NEGATIVE
+        cert_id = found.cert_id
+    is_new = database is not None and not (database.file is None or os.path.lexists(database.file))
+    change = revoke(cert_id, key, Path(where) if database is None else database, where)
+    if not _OWN_ID.fullmatch(cert_id):
+        tell(f"warning: {cert_id} is no id that accredit gives (32 hex digits); `accredit inspect FILE` shows them")
+    _warn(key, place.store, is_new=is_new)
+    if out is not None:
+        write_out(out, change.after)
+    _report(change, cert_id, place, key, as_json=as_json)
+    return 0
+
+
+def begin_list(issuer: Path, place: ListLocation, *, ask: AskPassphrase, as_json: bool) -> int:
+    """Create an empty list; return the exit code. Raises `ConfigurationError`."""
+    where, out, database = _parse_place(place, as_json=as_json)
+    key = load_signing_key(issuer, ask)
+    is_new = database is not None and not (database.file is None or database.file.exists())
+    change = begin(key, Path(where) if database is None else database, where)
+    _warn(key, place.store, is_new=is_new)
+    if out is not None:
+        write_out(out, change.after)
+    _report(change, None, place, key, as_json=as_json)
+    return 0
+
+
+def _parse_place(place: ListLocation, *, as_json: bool) -> tuple[str, Path | None, LogStore | None]:
+    """Return the place for messages, the output file (None if the list goes elsewhere), and the store (None for a
+    file). Raises `ConfigurationError`."""
+    list_file, store = place
+    if (list_file is None) == (store is None):
+        raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
+    out = STDOUT if list_file == STDIN else None
+    check_out(out, as_json=as_json)
+    return str(list_file or store), out, None if store is None else _store(store)
+
+
+def _store(url: str) -> LogStore:
+    found = parse_store_url(url, Path()).lasting
+    if found is None:
+        raise ConfigurationError(
+            "--store memory: ends with the process that has it", "name the gateway's file: --store sqlite:///FILE"
+        )
+    return found
+
+
+def _find_presented(database: LogStore, prefix: str, key: SigningKey) -> DelegationCert | None:
+    """Return the issuer's only certificate, among those presented in calls, whose id begins with `prefix` (rules 1 and
+    2). None, with the reason on stderr, if it is not exactly one. Raises `ConfigurationError`."""
+    candidates: dict[str, DelegationCert] = {}
+    try:
+        with database.open_log() as log, Progress("looking through certificates", unit="chains") as progress:
+            for chain in progress.over(log.chains()):
+                if prefix.encode() in chain:
+                    candidates |= {cert.cert_id: cert for cert in _own(chain, prefix, key)}
+    except (AccreditError, msgspec.MsgspecError) as error:
+        raise ConfigurationError(
+            f"{prefix} is no whole id, and the store's log, which may know it, can't be read: {error}", _WHOLE
+        ) from None
+    described = {cert_id: words.scopes(cert.scope) for cert_id, cert in candidates.items()}
+    found = find_by_prefix(prefix, described, "certificate", _WHOLE, at_least=MIN_REVOKED_ID_CHARS)
+    return None if found is None else candidates[found]
+
+
+def _own(chain: bytes, prefix: str, key: SigningKey) -> Iterator[DelegationCert]:
+    """Yield the chain's certificates that begin with the prefix and were signed by the key."""
+    for text in msgspec.json.decode(chain, type=list[msgspec.Raw]):
+        cert = DelegationCert.decode(bytes(text))
+        is_meant = cert.cert_id.startswith(prefix) and cert.issuer_pub_key == key.about.public_key
+        if is_meant and signature_fault(delegation_sign_bytes(cert), cert.signature, cert.issuer_pub_key) is None:
+            yield cert
+
+
+def _confirm_revocation(cert: DelegationCert, *, agreed: bool) -> bool:
+    """Show on stderr what will be revoked; return whether the user agrees (rule 3). Raises `ConfigurationError`."""
+    ends = words.ends(cert, unix_seconds())
+    facts = [("certificate", cert.cert_id), ("for", cert.subject_id), ("scopes", words.scopes(cert.scope))]
+    print_facts([*facts, ("ends", ends)], err=True)
+    if agreed:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            "only the beginning of an id is given, and there is nobody to ask", "write it whole, or say --yes"
+        )
+    return click.confirm("Revoke it?", default=False, err=True)
+
+
+def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:
+    """Warn of what may make a revocation ineffective: nothing else would tell."""
+    if is_new:
+        tell(f"warning: {store} was not there and has been made: no gateway that runs reads it")
+    if key.about.kind != "human":
+        tell(
+            f"warning: the list is of {key.about.name}, of kind {key.about.kind}: gateways must name that public key in"
+            " proofs.revocation.public_key_files, and do not start with a list of somebody whom they don't know"
+        )
+
+
+def _report(change: ListChange, cert_id: str | None, place: ListLocation, key: SigningKey, *, as_json: bool) -> None:
+    """Report the new list; `cert_id` is None for an empty one."""
+    revoked = RevocationList.decode(change.after)
+    is_new = change.after != change.before
+    kind, where = ("file", place.file) if place.store is None else ("store", place.store)
+    updated = words.timestamp(revoked.updated_at)
+    if as_json:
+        print_json(
+            {
+                kind: str(where),
+                "issuer_id": revoked.issuer_id,
+                "updated_at": updated,
+                "made" if cert_id is None else "added": is_new,
+                "revoked_certs": list(revoked.revoked_certs),
+            }
+        )
+        return
+    show, streamed = (tell, True) if where == STDIN else (say, False)
+    if cert_id is None:
+        show("made a list without entries" if is_new else "there is such a list already: nothing is changed")
+    else:
+        show(f"revoked {cert_id}" if is_new else f"{cert_id} was revoked before: nothing is changed")
+    facts = [("list", str(where)), ("signed by", f"{key.about.name} ({key.about.id})")]
+    if cert_id is not None:
+        facts.append(("as of", updated))
+    print_facts([*facts, ("holds", f"{len(revoked.revoked_certs)} in all")], err=streamed)

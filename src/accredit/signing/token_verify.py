@@ -1,0 +1,139 @@
+"""Implements `accredit token verify`: a gateway's checks, offline. The token itself is never printed."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from accredit.base.clock import unix_seconds
+from accredit.errors import ConfigurationError, TokenError
+from accredit.keys import load_key_set, read_file
+from accredit.limits import MAX_POLICY_BYTES, MAX_TOKEN_BYTES
+from accredit.signing.token_issue import tools_in_words
+from accredit.terminal import wording as words
+from accredit.terminal.output import BAD, GOOD, Words, print_facts, print_json, say
+from accredit.tokens import (
+    Issuer,
+    TokenVerifier,
+    VerifiedToken,
+    check_policy,
+    check_session,
+    check_tool,
+    policy_digest,
+)
+
+_TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
+_LINE_END_BYTES = 2
+
+
+class TokenVerifyOptions(NamedTuple):
+    """The options of one `accredit token verify`."""
+
+    file: Path | None
+    key: Path
+    issuer: str
+    audience: str
+    policy: Path | None
+    session: str | None
+    tool: str | None
+
+
+class _Checked(NamedTuple):
+    """Whether the token's policy and session could be checked against options."""
+
+    policy: bool
+    session: bool
+
+
+def run_verify(
+    *,
+    file: Path | None,
+    key: Path,
+    issuer: str,
+    audience: str,
+    policy: Path | None,
+    session: str | None,
+    tool: str | None,
+    as_json: bool,
+) -> int:
+    """Run `accredit token verify`; return the exit code. Raises `ConfigurationError`."""
+    return verify_token(TokenVerifyOptions(file, key, issuer, audience, policy, session, tool), as_json=as_json)
+
+
+def verify_token(question: TokenVerifyOptions, *, as_json: bool) -> int:
+    """Print the verdict on a token; return the exit code. Raises `ConfigurationError`."""
+    text = _text(question.file)
+    keys = load_key_set(question.key)
+    algorithms = sorted({algorithm for key in keys.keys for algorithm in key.algorithms})
+    digest = None if question.policy is None else policy_digest(read_file(question.policy, MAX_POLICY_BYTES).data)
+    verifier = TokenVerifier([Issuer(question.issuer, question.audience, tuple(algorithms))])
+    now = unix_seconds()
+    try:
+        token = verifier.verify(verifier.read(text), keys, now)
+        if digest is not None:
+            check_policy(token, digest)
+        if question.session is not None:
+            check_session(token, question.session)
+        if question.tool is not None:
+            check_tool(token, question.tool)
+    except TokenError as error:
+        # The caller holds the token, so show the reason that a gateway would only log.
+        if as_json:
+            print_json({"valid": False, "error": error.error, "reason": error.reason})
+        else:
+            say(f"not good: {error} ({error.reason})", BAD)
+        return 1
+    checked = _Checked(policy=digest is not None, session=question.session is not None)
+    _report(token, now, checked, as_json=as_json)
+    return 0
+
+
+def _text(file: Path | None) -> str:
+    if file is not None:
+        return read_file(file, MAX_TOKEN_BYTES + _LINE_END_BYTES).data.decode("latin-1").strip("\r\n")
+    text = os.environ.get(_TOKEN_VARIABLE)
+    if text is None:
+        raise ConfigurationError(
+            "no token", f"name a file that holds it, or put it into the environment as {_TOKEN_VARIABLE}"
+        )
+    return text
+
+
+def _report(token: VerifiedToken, now: int, checked: _Checked, *, as_json: bool) -> None:
+    allowed = None if token.allowed_tools is None else tuple(sorted(token.allowed_tools))
+    denied = tuple(sorted(token.denied_tools))
+    if as_json:
+        print_json(
+            {
+                "valid": True,
+                "issuer": token.issuer,
+                "subject": token.subject,
+                "expires_at": words.timestamp(token.expires_at),
+                "jti": token.jti,
+                "kid": token.kid,
+                "scopes": sorted(token.scopes),
+                "allowed_tools": allowed,
+                "denied_tools": denied,
+                "policy_digest": token.policy_digest,
+                "policy_checked": checked.policy,
+                "session": token.session,
+                "session_checked": checked.session,
+                "sha256": token.sha256,
+            }
+        )
+        return
+    print_facts(
+        [
+            ("token", Words("good", GOOD)),
+            ("issued by", token.issuer),
+            ("for", token.subject),
+            ("scopes", " ".join(sorted(token.scopes)) or "none"),
+            ("tools", tools_in_words(allowed, denied)),
+            ("policy", _limit(token.policy_digest, "--policy", checked=checked.policy)),
+            ("session", _limit(token.session, "--session", checked=checked.session)),
+            ("ends", f"{words.relative(token.expires_at, now)} ({words.timestamp(token.expires_at)})"),
+        ]
+    )
+
+
+def _limit(named: str | None, option: str, *, checked: bool) -> str:
+    return named if checked and named else f"{named} (not checked: name it with {option})" if named else "any"

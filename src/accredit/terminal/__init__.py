@@ -1,0 +1,1 @@
+"""What commands print, and the passphrases that they ask for: facts, tables, progress."""

@@ -1,0 +1,124 @@
+"""Prints results of commands: words and tables for people, JSON for programs. I/O: stdout, and stderr for notes.
+
+A terminal gets colours, and long lines are folded (`terminal.layout`); otherwise rows are as wide as needed. Text may
+come from others' files: it is never markup, can't control the terminal, and can't begin a row.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from accredit.base.standard import STDOUT
+from accredit.base.terminal import FURTHER, for_stderr, pieces, width_of
+from accredit.errors import ConfigurationError
+from accredit.keys.files import write_file
+from accredit.terminal.layout import Row, Words, fact_rows, table_rows, text_rows
+from accredit.terminal.progress import clear
+
+MAX_TOLD_CANDIDATES = 20
+"""Ids listed on stderr if the one given is ambiguous: a screenful."""
+MIN_ID_CHARS = 4
+"""Characters of an id that have to be written: fewer may be meant for something else, and begin the ids of thousands of
+calls in a log of a million."""
+
+
+GOOD, BAD, QUIET = "green", "bold red", "dim"
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    """Print one JSON object, for programs."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def say(text: str, style: str = "") -> None:
+    """Print one line."""
+    show(text_rows(Words(text, style), width_of(sys.stdout)))
+
+
+def say_script(line: str) -> None:
+    """Print a line of a shell script. A comment is folded into comments; a command is not folded, so that it can be
+    copied."""
+    width = width_of(sys.stdout)
+    if width is None or not line.startswith("#"):
+        click.echo(line)
+    else:
+        click.echo("\n".join(pieces(line, width, f"#{FURTHER}")))
+
+
+def tell(line: str) -> None:
+    """Print one line on stderr: a note or a warning."""
+    clear()
+    click.echo(for_stderr(line), err=True)
+
+
+def check_out(out: Path | None, *, as_json: bool) -> None:
+    """Check that not two things go to stdout. Raises `ConfigurationError`."""
+    if out == STDOUT and as_json:
+        raise ConfigurationError("--out - and --json both want stdout", "keep one of them, or name a file for --out")
+
+
+def write_out(out: Path, data: bytes, *, private: bool = False, replace: bool = False) -> None:
+    """Write a command's product to a file (`keys.write_file`), or to stdout. Raises `ConfigurationError`."""
+    if out != STDOUT:
+        write_file(out, data, private=private, replace=replace)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def print_facts(facts: Iterable[tuple[str, Words | str]], *, err: bool = False) -> None:
+    """Print names with their values; on stderr if stdout has another use."""
+    show(fact_rows(list(facts), width_of(sys.stderr if err else sys.stdout)), err=err)
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[Words | str]]) -> None:
+    """Print a table with headings. Long cells are folded, never cut off."""
+    show(table_rows(headings, list(rows), width_of(sys.stdout)))
+
+
+def show(rows: Iterable[Row], *, err: bool = False) -> None:
+    """Print rows that are already folded."""
+    if not (sys.stderr if err else sys.stdout).isatty():
+        for row in rows:
+            click.echo("".join(each.text for each in row).rstrip(), err=err)
+        return
+    from rich.console import Console  # noqa: PLC0415 - slow to load, and for terminals alone
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(stderr=err)
+    for row in rows:
+        console.print(Text.assemble(*row), soft_wrap=True)
+
+
+def find_by_prefix(
+    prefix: str, candidates: Mapping[str, str], what: str, remedy: str, *, at_least: int = MIN_ID_CHARS
+) -> str | None:
+    """Return the candidate that equals `prefix`, else the only one that begins with it.
+
+    `candidates` maps ids to descriptions. If there is none, or more than one, says so on stderr and returns None; the
+    command then ends with exit code 1. `what` is the kind of id, such as "call"; `remedy` is the help if there is
+    none. Matching is literal and case-sensitive. Raises `ConfigurationError` for less than `at_least` characters.
+    """
+    if prefix in candidates:
+        return prefix
+    if len(prefix) < at_least:
+        raise ConfigurationError(
+            f"{prefix!a} is too little of the id of a {what}", f"write at least {at_least} characters of it"
+        )
+    matches = sorted(each for each in candidates if each.startswith(prefix))
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        tell(f"error: no record of {what} {prefix}")
+        tell(f"help: {remedy}")
+        return None
+    many = f"more than {MAX_TOLD_CANDIDATES}" if len(matches) > MAX_TOLD_CANDIDATES else str(len(matches))
+    tell(f"error: the ids of {many} {what}s begin with {prefix}")
+    tell("help: write more of the one that is meant")
+    for each in matches[:MAX_TOLD_CANDIDATES]:
+        tell(f"  {each}  {candidates[each]}".rstrip())
+    return None

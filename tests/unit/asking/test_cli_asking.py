@@ -1,0 +1,45 @@
+"""Asking a server for its tools: one that does not answer is given up, and ended."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+from tests.world import listing_server
+
+from accredit.asking import server as asking
+from accredit.errors import ConfigurationError
+from accredit.gateway import StdioUpstream
+
+pytestmark = [pytest.mark.holds("asking/server"), pytest.mark.holds("asking/objects")]
+
+
+def test_a_server_that_never_lists_is_waited_for_aloud_and_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(asking, "SERVER_LISTS_SECONDS", 1.0)
+    monkeypatch.setattr(asking, "ASK_NOTICE_SECONDS", 0.0)
+    upstream = StdioUpstream((sys.executable, listing_server.__file__, "--mute"), cwd=str(tmp_path))
+    with pytest.raises(ConfigurationError, match="in 1 s") as caught:
+        asyncio.run(asking._ask_upstream(upstream))
+    assert "run the command by hand" in caught.value.remedy
+    (notice,) = capsys.readouterr().err.splitlines()
+    assert notice.startswith("waiting for the server to list its tools, for 1 s in all")
+
+
+@pytest.mark.parametrize("silent", ["while read -r line; do :; done", "while read -r line; do echo hello; done"])
+def test_a_command_that_speaks_no_mcp_is_told_how_to_find_out(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "SERVER_LISTS_SECONDS", 1.0)
+    with pytest.raises(ConfigurationError, match="did not list its tools") as caught:
+        asyncio.run(asking._ask_upstream(StdioUpstream(("sh", "-c", silent))))
+    assert caught.value.remedy.startswith("run the command by hand")
+
+
+def test_the_folder_of_modules_is_looked_at_only_for_the_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    with pytest.raises(ConfigurationError, match="no_such_module"):
+        asking.ask_object("no_such_module:server")
+    assert sys.path == before

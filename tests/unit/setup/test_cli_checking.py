@@ -1,0 +1,87 @@
+"""Which tools a check finds fault with."""
+
+import json
+
+import pytest
+from mcp.types import Tool
+from tests.world.tool_lists import tool
+
+from accredit.asking.listing import ServerListing
+from accredit.policy import Catalog, Entry, Facts
+from accredit.setup.check import check_offer
+
+pytestmark = pytest.mark.holds("setup/check")
+
+Capture = pytest.CaptureFixture[str]
+
+
+def found(capture: Capture, catalog: Catalog | None, *offered: Tool) -> dict[str, str]:
+    """The problem of each tool that has one."""
+    code = check_offer(ServerListing("", offered), catalog, as_json=True)
+    told = json.loads(capture.readouterr().out)
+    assert code == (0 if told["ok"] else 1)
+    assert told["ok"] == (not told["findings"])
+    assert told["tools"] == len(offered)
+    assert code == check_offer(ServerListing("", offered), catalog, as_json=False)
+    lines = capture.readouterr().out.splitlines()
+    assert lines == [each["text"] for each in told["findings"]] or (code == 0 and lines[0].startswith("ok: "))
+    return {each["tool"]: each["problem"] for each in told["findings"]}
+
+
+def test_tools_that_the_catalog_has_are_well(capsys: Capture) -> None:
+    catalog = Catalog(tools={"a": Entry(scope="email:send"), "b": Entry(scope="mcp:tool")})
+    assert found(capsys, catalog, tool("a", scope="email:send"), tool("b")) == {}
+
+
+@pytest.mark.holds("setup/check", 1)
+def test_a_tool_without_a_scope_is_found(capsys: Capture) -> None:
+    assert found(capsys, Catalog(), tool("a")) == {"a": "no_scope"}
+    assert found(capsys, Catalog(default_tool=Entry(scope="mcp:tool")), tool("a")) == {}
+
+
+@pytest.mark.holds("setup/check", 1)
+def test_a_scope_that_differs_from_the_catalogs_is_found__readers_of_the_list_would_ask_for_the_wrong_one(
+    capsys: Capture,
+) -> None:
+    catalog = Catalog(tools={"a": Entry(scope="email:send")})
+    assert found(capsys, catalog, tool("a", scope="email:read")) == {"a": "other_scope"}
+
+
+def test_a_tool_that_is_called_as_one_of_the_gateways_own_is_found__nobody_could_call_it(capsys: Capture) -> None:
+    catalog = Catalog(default_tool=Entry(scope="mcp:tool"))
+    assert found(capsys, catalog, tool("accredit.drill"), tool("a")) == {"accredit.drill": "reserved_name"}
+
+
+def test_an_entry_that_names_no_tool_is_found__it_may_be_misspelt(capsys: Capture) -> None:
+    assert found(capsys, Catalog(tools={"a": Entry(scope="email:send")})) == {"a": "no_such_tool"}
+
+
+@pytest.mark.holds("setup/check", 2)
+def test_a_scope_that_nobody_can_grant_is_found(capsys: Capture) -> None:
+    assert found(capsys, Catalog(tools={"a": Entry(scope="word")}), tool("a")) == {"a": "invalid_scope"}
+
+
+@pytest.mark.holds("setup/check", 2)
+def test_without_a_catalog_each_tool_has_to_say_its_scope(capsys: Capture) -> None:
+    offered = (tool("a", scope="email:send"), tool("b"), tool("c", scope="comms:*"), tool("d", scope=["email:send"]))
+    assert found(capsys, None, *offered) == {"b": "no_scope", "c": "invalid_scope", "d": "no_scope"}
+
+
+def test_a_name_can_not_steer_the_terminal(capsys: Capture) -> None:
+    check_offer(ServerListing("", (tool("\x1b[2J\u202e"),)), None, as_json=False)
+    assert capsys.readouterr().out.rstrip("\n").isprintable()
+
+
+def test_arguments_that_constraints_are_about_are_told_where_the_table_does_not_take_them_for_facts(
+    capsys: Capture,
+) -> None:
+    properties = {"amount": {"type": "number"}, "to": {"type": "string"}}
+    pay = Tool(name="pay", input_schema={"type": "object", "properties": properties})
+    assert check_offer(ServerListing("", (pay,)), Catalog(tools={"pay": Entry(scope="mcp:tool")}), as_json=False) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "note: pay: a constraint on its amount would refuse every call, until its table says",
+        '  facts = { amount = "/amount" }',
+    ]
+    known = Catalog(tools={"pay": Entry(scope="mcp:tool", facts=Facts({"amount": "/amount"}))})
+    assert check_offer(ServerListing("", (pay,)), known, as_json=False) == 0
+    assert "note" not in capsys.readouterr().out
