@@ -16,7 +16,7 @@ from accredit.keys import log_signer, make_key
 pytestmark = pytest.mark.holds("cli/application")
 
 OURS = {
-    *("accredit", "base", "base.standard", "base.terminal", "base.text"),
+    *("accredit", "base", "base.deferred", "base.standard", "base.terminal", "base.text"),
     *("errors", "limits", "refusals", "cli"),
 }
 """Of our own modules what every help needs, beside those of `cli`."""
