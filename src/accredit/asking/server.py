@@ -2,7 +2,7 @@
 
 A server behind a URL or a command is asked through a gateway in this process, so that its messages are bounded and
 validated as later, and a child is started and ended as by `serve`. It is asked twice, as different hosts (`hosts`),
-and the results are merged. A URL is probed first (`knocking`).
+and the results are merged. A URL is probed first (`probe`).
 
 Every failure is a `ConfigurationError`, preceded by what a child wrote to stderr. A slow server is waited for, with a
 note on stderr. Not judged here: what tools say of themselves.
