@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.world.command import accredit
+from tests.world.command_tree import sources
 from tests.world.ordinary import NOBODY
 from tests.world.terminal import Terminal
 
-from accredit import cli
 from accredit.base.clock import unix_seconds
 from accredit.keys import LockedKeyFile, lock_key, make_key, read_key, write_key
 from accredit.keys.passphrase import passphrase_bytes
@@ -70,9 +70,8 @@ def test_no_other_program_of_the_user_reads_a_passphrase_out_of_a_command_s_memo
 
 @pytest.mark.holds("terminal/passphrases", 4)
 def test_no_command_takes_a_passphrase_but_where_its_memory_is_closed_first() -> None:
-    folder = Path(cli.__file__).parent
     reads = re.compile(r"\bgetpass\b|\bpassphrase_bytes\b|\binput\(")
-    readers = {path.name: path.read_text() for path in folder.rglob("*.py") if reads.search(path.read_text())}
+    readers = {path.name: path.read_text() for path in sources() if reads.search(path.read_text())}
     assert set(readers) == {"passphrases.py"}
     given = [text for text in readers["passphrases.py"].split("\ndef ")[1:] if not text.startswith("_")]
     assert [re.split(r"\W", text)[0] for text in given] == ["passphrase_source", "new_passphrase"]

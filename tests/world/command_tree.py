@@ -1,8 +1,21 @@
 """The commands as they are declared, with the words that call them."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import click
 
+import accredit
 from accredit.cli import app
+
+ROOMS = ("cli", "ops", "setup", "signing", "asking", "terminal")
+"""The packages whose code runs for nobody but a person at a command line."""
+
+
+def sources() -> Iterator[Path]:
+    """Their files."""
+    for room in ROOMS:
+        yield from (Path(accredit.__file__).parent / room).rglob("*.py")
 
 
 def below(command: click.Command) -> dict[str, click.Command]:

@@ -1,11 +1,10 @@
 """What holds for every command and every group of commands."""
 
 import re
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.world.command_tree import below, commands
+from tests.world.command_tree import below, commands, sources
 
 from accredit.cli import app, application
 
@@ -56,7 +55,6 @@ def test_what_prints_data_prints_json(words: tuple[str, ...]) -> None:
 
 def test_json_is_one_object_wherever_it_is_printed() -> None:
     """`print_json` takes nothing else, and nobody prints JSON by other means but for a log: an object a line."""
-    actions = Path(application.__file__).parent
-    found = {path.stem for path in actions.rglob("*.py") if re.search(r"echo\(json\.dumps", path.read_text("utf-8"))}
-    assert found == {"output", "log_list"}
-    assert "def print_json(value: Mapping[str, object])" in (actions / "actions" / "output.py").read_text("utf-8")
+    found = {path.stem: path for path in sources() if re.search(r"echo\(json\.dumps", path.read_text("utf-8"))}
+    assert {*found} == {"output", "log_list"}
+    assert "def print_json(value: Mapping[str, object])" in found["output"].read_text("utf-8")
