@@ -41,6 +41,7 @@ read of the event loop brings some 10,000 at once, each of which costs a kilobyt
 MAX_REQUEST_HEAD_BYTES = 65_536
 """Bytes of a request outside its body, at a time: its head, its trailers, a chunk's extension. Clients and proxies
 themselves stop at 8 to 64 KiB."""
+
 _TOO_LARGE = "The request's head is too large."
 _INVALID = "Invalid HTTP request received."
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
