@@ -2,7 +2,8 @@
 connection only.
 
 1. A client of HTTP/1.0 gets no chunks: a response without a length ends with the connection (RFC 9112 section 6.1).
-2. The end of a connection interrupts its request, after `DISCONNECT_WATCH_SECONDS`: most are over by then.
+2. The end of a connection interrupts its request, but not in the first `DISCONNECT_WATCH_SECONDS`: most are over by
+   then.
 3. Work that fails, or does not answer, is answered by a 500; where the head is sent, the connection ends.
 """
 
@@ -53,6 +54,7 @@ class HttpRequest:
         "_on_lost",
         "_to_send",
         "_waiter",
+        "_watched_since",
         "answered",
         "body",
         "connection",
@@ -84,6 +86,7 @@ class HttpRequest:
         self._expects = body is None and head.headers.get(b"expect", b"").lower() == b"100-continue"
         self._waiter: asyncio.Future[None] | None = None
         self._on_lost: Any = None
+        self._watched_since = 0.0
         self._looks = False
         self._chunked = False
         self._to_send: int | None = None
@@ -108,7 +111,8 @@ class HttpRequest:
         self.lost = True
         self._wake()
         if self._on_lost is not None:
-            self.connection.loop.call_later(DISCONNECT_WATCH_SECONDS, self._interrupt)
+            loop = self.connection.loop
+            loop.call_at(max(loop.time(), self._watched_since + DISCONNECT_WATCH_SECONDS), self._interrupt)
 
     def look_later(self) -> None:
         """Resume reading once, after a moment, though requests are queued: else a disconnect would go unnoticed."""
@@ -140,8 +144,9 @@ class HttpRequest:
         return body, self.more
 
     def watch(self, on_lost: Any) -> None:
-        """From now on, call `on_lost` some time after the connection has ended; None ends that."""
+        """From now on, call `on_lost` when the connection has ended (rule 2); None ends that."""
         self._on_lost = on_lost
+        self._watched_since = self.connection.loop.time()
         if on_lost is not None:
             if self.lost:
                 self.lose()
