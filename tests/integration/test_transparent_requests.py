@@ -9,7 +9,7 @@ from tests.world.raw_server import until
 from tests.world.refusals import INVALID, PARSE, is_refused, passes, told
 from tests.world.running import run
 
-from accredit.app import http11
+from accredit.app import connection
 from accredit.gateway.front import exchange as gateway_http
 from accredit.jsonrpc.methods import Era
 
@@ -254,7 +254,7 @@ def test_a_request_whose_body_stops_is_given_up(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_request_whose_body_never_begins_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http11, "REQUEST_HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "REQUEST_HEAD_SECONDS", 0.2)
 
     async def case() -> None:
         async with World(sends(http(response()))) as world, world.client() as client:

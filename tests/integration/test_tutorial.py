@@ -136,7 +136,9 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
 def test_the_readme_does_what_it_says__its_delegation_is_good_for_a_call(
     free_port: Callable[[], int], tmp_path: Path
 ) -> None:
-    section = (ROOT / "README.md").read_text("utf-8").partition("## Protect a server\n")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "README.md").read_text("utf-8").partition("## Protect a server step by step\n")[2].partition("\n## ")[0]
+    )
     server, gateway = free_port(), free_port()
     section = section.replace("9000", str(server)).replace("8484", str(gateway))
     sample = re.search(r"`(python examples/\S+ --port \d+)`", section)

@@ -7,11 +7,13 @@ makes are left out of what is compared.
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
 
+import pytest
 import uvloop
 from msgspec import Struct
 from tests.world.asgi import MemoryAnswer, MemoryHead
@@ -24,7 +26,7 @@ from uvicorn.server import ServerState
 from accredit.app.http11 import HttpConnection
 from accredit.app.server import server_config
 from accredit.attest import CallDecision, Outcome
-from accredit.gateway import create_app
+from accredit.gateway import create_app, turns
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.gateway.upstream.http.client import Answer, Prepared, UpstreamClient
@@ -206,13 +208,17 @@ async def told(road: str, gateway: Any, server: Server, parts: Sequence[bytes]) 
     config.load()
     state, loop = ServerState(), asyncio.get_running_loop()
     pipe, protocol = Pipe(), HttpConnection(config=config, server_state=state, app_state={})
-    loop.call_soon(protocol.connection_made, pipe)
-    for part in parts:
-        if not pipe.closing:
-            loop.call_soon(protocol.data_received, part)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            turns, "LONG_STEP_SECONDS", math.inf
+        )  # on a machine that stalls they would have to be waited for
+        loop.call_soon(protocol.connection_made, pipe)
+        for part in parts:
+            if not pipe.closing:
+                loop.call_soon(protocol.data_received, part)
+            await _settled(state)
+        loop.call_soon(protocol.connection_lost, None)
         await _settled(state)
-    loop.call_soon(protocol.connection_lost, None)
-    await _settled(state)
     return pipe
 
 
