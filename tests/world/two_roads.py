@@ -209,9 +209,8 @@ async def told(road: str, gateway: Any, server: Server, parts: Sequence[bytes]) 
     state, loop = ServerState(), asyncio.get_running_loop()
     pipe, protocol = Pipe(), HttpConnection(config=config, server_state=state, app_state={})
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            turns, "LONG_STEP_SECONDS", math.inf
-        )  # on a machine that stalls they would have to be waited for
+        # On a machine that stalls a step would be a long one, and the next would wait.
+        patched.setattr(turns, "LONG_STEP_SECONDS", math.inf)
         loop.call_soon(protocol.connection_made, pipe)
         for part in parts:
             if not pipe.closing:
