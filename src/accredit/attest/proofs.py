@@ -21,7 +21,7 @@ from msgspec import Meta, Raw, Struct
 from accredit.attest.canonical import canonical
 from accredit.attest.statements import RecordedAuthority
 from accredit.errors import AttestationError
-from accredit.limits import MAX_RECORDED_CHAINS, MAX_SAFE_INTEGER
+from accredit.limits import MAX_SAFE_INTEGER
 
 _Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 _Time = Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
@@ -145,7 +145,7 @@ def kept_proof(
     return KeptProof(key, kept.challenge, kept.challenge_at, kept.challenge_sig, kept.context, kept.session_context)
 
 
-@lru_cache(MAX_RECORDED_CHAINS)
+@lru_cache(16)
 def _leaf_key(certificates: bytes) -> Halves:
     leaf, *_ = _read_leaf(certificates)
     return _read_key(leaf).subject_pub_key
