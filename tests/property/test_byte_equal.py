@@ -199,7 +199,8 @@ def test_a_stream_passes_byte_for_byte__but_for_its_ids_in_the_era_that_resumes_
 ) -> None:
     call, events = data.draw(calls(era)), data.draw(streams())
     sent = b"".join(events)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=3)))
+    drawn = data.draw(st.lists(st.integers(0, len(sent)), max_size=3))
+    cuts = sorted(cut for cut in drawn if sent[cut - 1 : cut + 1] != b"\r\n")  # its LF would be a blank line more
     pieces = [part for a, b in pairwise([0, *cuts, len(sent)]) if (part := sent[a:b])]
     found = passed(road, era, plain, call, Answering(EVENTS_TYPE, *pieces))
     assert found == Passed(call, sent if era is Era.LEGACY else b"".join(map(without_id, events)))
