@@ -10,6 +10,7 @@ loop.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -34,7 +35,7 @@ _idle: WeakKeyDictionary[ServerState, "OrderedDict[ClientConnection, None]"] = W
 """A server's idle connections, the longest idle first."""
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol, ABC):
     """A connection at uvicorn's server, whose parameters these are."""
 
     def __init__(
@@ -83,9 +84,9 @@ class ClientConnection(asyncio.Protocol):
         if exc is None:
             self._transport.close()
 
+    @abstractmethod
     def has_answered(self) -> None:
         """Note that a response is complete."""
-        raise NotImplementedError
 
     def socket_info(self, name: str) -> Any:
         """Return what the transport knows of the socket."""

@@ -4,7 +4,9 @@ connection only.
 1. A client of HTTP/1.0 gets no chunks: a response without a length ends with the connection (RFC 9112 section 6.1).
 2. The end of a connection interrupts its request, but not in the first `DISCONNECT_WATCH_SECONDS`: most are over by
    then.
-3. Work that fails, or does not answer, is answered by a 500; where the head is sent, the connection ends.
+3. How a body ends is said here alone: an application's `Transfer-Encoding` is dropped, and its `Connection` but for
+   `close`; two ways to read one length would be a way to smuggle.
+4. Work that fails, or does not answer, is answered by a 500; where the head is sent, the connection ends.
 """
 
 import asyncio
@@ -30,6 +32,7 @@ _FIELDS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\0-\x08\x0a-\x1f\x7f]*
 _field = b"%b: %b\r\n".__mod__
 _FAILED = b"Internal Server Error"
 _WITHOUT_BODY = frozenset({204, 304})
+_OF_CONNECTION = frozenset({b"connection", b"transfer-encoding"})
 _STATUS = {each.value: b"HTTP/1.1 %d %b\r\n" % (each.value, each.phrase.encode()) for each in http.HTTPStatus}
 
 _logger = logging.getLogger("accredit.app")
@@ -146,8 +149,8 @@ class HttpRequest:
     def watch(self, on_lost: Any) -> None:
         """From now on, call `on_lost` when the connection has ended (rule 2); None ends that."""
         self._on_lost = on_lost
-        self._watched_since = self.connection.loop.time()
         if on_lost is not None:
+            self._watched_since = self.connection.loop.time()
             if self.lost:
                 self.lose()
             elif self.connection.read_paused:
@@ -168,19 +171,17 @@ class HttpRequest:
         sent."""
         if self.lost:
             return
-        fields, length = _field_text(headers), None
         for name, value in headers:
             if name == b"content-length":
-                length = int(value)
-            elif name == b"connection" and b"close" in [each.strip() for each in value.lower().split(b",")]:
+                self._to_send = int(value)
+            elif name == b"connection" and b"close" in map(bytes.strip, value.lower().split(b",")):
                 self.keep_alive = False
-                fields = fields.replace(_field((name, value)), b"")
-        self._to_send = length
+        fields = _field_text([each for each in headers if each[0] not in _OF_CONNECTION])
         if self.head.method == "HEAD" or status in _WITHOUT_BODY:
             self._to_send = 0
-        elif length is None and self.version == "1.0":
+        elif self._to_send is None and self.version == "1.0":
             self.keep_alive = False  # (rule 1)
-        elif length is None:
+        elif self._to_send is None:
             self._chunked = True
             fields += b"transfer-encoding: chunked\r\n"
         self.connection.write(b"".join((status_line(status), fields, b"\r\n" if self.keep_alive else CLOSING)))

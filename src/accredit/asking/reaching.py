@@ -4,7 +4,7 @@
 command lines are visible to every user of the machine, and kept in histories. No error here quotes a value.
 """
 
-# ruff: noqa: PLC0415 - the table of headers is loaded only if a header is given: `accredit --help` stays quick
+# ruff: noqa: PLC0415 - the table of headers is loaded only if a header is given: a host waits for `connect`
 
 import math
 import os

@@ -47,12 +47,8 @@ class Command(click.Command):
         super().__init__(name, help=text, short_help=summary(text), params=[*params], callback=self._run)
         self.run = run
 
-    def function(self) -> Any:
-        """Import and return the function that runs."""
-        return load(self.run)
-
     def _run(self, **values: Any) -> Any:
-        return self.function()(**values)
+        return load(self.run)(**values)
 
 
 class Group(click.Group):

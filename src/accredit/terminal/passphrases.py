@@ -10,20 +10,17 @@
 A passphrase is never an argument, which every user of the machine sees, nor in the environment. It is in no log.
 """
 
-# ruff: noqa: PLC0415 - what opens keys is loaded when a passphrase is needed: `accredit --help` is quick without it
-
 import getpass
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from accredit.base.private_memory import keep_memory_private
 from accredit.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from accredit.keys import AskPassphrase, KeyFile
+from accredit.keys import AskPassphrase, KeyFile, read_file
+from accredit.keys.passphrase import passphrase_bytes
 
 MAX_PASSPHRASE_FILE_BYTES = 1_024
 """Bytes of a file that holds a passphrase, with its line's end."""
@@ -36,10 +33,10 @@ stands alone."""
 _CONTROLS = frozenset("\0\n\r")
 
 
-def passphrase_source(file: Path | None) -> "AskPassphrase":
+def passphrase_source(file: Path | None) -> AskPassphrase:
     """Return what gives the passphrase of a key that is to sign. It raises `ConfigurationError` (rule 3)."""
 
-    def passphrase(key: "KeyFile") -> bytearray:
+    def passphrase(key: KeyFile) -> bytearray:
         _close_memory()
         if file is not None:
             return _in_file(file)
@@ -69,8 +66,6 @@ def new_passphrase(file: Path | None, name: str) -> bytearray | None:
 
 def _close_memory() -> None:
     """Apply rule 4."""
-    from accredit.base.private_memory import keep_memory_private
-
     keep_memory_private()
 
 
@@ -89,9 +84,6 @@ def _fit(passphrase: bytearray) -> bytearray:
 
 
 def _in_file(path: Path) -> bytearray:
-    from accredit.keys import read_file
-    from accredit.keys.passphrase import passphrase_bytes
-
     content = read_file(path, MAX_PASSPHRASE_FILE_BYTES)
     if content.open_to_others:
         raise ConfigurationError(
@@ -109,8 +101,6 @@ def _in_file(path: Path) -> bytearray:
 
 
 def _ask_passphrase(prompt: str) -> bytearray:
-    from accredit.keys.passphrase import passphrase_bytes
-
     try:
         return passphrase_bytes(getpass.getpass(prompt, stream=sys.stderr))
     except EOFError:

@@ -59,6 +59,26 @@ def test_a_request_is_told_as_the_specification_says() -> None:
     run(main())
 
 
+@pytest.mark.holds("app/http_request", 3)
+@pytest.mark.parametrize("length", [(), ((b"content-length", b"3"),)], ids=["chunks", "length"])
+def test_how_a_body_ends_is_said_once__whatever_an_application_says_of_it(
+    length: tuple[tuple[bytes, bytes], ...],
+) -> None:
+    said = [(b"x-connection", b"close"), (b"transfer-encoding", b"chunked"), (b"connection", b"close, x"), *length]
+
+    async def main() -> None:
+        app = Application({**START, "headers": said}, {"type": "http.response.body", "body": b"abc"})
+        async with RunningGateway(app) as server, RawClient(server.port) as client:
+            await client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            head = await client.reader.readuntil(b"\r\n\r\n")
+            fields = sorted(head.lower().split(b"\r\n")[1:-2])
+            framing = b"content-length: 3" if length else b"transfer-encoding: chunked"
+            assert fields == sorted([b"x-connection: close", b"connection: close", framing])
+            assert await client.reader.read() == (b"abc" if length else b"3\r\nabc\r\n0\r\n\r\n")
+
+    run(main())
+
+
 def test_a_head_is_answered_without_a_body() -> None:
     async def main() -> None:
         app = Application(START, {"type": "http.response.body", "body": b"abc"})
@@ -82,7 +102,7 @@ def test_who_waits_to_be_asked_for_the_body_is_asked_once() -> None:
     run(main())
 
 
-@pytest.mark.holds("app/http_request", 3)
+@pytest.mark.holds("app/http_request", 4)
 @pytest.mark.parametrize(
     "messages",
     [
@@ -107,7 +127,7 @@ def test_an_application_that_fails_before_it_answers_is_a_500(messages: tuple[An
     run(main())
 
 
-@pytest.mark.holds("app/http_request", 3)
+@pytest.mark.holds("app/http_request", 4)
 @pytest.mark.parametrize(
     "messages",
     [
