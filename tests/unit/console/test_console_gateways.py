@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from accredit.base.clock import unix_seconds
+from accredit.console import gateways
 from accredit.console.gateways import MAX_ASKED_GATEWAYS, GatewayHealth, Gateways, read_known
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_HEALTH_BYTES
@@ -89,10 +90,15 @@ def test_what_is_no_gateway_of_ours_says_nothing(port: int, body: object, status
     assert len(Answering.asked) == 1
 
 
-def test_a_date_that_can_t_be_read_is_no_clock(port: int) -> None:
+def test_a_date_that_can_t_be_read_is_no_clock__and_one_within_its_second_is_right(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for date in ("", "x", "Mon, 99 Nov 2026 08:00:00 GMT", "Mon, 23 Nov 999999 08:00:00 GMT"):
         assert told(port, {"status": "ok"}, Date=date).clock_ahead is None
-    assert told(port, {"status": "ok"}, Date=formatdate(usegmt=True)).clock_ahead == 0
+    monkeypatch.setattr(gateways, "unix_ms", lambda: 1_800_000_000_400)
+    for said, ahead in ((1_800_000_000, 0), (1_799_999_990, -9.4), (1_800_000_010, 9.6)):
+        found = told(port, {"status": "ok"}, Date=formatdate(said, usegmt=True)).clock_ahead
+        assert found == pytest.approx(ahead, abs=1e-3)
 
 
 @pytest.mark.holds("console/gateways", 1)
@@ -112,10 +118,10 @@ def test_what_comes_in_the_clear_does_not_count__and_odd_addresses_are_not_asked
 
 def test_a_gateway_is_asked_whether_it_goes_by_a_list__and_says_nothing_of_what_nobody_asked(port: int) -> None:
     Answering.body = json.dumps({"status": "ok", "list": True, "revocations": True}).encode()
-    gateways = Gateways(lambda: {f"http://127.0.0.1:{port}/mcp": "mail"})
+    known_ones = Gateways(lambda: {f"http://127.0.0.1:{port}/mcp": "mail"})
 
     async def ask(*lists: str) -> GatewayHealth:
-        (said,) = await gateways.ask(lists)
+        (said,) = await known_ones.ask(lists)
         return said
 
     async def case() -> None:
@@ -134,9 +140,9 @@ def test_a_gateway_is_asked_whether_it_goes_by_a_list__and_says_nothing_of_what_
 def test_one_that_does_not_answer_holds_up_nobody_twice() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.setblocking(False)
-        gateways = Gateways(lambda: {f"http://127.0.0.1:{silent.getsockname()[1]}/": "x"})
+        known_ones = Gateways(lambda: {f"http://127.0.0.1:{silent.getsockname()[1]}/": "x"})
         for _ in range(3):
-            (said,) = asyncio.run(gateways.ask(anew=True))
+            (said,) = asyncio.run(known_ones.ask(anew=True))
             assert (said.status, "no answer within" in said.problem) == ("", True)
         silent.accept()[0].close()
         with pytest.raises(BlockingIOError):
@@ -146,9 +152,9 @@ def test_one_that_does_not_answer_holds_up_nobody_twice() -> None:
 def test_of_many_gateways_some_are_asked__and_the_others_counted(port: int) -> None:
     Answering.body = b'{"status":"ok"}'
     known = {f"http://127.0.0.{number + 1}:{port}/": "x" for number in range(MAX_ASKED_GATEWAYS + 5)}
-    gateways = Gateways(lambda: known)
-    assert len(asyncio.run(gateways.ask())) == MAX_ASKED_GATEWAYS
-    assert gateways.not_asked == 5
+    known_ones = Gateways(lambda: known)
+    assert len(asyncio.run(known_ones.ask())) == MAX_ASKED_GATEWAYS
+    assert known_ones.not_asked == 5
 
 
 def test_a_file_of_known_gateways_that_is_none_is_said_to_be(tmp_path: Path) -> None:
