@@ -11,8 +11,7 @@ from typing import Protocol, TypeVar
 
 from accredit.attest import Head
 from accredit.limits import MAX_LEFT_WRITERS
-from accredit.stores.audit_log.requests import CloseCalls, End, FileLog, LogPlace, Look, Sign, WriterRequest
-from accredit.stores.audit_log.writer_locks import acquire_in_thread
+from accredit.stores.audit_log.requests import CloseCalls, End, LogPlace, Look, Sign, WriterRequest
 
 MAX_UNVERIFIED_CALLS = 1_000
 """Open calls of one writer that do not verify, after which its others are skipped: each costs a signature's check."""
@@ -78,14 +77,11 @@ class Closing:
             await self._end_if_dead(other, writer)
 
     async def _end_if_dead(self, other: str, writer: str) -> None:
-        if not isinstance(self._place, FileLog):
-            await self.end(other, writer)
-            return
-        life = await acquire_in_thread(self._place.path, other)
-        if life is not None:
-            with contextlib.closing(life):
+        lock = await self._place.lock_writer(other)
+        if lock is not None:
+            with contextlib.closing(lock):
                 if await self.end(other, writer):
-                    life.end()
+                    lock.end()
 
     async def end(self, chain: str, writer: str) -> bool:
         """Close a chain's calls, sign its head, and end it; return whether all of that was done. It starts over if a

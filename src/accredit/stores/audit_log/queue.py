@@ -34,7 +34,6 @@ from accredit.stores.audit_log.kept import KeptOutcomes
 from accredit.stores.audit_log.requests import (
     Begin,
     Claim,
-    FileLog,
     LogExecutor,
     Touch,
     Turn,
@@ -43,7 +42,7 @@ from accredit.stores.audit_log.requests import (
 )
 from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.audit_log.transactions import Event
-from accredit.stores.audit_log.writer_locks import WriterLock, acquire_in_thread
+from accredit.stores.audit_log.writer_locks import WriterLock
 
 CHECKPOINT_SECONDS = 10.0
 """The maximum time from a record to the checkpoint that covers it: if records within it are cut off, nobody notices."""
@@ -108,7 +107,7 @@ class QueuedRecords:
         self._closing = Closing(executor.place, self._run, policy_digest, clock, on_checkpoint, on_unverified)
         self._clock = clock
         self._starting = asyncio.Lock()
-        self._life: WriterLock | None = None
+        self._lock: WriterLock | None = None
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
         self._refused: deque[CallDecision] = deque(maxlen=executor.turn_records)
@@ -224,35 +223,32 @@ class QueuedRecords:
         async with self._starting:  # a concurrent `start` must end as well
             if self.writer is not None:
                 with contextlib.suppress(StoreUnavailable):
-                    if await self._closing.end(self.writer, self.writer) and self._life is not None:
-                        self._life.end()
+                    if await self._closing.end(self.writer, self.writer) and self._lock is not None:
+                        self._lock.end()
                 self._leave()
             await self._executor.aclose()
 
     async def _start(self) -> None:
         # Made here, after any fork: each process is a writer of its own.
         writer = secrets.token_hex(16)
-        life = None
-        if isinstance(self._executor.place, FileLog):
-            life = await acquire_in_thread(self._executor.place.path, writer)
-            if life is None:
-                raise StoreUnavailable(f"another process has locked writer {writer}")
+        lock = await self._executor.place.lock_writer(writer)
+        if lock is None:
+            raise StoreUnavailable(f"another process has locked writer {writer}")
         try:
             await self._run(Begin(writer))
             await self._closing.look(writer)
         except BaseException:
-            if life is not None:
-                life.end()
-                life.close()
+            lock.end()
+            lock.close()
             raise
-        self._life, self.writer = life, writer
+        self._lock, self.writer = lock, writer
 
     def _leave(self) -> None:
         """Stop being a writer."""
         self.writer = None
-        if self._life is not None:
-            self._life.close()
-            self._life = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     async def _look_now_and_then(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from accredit.errors import AttestationError
 from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.tables import LogTables, Others
 from accredit.stores.audit_log.transactions import Chain, Claimed, Closed, Event, Signed
+from accredit.stores.audit_log.writer_locks import SessionLock, WriterLock, acquire_in_thread
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.sqlite.database import Synchronous
 
@@ -49,6 +50,10 @@ class FileLog(Struct, frozen=True, tag=True):
         """The file, for people and logs."""
         return str(self.path)
 
+    async def lock_writer(self, writer: str) -> WriterLock | None:
+        """Lock a writer that is to begin, or has died; None if it lives. Raises `StoreUnavailable`."""
+        return await acquire_in_thread(self.path, writer)
+
 
 class DatabaseLog(Struct, frozen=True, tag=True):
     """A log in a database, likewise. `host` is the machine's name, for people. A writer that is silent for
@@ -64,6 +69,10 @@ class DatabaseLog(Struct, frozen=True, tag=True):
     def name(self) -> str:
         """The database, for people and logs."""
         return self.database.name
+
+    async def lock_writer(self, writer: str) -> WriterLock | None:
+        """Do nothing: only a writer whose session has ended is found to be dead (`find_others`)."""
+        return SessionLock()
 
 
 LogPlace = FileLog | DatabaseLog

@@ -2,7 +2,7 @@
 
 Blocking I/O: files in `FILE-writers/` beside the log's file. The kernel releases a lock when its process ends, however
 that happens, so neither clocks nor process ids are involved. Only the machine that has the log writes to it. In a
-database a lock is a session's (`stores.postgres.log_tables`).
+database a lock is a session's (`stores.postgres.log_tables`), and nothing has to be held here (`SessionLock`).
 """
 
 import asyncio
@@ -10,13 +10,26 @@ import contextlib
 import fcntl
 import os
 from pathlib import Path
+from typing import Protocol
 
 from accredit.errors import StoreUnavailable
 from accredit.limits import STORE_WAIT_SECONDS
 
 
-class WriterLock:
+class WriterLock(Protocol):
     """The lock of one writer: its own, held while it lives, or a dead one's, held while its calls are closed."""
+
+    def close(self) -> None:
+        """Release the lock."""
+        ...
+
+    def end(self) -> None:
+        """Say that the writer has ended properly, before the lock is released."""
+        ...
+
+
+class FileLock:
+    """A `WriterLock` for a log in a file."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -27,12 +40,22 @@ class WriterLock:
         os.close(self._descriptor)
 
     def end(self) -> None:
-        """Remove the lock's file, after the writer has ended properly and before the lock is released."""
+        """Remove the lock's file, so that nobody looks for the writer again."""
         with contextlib.suppress(OSError):
             self._path.unlink()
 
 
-def acquire(log_file: Path, writer: str, of: str = "writers") -> WriterLock | None:
+class SessionLock:
+    """A `WriterLock` for a log in a database, where the writer's session holds it."""
+
+    def close(self) -> None:
+        """Leave it to the session's end."""
+
+    def end(self) -> None:
+        """Leave it to the log's own row."""
+
+
+def acquire(log_file: Path, writer: str, of: str = "writers") -> FileLock | None:
     """Take the lock of a writer (or of another role, `of`, beside the log); None if its holder is alive. Raises
     `StoreUnavailable`."""
     folder = log_file.with_name(f"{log_file.name}-{of}")
@@ -50,10 +73,10 @@ def acquire(log_file: Path, writer: str, of: str = "writers") -> WriterLock | No
             raise
     except OSError as error:
         raise StoreUnavailable(f"can't lock a file in {folder}: {error.strerror}") from None
-    return WriterLock(path, descriptor)
+    return FileLock(path, descriptor)
 
 
-async def acquire_in_thread(log_file: Path, writer: str) -> WriterLock | None:
+async def acquire_in_thread(log_file: Path, writer: str) -> FileLock | None:
     """Do so in a thread. A lock that comes after a timeout is released. Raises `StoreUnavailable`."""
     holding = asyncio.ensure_future(asyncio.to_thread(acquire, log_file, writer))
     try:
@@ -66,7 +89,7 @@ async def acquire_in_thread(log_file: Path, writer: str) -> WriterLock | None:
         raise
 
 
-def _give_up(holding: "asyncio.Future[WriterLock | None]") -> None:
+def _give_up(holding: "asyncio.Future[FileLock | None]") -> None:
     if not holding.cancelled() and holding.exception() is None and (life := holding.result()) is not None:
         life.end()
         life.close()

@@ -29,6 +29,7 @@ from accredit.stores.audit_log.channel import LENGTH, NOT_OK, Opening, encode_op
 from accredit.stores.audit_log.channel import OK as DONE
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.requests import Begin, End, FileLog, Touch
+from accredit.stores.audit_log.writer_locks import FileLock
 
 pytestmark = pytest.mark.holds("stores/audit_log/writer_main")
 
@@ -328,8 +329,8 @@ def test_a_writer_that_was_taken_for_dead_goes_on_in_another_chain__and_gives_no
     async def main() -> None:
         async with Log(path) as each:
             call, first = await each.call(None), each.records.writer
-            assert each.records._life is not None
-            fcntl.flock(each.records._life._descriptor, fcntl.LOCK_UN)
+            assert isinstance(each.records._lock, FileLock)
+            fcntl.flock(each.records._lock._descriptor, fcntl.LOCK_UN)
             async with Log(path) as later:
                 await later.records.start()
                 with pytest.raises(AttestationError, match="is not open"):
